@@ -1,0 +1,116 @@
+/**
+ * A Nostr event (NIP-01): its shape, its two serializations, and what is read from its tags.
+ * What is stored and served is the seven fields with exactly their values; every other key is dropped.
+ */
+import { type Refusal, refusal } from './reply.js';
+
+export interface NostrEvent {
+  readonly id: string;
+  readonly pubkey: string;
+  readonly created_at: number;
+  readonly kind: number;
+  readonly tags: readonly (readonly string[])[];
+  readonly content: string;
+  readonly sig: string;
+}
+
+const HEX_64 = /^[0-9a-f]{64}$/;
+const HEX_128 = /^[0-9a-f]{128}$/;
+export const KIND_MAX = 65_535;
+
+export function isHex64(value: unknown): value is string {
+  return typeof value === 'string' && HEX_64.test(value);
+}
+
+/** Checks the shape of one event as it came out of `JSON.parse`. Limits and the signature come later. */
+export function parseEvent(input: unknown): NostrEvent | Refusal {
+  if (typeof input !== 'object' || input === null || Array.isArray(input)) {
+    return refusal('invalid', 'event must be a JSON object');
+  }
+  const { id, pubkey, created_at, kind, tags, content, sig } = input as Record<string, unknown>;
+  if (!isHex64(id)) return refusal('invalid', 'id must be 64 lowercase hex characters');
+  if (!isHex64(pubkey)) return refusal('invalid', 'pubkey must be 64 lowercase hex characters');
+  if (typeof sig !== 'string' || !HEX_128.test(sig)) {
+    return refusal('invalid', 'sig must be 128 lowercase hex characters');
+  }
+  if (!isCount(created_at)) {
+    return refusal('invalid', 'created_at must be an integer number of seconds, not negative');
+  }
+  if (!isCount(kind) || kind > KIND_MAX) {
+    return refusal('invalid', `kind must be an integer between 0 and ${KIND_MAX}`);
+  }
+  if (typeof content !== 'string') return refusal('invalid', 'content must be a string');
+  if (!isTags(tags)) return refusal('invalid', 'tags must be an array of non-empty arrays of strings');
+  // A lone surrogate has no UTF-8 form, so neither the id nor the bytes served would be well defined.
+  if (!content.isWellFormed() || !tags.every((tag) => tag.every((value) => value.isWellFormed()))) {
+    return refusal('invalid', 'a string holds a lone surrogate, which has no UTF-8 form');
+  }
+  // `+ 0` turns -0 into 0, the only integer that JSON can spell in two ways that survive a parse.
+  return { id, pubkey, created_at: created_at + 0, kind: kind + 0, tags, content, sig };
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0;
+}
+
+function isTags(value: unknown): value is string[][] {
+  if (!Array.isArray(value)) return false;
+  for (const tag of value) {
+    if (!Array.isArray(tag) || tag.length === 0) return false;
+    for (const item of tag) if (typeof item !== 'string') return false;
+  }
+  return true;
+}
+
+/** The event as it is stored and served, and the text whose SHA-256 is its id. Both share the tags and the content. */
+export interface SerializedEvent {
+  /** The seven fields as JSON: no raw control character, so newlines can separate many of them. */
+  readonly payload: string;
+  /** `[0,pubkey,created_at,kind,tags,content]` as `JSON.stringify` writes it, which is what clients hash. */
+  readonly preimage: string;
+}
+
+export function serializeEvent(event: NostrEvent): SerializedEvent {
+  const tags = JSON.stringify(event.tags);
+  const content = JSON.stringify(event.content);
+  return {
+    payload: `{"id":"${event.id}","pubkey":"${event.pubkey}","created_at":${event.created_at},"kind":${event.kind},"tags":${tags},"content":${content},"sig":"${event.sig}"}`,
+    preimage: `[0,"${event.pubkey}",${event.created_at},${event.kind},${tags},${content}]`,
+  };
+}
+
+/**
+ * NIP-01 read to the letter writes control characters other than \b \t \n \f \r verbatim, where `JSON.stringify`
+ * (and so nearly every client) escapes them. Both spellings are injective and differ only when such a character
+ * is there, so an id made either way names exactly one event. Returns undefined when the two spellings agree.
+ */
+export function verbatimPreimage(preimage: string): string | undefined {
+  const verbatim = preimage.replace(ESCAPE, (escape, hex: string | undefined) =>
+    hex === undefined ? escape : String.fromCharCode(Number.parseInt(hex, 16)),
+  );
+  return verbatim === preimage ? undefined : verbatim;
+}
+/** One JSON escape; only those of control characters capture, so that `\\u0001` (a backslash, then text) stays. */
+const ESCAPE = /\\(?:u(00[01][0-9a-f])|.)/g;
+
+/** The first value of the first tag with this name, or undefined. */
+export function firstTagValue(event: NostrEvent, name: string): string | undefined {
+  for (const tag of event.tags) if (tag[0] === name) return tag[1] ?? '';
+  return undefined;
+}
+
+/** NIP-70: only its author may publish it. */
+export function isProtected(event: NostrEvent): boolean {
+  return event.tags.some((tag) => tag[0] === '-');
+}
+
+/** NIP-13: leading zero bits of the id. */
+export function powBits(id: string): number {
+  let bits = 0;
+  for (const digit of id) {
+    const nibble = Number.parseInt(digit, 16);
+    if (nibble !== 0) return bits + Math.clz32(nibble) - 28;
+    bits += 4;
+  }
+  return bits;
+}
