@@ -28,3 +28,44 @@ export function refusal(refused: Prefix, why: string): Refusal {
 export function isRefusal(value: unknown): value is Refusal {
   return typeof value === 'object' && value !== null && 'refused' in value;
 }
+
+/** What became of an event. Each has its words below; a missing one does not compile. */
+export type Outcome = 'stored' | 'broadcast' | 'duplicate' | 'older';
+
+const ACCEPTED: Record<Outcome, string> = {
+  stored: '',
+  broadcast: '',
+  duplicate: 'duplicate: already have this event',
+  older: 'duplicate: have a newer version',
+};
+
+export function okFrame(eventId: string, outcome: Outcome | Refusal): string {
+  return typeof outcome === 'string'
+    ? JSON.stringify(['OK', eventId, true, ACCEPTED[outcome]])
+    : JSON.stringify(['OK', eventId, false, words(outcome)]);
+}
+
+export function eoseFrame(subscriptionId: string): string {
+  return JSON.stringify(['EOSE', subscriptionId]);
+}
+
+export function closedFrame(subscriptionId: string, why: Refusal): string {
+  return JSON.stringify(['CLOSED', subscriptionId, words(why)]);
+}
+
+export function noticeFrame(why: Refusal): string {
+  return JSON.stringify(['NOTICE', words(why)]);
+}
+
+export function countFrame(subscriptionId: string, count: number, approximate: boolean): string {
+  return JSON.stringify(['COUNT', subscriptionId, approximate ? { count, approximate: true } : { count }]);
+}
+
+/** The frame of an event without its payload: `eventFrameHead(sub) + payload + ']'`, so that no JSON work is done per reader. */
+export function eventFrameHead(subscriptionId: string): string {
+  return `["EVENT",${JSON.stringify(subscriptionId)},`;
+}
+
+function words({ refused, why }: Refusal): string {
+  return `${refused}: ${why}`;
+}

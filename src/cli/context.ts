@@ -1,0 +1,51 @@
+/** What most commands need: the checked configuration and a database that answers. */
+import { type Community, watchCommunities } from '../communities.js';
+import { type Config, readConfig } from '../config.js';
+import { createLog, type Log } from '../log.js';
+import { prepareDatabase } from '../node.js';
+import type { Database } from '../postgres/database.js';
+import { openPostgres } from '../postgres/open.js';
+
+export interface CommandContext {
+  readonly config: Config;
+  readonly database: Database;
+  readonly log: Log;
+  readonly where: string;
+}
+
+/** Commands speak through their output; the log is for what goes wrong. */
+function commandLog(config: Config): Log {
+  return createLog(config.logLevel === 'info' ? 'warn' : config.logLevel);
+}
+
+/** Opens the database (of the running node, if there is one), does the work, closes it again. */
+export async function withDatabase<T>(work: (context: CommandContext) => Promise<T>): Promise<T> {
+  const config = readConfig(process.env);
+  const log = commandLog(config);
+  const opened = await openPostgres({ ...config, log, attach: true });
+  try {
+    return await work({ config, database: opened.database, log, where: opened.where });
+  } finally {
+    await opened.close();
+  }
+}
+
+/** The same, with the schema in place and one community chosen. */
+export async function withCommunity<T>(
+  slug: string,
+  work: (context: CommandContext, community: Community) => Promise<T>,
+): Promise<T> {
+  return withDatabase(async (context) => {
+    await prepareDatabase(context.database, context.config, Date.now, context.log);
+    const communities = await watchCommunities(context.database.pool, context.log);
+    await communities.stop();
+    const community = communities.find(undefined, slug);
+    if (community === undefined) {
+      const names = communities.all().map((known) => known.slug);
+      throw new Error(`there is no community "${slug}"; this node has: ${names.join(', ')}`);
+    }
+    return work(context, community);
+  });
+}
+
+export const COMMUNITY_OPTION = ['-c, --community <slug>', 'which community', 'default'] as const;

@@ -1,0 +1,46 @@
+/** `minato`: one command per file. Errors become one sentence and an exit code; a stack is shown at debug level only. */
+import { Command } from 'commander';
+import { SOFTWARE_VERSION } from '../relay/nip11.js';
+import { communitiesCommand } from './communities.js';
+import { doctorCommand } from './doctor.js';
+import { exportCommand } from './export.js';
+import { importCommand } from './import.js';
+import { migrateCommand } from './migrate.js';
+import { serveCommand } from './serve.js';
+import { settingsCommand } from './settings.js';
+
+const program = new Command('minato')
+  .description('A community node for Nostr: a relay with topics, members and an operator, on PostgreSQL.')
+  .version(SOFTWARE_VERSION)
+  .showHelpAfterError('(try: minato --help)')
+  .addHelpText(
+    'after',
+    `
+Examples:
+  $ minato serve                                  a relay at ws://127.0.0.1:7447, its data in ./data
+  $ MINATO_TOPIC_MODE=open minato serve           the first start of a plain relay for any client
+  $ minato settings set relay.name "Our harbour"  takes effect at once, without a restart
+  $ minato import events.jsonl.gz                 through the same checks as a post
+  $ minato doctor                                 what is configured, and what to do about problems
+
+Boot settings are environment variables; "minato serve --help" lists them.`,
+  );
+
+for (const command of [
+  serveCommand(),
+  migrateCommand(),
+  settingsCommand(),
+  communitiesCommand(),
+  importCommand(),
+  exportCommand(),
+  doctorCommand(),
+]) {
+  program.addCommand(command);
+}
+
+program.parseAsync().catch((error: unknown) => {
+  process.stderr.write(`minato: ${error instanceof Error ? error.message : String(error)}\n`);
+  if (process.env.MINATO_LOG_LEVEL === 'debug' && error instanceof Error)
+    process.stderr.write(`${error.stack}\n`);
+  process.exit(1);
+});

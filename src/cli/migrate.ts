@@ -1,0 +1,24 @@
+import { Command } from 'commander';
+import { checkVersion } from '../postgres/database.js';
+import { migrate, schemaState } from '../postgres/migrate.js';
+import { withDatabase } from './context.js';
+
+export function migrateCommand(): Command {
+  return new Command('migrate')
+    .description("bring the database's schema up to this program; serve does it by itself")
+    .option('--dry-run', 'only show what would be applied')
+    .action((options: { dryRun?: boolean }) =>
+      withDatabase(async ({ database }) => {
+        const client = await database.connect();
+        try {
+          await checkVersion(client);
+          const names = options.dryRun ? (await schemaState(client)).pending : await migrate(client);
+          const what = options.dryRun ? 'would apply' : 'applied';
+          process.stdout.write(names.length === 0 ? 'the schema is up to date\n' : '');
+          for (const name of names) process.stdout.write(`${what} ${name}\n`);
+        } finally {
+          await client.end();
+        }
+      }),
+    );
+}

@@ -1,0 +1,91 @@
+import { Command } from 'commander';
+import { readConfig } from '../config.js';
+import { createLog } from '../log.js';
+import { type Node, startNode } from '../node.js';
+import { openPostgres } from '../postgres/open.js';
+
+const STOP_MS_MAX = 60_000;
+
+export function serveCommand(): Command {
+  return new Command('serve')
+    .description('run the node')
+    .addHelpText(
+      'after',
+      `
+Environment:
+  MINATO_HOST            address to listen on (127.0.0.1)
+  MINATO_PORT            port for everything: websocket, pages, metrics (7447)
+  MINATO_DATA_DIR        the embedded PostgreSQL lives here (./data)
+  DATABASE_URL           your own PostgreSQL, 15 or newer; then nothing is started
+  MINATO_PUBLIC_URL      the address that clients use, for example wss://relay.example.org
+  MINATO_NETWORK_ID      names the network in topic ids; fixed at the first boot (kukuri:main:)
+  MINATO_ADMIN_PUBKEYS   the operators, hex or npub, comma separated
+  MINATO_TOPIC_MODE      first value of topic.mode: required or open (required)
+  MINATO_AUTH_MODE       first value of auth.mode (off)
+  MINATO_METRICS_TOKEN   lets a bearer of it read /metrics from elsewhere
+  MINATO_LOG_LEVEL       debug, info, warn, error or silent (info)
+
+The modes are only the first value: later, "minato settings set topic.mode open".`,
+    )
+    .action(serve);
+}
+
+async function serve(): Promise<void> {
+  const config = readConfig(process.env);
+  const log = createLog(config.logLevel);
+  const opened = await openPostgres({
+    ...config,
+    log,
+    attach: false,
+    onGiveUp: (error) => {
+      log.error({ error: error.message }, 'PostgreSQL cannot be kept running; the node stops');
+      process.exit(1);
+    },
+  });
+  let node: Node;
+  try {
+    node = await startNode({ database: opened.database, config, log });
+  } catch (error) {
+    await opened.close();
+    throw portError(error, config.host, config.port);
+  }
+  log.info(
+    {
+      address: `ws://${config.host}:${node.port}`,
+      database: opened.where,
+      topicMode: node.communities.find(undefined, 'default')?.settings['topic.mode'],
+      verifier: node.verifier.backend,
+      verifierThreads: node.verifier.workers,
+    },
+    'ready',
+  );
+  stopOnSignal(async () => {
+    log.info('stopping: finishing what was accepted');
+    await node.close();
+    await opened.close();
+    log.info('stopped');
+  });
+}
+
+function stopOnSignal(stop: () => Promise<void>): void {
+  let stopping = false;
+  const onSignal = (): void => {
+    // A second signal while stopping means now.
+    if (stopping) process.exit(1);
+    stopping = true;
+    setTimeout(() => process.exit(1), STOP_MS_MAX).unref();
+    stop().then(
+      () => process.exit(0),
+      () => process.exit(1),
+    );
+  };
+  process.on('SIGTERM', onSignal);
+  process.on('SIGINT', onSignal);
+}
+
+function portError(error: unknown, host: string, port: number): unknown {
+  if ((error as { code?: string }).code !== 'EADDRINUSE') return error;
+  return new Error(
+    `${host}:${port} is in use by another program; stop it, or set MINATO_PORT to a free port`,
+  );
+}

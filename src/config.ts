@@ -1,0 +1,71 @@
+/** Boot settings: environment variables, checked once, all problems told together. Everything else is a community's setting. */
+import { z } from 'zod';
+
+const port = z.coerce.number().int().min(0).max(65_535);
+const pubkeys = z.string().transform((list, context) => {
+  const keys = list.split(',').flatMap((key) => (key.trim() === '' ? [] : [key.trim()]));
+  for (const key of keys) {
+    if (!/^[0-9a-f]{64}$/.test(key) && !/^npub1[02-9ac-hj-np-z]{58}$/.test(key)) {
+      context.addIssue(`"${key}" is neither 64 lowercase hex characters nor an npub`);
+    }
+  }
+  return keys;
+});
+
+const environment = z.object({
+  MINATO_HOST: z.string().min(1).default('127.0.0.1'),
+  MINATO_PORT: port.default(7447),
+  MINATO_DATA_DIR: z.string().min(1).default('./data'),
+  DATABASE_URL: z
+    .url({ protocol: /^postgres(ql)?$/, error: 'must look like postgres://user:password@host/db' })
+    .optional(),
+  MINATO_PUBLIC_URL: z
+    .url({ protocol: /^(ws|http)s?$/, error: 'must be a ws:, wss:, http: or https: address' })
+    .optional(),
+  MINATO_NETWORK_ID: z.string().min(1).max(100).optional(),
+  MINATO_ADMIN_PUBKEYS: pubkeys.default([]),
+  MINATO_TOPIC_MODE: z.enum(['required', 'open']).default('required'),
+  MINATO_AUTH_MODE: z.enum(['off'], { error: 'only "off" is known to this version' }).default('off'),
+  MINATO_LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
+  MINATO_METRICS_TOKEN: z.string().min(16, 'must have at least 16 characters').optional(),
+});
+
+export interface Config {
+  readonly host: string;
+  readonly port: number;
+  readonly dataDir: string;
+  readonly databaseUrl: string | undefined;
+  readonly publicUrl: string | undefined;
+  readonly networkId: string | undefined;
+  readonly adminPubkeys: readonly string[];
+  readonly topicMode: 'required' | 'open';
+  readonly authMode: 'off';
+  readonly logLevel: string;
+  readonly metricsToken: string | undefined;
+}
+
+export class ConfigError extends Error {}
+
+export function readConfig(env: NodeJS.ProcessEnv): Config {
+  // An empty variable is an unset one: `MINATO_PORT= minato serve` means the default.
+  const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== ''));
+  const result = environment.safeParse(given);
+  if (!result.success) {
+    const problems = result.error.issues.map((issue) => `  ${issue.path.join('.')}: ${issue.message}`);
+    throw new ConfigError(`These environment variables are wrong:\n${problems.join('\n')}`);
+  }
+  const value = result.data;
+  return {
+    host: value.MINATO_HOST,
+    port: value.MINATO_PORT,
+    dataDir: value.MINATO_DATA_DIR,
+    databaseUrl: value.DATABASE_URL,
+    publicUrl: value.MINATO_PUBLIC_URL,
+    networkId: value.MINATO_NETWORK_ID,
+    adminPubkeys: value.MINATO_ADMIN_PUBKEYS,
+    topicMode: value.MINATO_TOPIC_MODE,
+    authMode: value.MINATO_AUTH_MODE,
+    logLevel: value.MINATO_LOG_LEVEL,
+    metricsToken: value.MINATO_METRICS_TOKEN,
+  };
+}

@@ -1,0 +1,142 @@
+/**
+ * Filters (NIP-01): parsing and the live matcher. Matching is exact: no prefixes, `since` and `until` inclusive,
+ * an empty list matches nothing. The SQL twin is `store/query.ts`; a test holds the two, and a naive third, together.
+ */
+import { isHex64, KIND_MAX, type NostrEvent } from './event.js';
+import { isRefusal, type Refusal, refusal } from './reply.js';
+import type { Settings } from './settings.js';
+
+export interface TagCondition {
+  /** One letter, without the `#`. */
+  readonly name: string;
+  readonly values: ReadonlySet<string>;
+}
+
+export interface Filter {
+  readonly ids?: ReadonlySet<string>;
+  readonly authors?: ReadonlySet<string>;
+  readonly kinds?: ReadonlySet<number>;
+  readonly tags: readonly TagCondition[];
+  readonly since?: number;
+  readonly until?: number;
+  readonly limit?: number;
+}
+
+type Mutable<T> = { -readonly [K in keyof T]: T[K] };
+type FilterLimits = Pick<Settings, 'limits.filterValuesMax'>;
+
+export function parseFilter(input: unknown, limits: FilterLimits): Filter | Refusal {
+  if (typeof input !== 'object' || input === null || Array.isArray(input)) {
+    return refusal('invalid', 'a filter must be a JSON object');
+  }
+  const filter: Mutable<Filter> = { tags: [] };
+  const tags: TagCondition[] = [];
+  let valuesLeft = limits['limits.filterValuesMax'];
+  for (const [key, value] of Object.entries(input)) {
+    if (Array.isArray(value)) {
+      valuesLeft -= value.length;
+      if (valuesLeft < 0) {
+        return refusal('invalid', `a filter may hold at most ${limits['limits.filterValuesMax']} values`);
+      }
+    }
+    const problem = parseField(filter, tags, key, value);
+    if (problem !== undefined) return problem;
+  }
+  filter.tags = tags;
+  return filter;
+}
+
+function parseField(
+  filter: Mutable<Filter>,
+  tags: TagCondition[],
+  key: string,
+  value: unknown,
+): Refusal | undefined {
+  switch (key) {
+    case 'ids':
+    case 'authors':
+      if (!Array.isArray(value) || !value.every(isHex64)) {
+        return refusal('invalid', `${key} must be a list of 64 lowercase hex characters each`);
+      }
+      filter[key] = new Set(value);
+      return undefined;
+    case 'kinds':
+      if (!Array.isArray(value) || !value.every((kind) => isInteger(kind, 0, KIND_MAX))) {
+        return refusal('invalid', `kinds must be a list of integers between 0 and ${KIND_MAX}`);
+      }
+      filter.kinds = new Set(value);
+      return undefined;
+    case 'since':
+    case 'until':
+      if (!isInteger(value, Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER)) {
+        return refusal('invalid', `${key} must be an integer number of seconds`);
+      }
+      filter[key] = value;
+      return undefined;
+    case 'limit':
+      if (!isInteger(value, 0, Number.MAX_SAFE_INTEGER)) {
+        return refusal('invalid', 'limit must be an integer, not negative');
+      }
+      filter.limit = value;
+      return undefined;
+    default: {
+      if (!/^#[a-zA-Z]$/.test(key))
+        return refusal('unsupported', `filter field ${JSON.stringify(key.slice(0, 40))}`);
+      if (!Array.isArray(value) || !value.every((item) => typeof item === 'string')) {
+        return refusal('invalid', `${key} must be a list of strings`);
+      }
+      tags.push({ name: key.slice(1), values: new Set(value) });
+      return undefined;
+    }
+  }
+}
+
+function isInteger(value: unknown, min: number, max: number): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= min && (value as number) <= max;
+}
+
+/** Parses every filter of a REQ or COUNT; the first bad one refuses them all. */
+export function parseFilters(
+  inputs: readonly unknown[],
+  limits: Pick<Settings, 'limits.filterValuesMax' | 'limits.filtersMax'>,
+): Filter[] | Refusal {
+  if (inputs.length === 0) return refusal('invalid', 'at least one filter is needed');
+  if (inputs.length > limits['limits.filtersMax']) {
+    return refusal('invalid', `at most ${limits['limits.filtersMax']} filters are allowed`);
+  }
+  const filters: Filter[] = [];
+  for (const input of inputs) {
+    const filter = parseFilter(input, limits);
+    if (isRefusal(filter)) return filter;
+    filters.push(filter);
+  }
+  return filters;
+}
+
+/** True when no event at all can match, so that no query is needed. */
+export function matchesNothing(filter: Filter): boolean {
+  return (
+    filter.ids?.size === 0 ||
+    filter.authors?.size === 0 ||
+    filter.kinds?.size === 0 ||
+    filter.tags.some((tag) => tag.values.size === 0) ||
+    (filter.since !== undefined && filter.until !== undefined && filter.since > filter.until)
+  );
+}
+
+export function matchFilter(filter: Filter, event: NostrEvent): boolean {
+  if (filter.since !== undefined && event.created_at < filter.since) return false;
+  if (filter.until !== undefined && event.created_at > filter.until) return false;
+  if (filter.kinds !== undefined && !filter.kinds.has(event.kind)) return false;
+  if (filter.authors !== undefined && !filter.authors.has(event.pubkey)) return false;
+  if (filter.ids !== undefined && !filter.ids.has(event.id)) return false;
+  for (const condition of filter.tags) if (!matchTag(condition, event)) return false;
+  return true;
+}
+
+function matchTag(condition: TagCondition, event: NostrEvent): boolean {
+  for (const tag of event.tags) {
+    if (tag[0] === condition.name && tag[1] !== undefined && condition.values.has(tag[1])) return true;
+  }
+  return false;
+}

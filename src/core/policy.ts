@@ -1,0 +1,99 @@
+/**
+ * The cheap checks at the door, read from top to bottom: each policy refuses or says nothing.
+ * All of them come before the signature, the dearest step (design section 3).
+ */
+import { classify } from './classify.js';
+import { firstTagValue, isProtected, type NostrEvent, powBits } from './event.js';
+import { type Refusal, refusal } from './reply.js';
+import type { Settings } from './settings.js';
+import { refuseEventTopic } from './topic.js';
+
+export interface Arrival {
+  readonly event: NostrEvent;
+  /** UTF-8 bytes of the event as JSON. */
+  readonly bytes: number;
+  readonly settings: Settings;
+  readonly nowSeconds: number;
+}
+
+type Policy = (arrival: Arrival) => Refusal | undefined;
+
+/** AUTH, NIP-98 and Blossom authorizations are credentials: publishing one would give it away. */
+const CREDENTIAL_KINDS: ReadonlySet<number> = new Set([22_242, 27_235, 24_242]);
+/** Access control of seed 001: exchanged between members only. */
+const P2P_ONLY_KINDS: ReadonlySet<number> = new Set([39_020, 39_021, 39_022]);
+
+const refuseCredential: Policy = ({ event }) =>
+  CREDENTIAL_KINDS.has(event.kind)
+    ? refusal('invalid', `kind ${event.kind} is a credential and is never published`)
+    : undefined;
+
+const refuseAccessControl: Policy = ({ event }) =>
+  P2P_ONLY_KINDS.has(event.kind) ? refusal('restricted', 'access control p2p-only') : undefined;
+
+const refuseSize: Policy = ({ event, bytes, settings }) => {
+  if (bytes > settings['limits.eventBytesMax']) {
+    return refusal('invalid', `event is larger than ${settings['limits.eventBytesMax']} bytes`);
+  }
+  if (event.tags.length > settings['limits.tagsMax']) {
+    return refusal('invalid', `event has more than ${settings['limits.tagsMax']} tags`);
+  }
+  // The whole event bounds its tags, so they are measured only where the two limits can differ.
+  const tagBytesMax = settings['limits.tagBytesMax'];
+  if (bytes > tagBytesMax && Buffer.byteLength(JSON.stringify(event.tags)) > tagBytesMax) {
+    return refusal('invalid', `tags are larger than ${tagBytesMax} bytes`);
+  }
+  return undefined;
+};
+
+const refuseTime: Policy = ({ event, settings, nowSeconds }) => {
+  const ahead = settings['limits.createdAheadSecondsMax'];
+  if (event.created_at > nowSeconds + ahead) {
+    return refusal('invalid', `created_at is more than ${ahead} seconds in the future`);
+  }
+  const behind = settings['limits.createdBehindSecondsMax'];
+  if (behind > 0 && event.created_at < nowSeconds - behind) {
+    return refusal('invalid', `created_at is more than ${behind} seconds in the past`);
+  }
+  return undefined;
+};
+
+const refuseMissingD: Policy = ({ event }) =>
+  classify(event.kind) === 'addressable' && firstTagValue(event, 'd') === undefined
+    ? refusal('invalid', 'missing d')
+    : undefined;
+
+const refuseProtected: Policy = ({ event }) =>
+  isProtected(event)
+    ? refusal(
+        'restricted',
+        'a protected event (NIP-70) needs its author authenticated, which this relay cannot do yet',
+      )
+    : undefined;
+
+const refusePow: Policy = ({ event, settings }) => {
+  const bits = settings['limits.powBitsMin'];
+  if (bits === 0 || powBits(event.id) >= bits) return undefined;
+  return refusal('pow', `${powBits(event.id)} bits of work, ${bits} are needed`);
+};
+
+const refuseTopic: Policy = ({ event, settings }) => refuseEventTopic(event, settings);
+
+export const policies: readonly Policy[] = [
+  refuseCredential,
+  refuseAccessControl,
+  refuseSize,
+  refuseTime,
+  refuseMissingD,
+  refuseProtected,
+  refusePow,
+  refuseTopic,
+];
+
+export function refuseArrival(arrival: Arrival): Refusal | undefined {
+  for (const policy of policies) {
+    const refused = policy(arrival);
+    if (refused !== undefined) return refused;
+  }
+  return undefined;
+}

@@ -1,0 +1,139 @@
+/**
+ * A community's settings: one list that gives each key its schema, its default and its explanation.
+ * They live in the database, are edited live, and what NIP-11 says is generated from the same values (never a copy).
+ */
+import { z } from 'zod';
+import { KIND_MAX } from './event.js';
+
+/** The frame limit that no setting can raise: it is given to the socket before any community is known. */
+export const FRAME_BYTES_MAX = 1_048_576;
+
+interface Definition<T> {
+  readonly schema: z.ZodType<T>;
+  readonly default: T;
+  readonly about: string;
+}
+function define<T>(schema: z.ZodType<T>, defaultValue: T, about: string): Definition<T> {
+  return { schema, default: defaultValue, about };
+}
+
+const text = (max: number) => z.string().max(max);
+const count = (min: number, max: number) => z.number().int().min(min).max(max);
+const YEAR_SECONDS = 31_536_000;
+const kindEntry = z.union([
+  z.number().int().min(0).max(KIND_MAX),
+  z.string().regex(/^\d{1,5}-\d{1,5}$/, 'a range of kinds looks like "10000-19999"'),
+]);
+
+export const settingDefinitions = {
+  'relay.name': define(text(200), 'Minato', 'Name shown in NIP-11 and on the landing page'),
+  'relay.description': define(text(4_000), 'A community node for Nostr.', 'Description shown there'),
+  'relay.contact': define(text(400), '', 'How to reach the operator (mailto: or https:)'),
+  'relay.pubkey': define(
+    z.union([z.literal(''), z.string().regex(/^[0-9a-f]{64}$/, '64 lowercase hex characters, or empty')]),
+    '',
+    "The operator's public key, hex",
+  ),
+  'relay.icon': define(text(2_000), '', 'URL of an icon'),
+  'relay.urls': define(
+    z.array(z.url({ protocol: /^wss?$/ })).max(20),
+    [] as string[],
+    'Public websocket addresses',
+  ),
+
+  'topic.mode': define(
+    z.enum(['required', 'open']),
+    'required',
+    'required: events and filters name a topic (t, #t); open: a plain relay',
+  ),
+  'topic.freeKinds': define(
+    z.array(kindEntry).max(100),
+    [0, 3, 5, 62, 1059, '10000-19999'] as (number | string)[],
+    'Kinds that need no topic, as numbers and ranges',
+  ),
+  'auth.mode': define(
+    z.enum(['off']),
+    'off',
+    'Whether clients must authenticate (NIP-42); only off is known yet',
+  ),
+
+  'limits.messageBytesMax': define(count(1_024, FRAME_BYTES_MAX), 131_072, 'Longest frame a client may send'),
+  'limits.eventBytesMax': define(count(512, FRAME_BYTES_MAX), 65_536, 'Largest event, as JSON'),
+  'limits.tagsMax': define(count(0, 10_000), 2_000, 'Most tags in one event'),
+  'limits.tagBytesMax': define(
+    count(64, FRAME_BYTES_MAX),
+    65_536,
+    'Most bytes in the tags of one event, as JSON',
+  ),
+  'limits.subscriptionsMax': define(count(1, 10_000), 20, 'Most open subscriptions on one connection'),
+  'limits.filtersMax': define(count(1, 100), 10, 'Most filters in one REQ or COUNT'),
+  'limits.filterValuesMax': define(count(1, 10_000), 1_000, 'Most values in one filter, all fields together'),
+  'limits.limitDefault': define(count(1, 5_000), 500, 'Rows for a filter that has no limit'),
+  'limits.limitMax': define(
+    count(1, 5_000),
+    5_000,
+    'Most rows for one filter; a larger limit is lowered to it',
+  ),
+  'limits.subscriptionIdLengthMax': define(count(1, 256), 64, 'Longest subscription id'),
+  'limits.countMax': define(count(1, 1_000_000), 10_000, 'COUNT is exact up to here, then says approximate'),
+  'limits.createdAheadSecondsMax': define(
+    count(0, 100 * YEAR_SECONDS),
+    900,
+    'How far ahead created_at may be',
+  ),
+  'limits.createdBehindSecondsMax': define(
+    count(0, 100 * YEAR_SECONDS),
+    0,
+    'How far back created_at may be; 0 means no bound',
+  ),
+  'limits.powBitsMin': define(count(0, 256), 0, 'Leading zero bits that an id must have (NIP-13)'),
+
+  'rate.eventsPerSecond': define(
+    count(0, 1_000_000),
+    50,
+    'Events a second from one address; 0 means no limit',
+  ),
+  'rate.eventsBurst': define(
+    count(1, 1_000_000),
+    1_000,
+    'Events that may come at once before the rate holds',
+  ),
+  'rate.queriesPerSecond': define(
+    count(0, 1_000_000),
+    50,
+    'REQ and COUNT a second from one address; 0: no limit',
+  ),
+  'rate.queriesBurst': define(
+    count(1, 1_000_000),
+    500,
+    'REQ and COUNT that may come at once before the rate holds',
+  ),
+  'rate.exemptLoopback': define(z.boolean(), true, 'No rate limit for clients on this machine'),
+} as const;
+
+export type SettingKey = keyof typeof settingDefinitions;
+export type Settings = {
+  readonly [K in SettingKey]: (typeof settingDefinitions)[K] extends Definition<infer T> ? T : never;
+};
+
+export const settingKeys = Object.keys(settingDefinitions) as SettingKey[];
+
+export function isSettingKey(key: string): key is SettingKey {
+  return Object.hasOwn(settingDefinitions, key);
+}
+
+/** Checks one value. The problem is a sentence for the operator. */
+export function checkSetting(key: SettingKey, value: unknown): { value: unknown } | { problem: string } {
+  const result = settingDefinitions[key].schema.safeParse(value);
+  if (result.success) return { value: result.data };
+  return { problem: `${key}: ${result.error.issues.map((issue) => issue.message).join('; ')}` };
+}
+
+/** The defaults, with the stored values over them. A stored value that no longer fits its schema is left out. */
+export function settingsFrom(stored: ReadonlyMap<string, unknown>): Settings {
+  const entries = settingKeys.map((key) => {
+    const checked = stored.has(key) ? checkSetting(key, stored.get(key)) : undefined;
+    return [key, checked && 'value' in checked ? checked.value : settingDefinitions[key].default];
+  });
+  return Object.freeze(Object.fromEntries(entries)) as Settings;
+}

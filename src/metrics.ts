@@ -1,0 +1,79 @@
+/** Prometheus metrics of one process. No label names a community, an author or an address (I13). */
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+
+const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10];
+
+export type Metrics = ReturnType<typeof createMetrics>;
+
+export function createMetrics() {
+  const registers = [new Registry()];
+  const registry = registers[0]!;
+  collectDefaultMetrics({ register: registry });
+  return {
+    registry,
+    events: new Counter({
+      name: 'minato_events_total',
+      help: 'Events by what became of them',
+      labelNames: ['outcome'],
+      registers,
+    }),
+    laneDepth: new Gauge({ name: 'minato_lane_depth', help: 'Events waiting for the lane', registers }),
+    laneBatch: new Histogram({
+      name: 'minato_lane_batch_events',
+      help: 'Events in one commit',
+      buckets: [1, 2, 5, 10, 25, 50, 100, 250, 500],
+      registers,
+    }),
+    laneCommit: new Histogram({
+      name: 'minato_lane_commit_seconds',
+      help: 'From the start of a batch to its durable commit',
+      buckets: SECONDS,
+      registers,
+    }),
+    laneRetries: new Counter({
+      name: 'minato_lane_retries_total',
+      help: 'Batches that were tried again',
+      registers,
+    }),
+    verify: new Histogram({
+      name: 'minato_verify_seconds',
+      help: 'Waiting for and checking id and signature',
+      buckets: SECONDS,
+      registers,
+    }),
+    request: new Histogram({
+      name: 'minato_req_seconds',
+      help: 'From REQ to EOSE',
+      buckets: SECONDS,
+      registers,
+    }),
+    rowsServed: new Counter({
+      name: 'minato_rows_served_total',
+      help: 'Stored events sent to clients',
+      registers,
+    }),
+    delivered: new Counter({
+      name: 'minato_deliveries_total',
+      help: 'Live events sent to clients',
+      registers,
+    }),
+    subscriptions: new Gauge({ name: 'minato_subscriptions', help: 'Open subscriptions', registers }),
+    sockets: new Gauge({ name: 'minato_sockets', help: 'Open websockets', registers }),
+    slowReaders: new Counter({
+      name: 'minato_slow_readers_total',
+      help: 'Connections closed because they did not read',
+      registers,
+    }),
+    bytesIn: new Counter({
+      name: 'minato_received_bytes_total',
+      help: 'Bytes of frames received',
+      registers,
+    }),
+    bytesOut: new Counter({ name: 'minato_sent_bytes_total', help: 'Bytes of frames sent', registers }),
+    outboxHead: new Gauge({
+      name: 'minato_outbox_head',
+      help: 'Last outbox number this process has delivered',
+      registers,
+    }),
+  };
+}

@@ -1,0 +1,165 @@
+/** Puts a node together, in the order of dependence, and takes it apart in the reverse order. */
+import { setTimeout as delay } from 'node:timers/promises';
+import { type Admission, createAdmission, RecentIds } from './admission.js';
+import { type Communities, watchCommunities } from './communities.js';
+import type { Config } from './config.js';
+import { type Lane, startLane } from './lane.js';
+import type { Log } from './log.js';
+import { createMetrics, type Metrics } from './metrics.js';
+import { checkVersion, type Database } from './postgres/database.js';
+import { migrate } from './postgres/migrate.js';
+import { Fanout } from './relay/fanout.js';
+import { PayloadCache } from './relay/payload-cache.js';
+import { RateLimit } from './relay/rate-limit.js';
+import { type RelayServer, startServer } from './relay/server.js';
+import { ensureDefaultCommunity } from './store/communities.js';
+import { fixNetworkId, fixTagHashSeed } from './store/node-state.js';
+import { trimBus } from './store/outbox.js';
+import { ensurePartitions } from './store/partitions.js';
+import { createTagHash, type TagHash } from './store/tag-hash.js';
+import { startVerifier, type Verifier } from './verify/pool.js';
+
+const DEFAULT_NETWORK_ID = 'kukuri:main:';
+const UPKEEP_MS = 60_000;
+const EPHEMERAL_KEPT_MS = 5 * 60_000;
+
+/** Schema, partitions and what is fixed at the first boot. Safe on any number of instances at once. */
+export async function prepareDatabase(
+  database: Database,
+  config: Config,
+  now: () => number,
+  log: Log,
+): Promise<TagHash> {
+  const client = await database.connect();
+  try {
+    await checkVersion(client);
+    for (const name of await migrate(client)) log.info({ migration: name }, 'schema migrated');
+    await ensurePartitions(client, now());
+    const networkId = await fixNetworkId(client, config.networkId, DEFAULT_NETWORK_ID);
+    log.debug({ networkId }, 'network');
+    const first = { 'topic.mode': config.topicMode, 'auth.mode': config.authMode };
+    await ensureDefaultCommunity(client, first, now());
+    return await createTagHash(await fixTagHashSeed(client));
+  } finally {
+    await client.end();
+  }
+}
+
+/** What writes events, without a server: the import needs no more. */
+export interface Writer {
+  readonly admission: Admission;
+  readonly communities: Communities;
+  readonly verifier: Verifier;
+  close(): Promise<void>;
+}
+
+export async function startWriter(database: Database, config: Config, log: Log): Promise<Writer> {
+  const now = Date.now;
+  const metrics = createMetrics();
+  const tagHash = await prepareDatabase(database, config, now, log);
+  const communities = await watchCommunities(database.pool, log);
+  const verifier = await startVerifier();
+  const lane = startLane({ database, tagHash, metrics, log, now });
+  const admission = createAdmission({ lane, verifier, recent: new RecentIds(), metrics, now });
+  return {
+    admission,
+    communities,
+    verifier,
+    close: async () => {
+      await lane.close();
+      await verifier.close();
+      await communities.stop();
+    },
+  };
+}
+
+export interface Node {
+  readonly port: number;
+  readonly communities: Communities;
+  readonly fanout: Fanout;
+  readonly lane: Lane;
+  readonly metrics: Metrics;
+  readonly verifier: Verifier;
+  /** Stops accepting, finishes the lane, closes the sockets with 1001. The database is the caller's. */
+  close(): Promise<void>;
+}
+
+export interface NodeOptions {
+  readonly database: Database;
+  readonly config: Config;
+  readonly log: Log;
+  readonly now?: () => number;
+}
+
+export async function startNode({ database, config, log, now = Date.now }: NodeOptions): Promise<Node> {
+  const metrics = createMetrics();
+  const tagHash = await prepareDatabase(database, config, now, log);
+  const communities = await watchCommunities(database.pool, log);
+  const verifier = await startVerifier();
+  const recent = new RecentIds();
+  const cache = new PayloadCache();
+  const fanout = new Fanout({ database, cache, recent, metrics, log });
+  await fanout.start();
+  const lane = startLane({ database, tagHash, metrics, log, now, onCommit: (plan) => fanout.onCommit(plan) });
+  const admission = createAdmission({ lane, verifier, recent, metrics, now });
+  const stopUpkeep = startUpkeep(database, now, log);
+  const server: RelayServer = await startServer({
+    host: config.host,
+    port: config.port,
+    publicUrl: config.publicUrl,
+    metricsToken: config.metricsToken,
+    admission,
+    communities,
+    fanout,
+    stored: { pool: database.pool, tagHash, cache },
+    rates: new RateLimit(),
+    metrics,
+    log,
+    now,
+    ready: async () => {
+      await database.pool.query('SELECT 1');
+    },
+  });
+  return {
+    port: server.port,
+    communities,
+    fanout,
+    lane,
+    metrics,
+    verifier,
+    close: async () => {
+      await stopUpkeep();
+      await lane.close();
+      await server.close();
+      await fanout.stop();
+      await communities.stop();
+      await verifier.close();
+    },
+  };
+}
+
+/** Partitions ahead of time, and the live bus kept short. Both may run on several instances at once. */
+function startUpkeep(database: Database, now: () => number, log: Log): () => Promise<void> {
+  const stopping = new AbortController();
+  const upkeep = async (): Promise<void> => {
+    const client = await database.connect({ lockTimeoutMs: 5_000, statementTimeoutMs: 30_000 });
+    try {
+      await ensurePartitions(client, now());
+      await trimBus(client, now() - EPHEMERAL_KEPT_MS);
+    } finally {
+      await client.end();
+    }
+  };
+  const loop = async (): Promise<void> => {
+    while (!stopping.signal.aborted) {
+      await delay(UPKEEP_MS, undefined, { signal: stopping.signal }).catch(() => undefined);
+      if (stopping.signal.aborted) return;
+      await upkeep().catch((error) => log.warn({ error: String(error) }, 'upkeep failed; it runs again'));
+    }
+  };
+  const running = loop();
+  return () => {
+    stopping.abort();
+    return running;
+  };
+}

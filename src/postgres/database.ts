@@ -1,0 +1,84 @@
+/** Connections to PostgreSQL, embedded or the operator's: one pool for reading, and sessions of their own for lane and listener. */
+import pg from 'pg';
+import type { EmbeddedConnection } from './embedded.js';
+
+export type ConnectionTarget = { readonly url: string } | EmbeddedConnection;
+
+export interface Database {
+  readonly pool: pg.Pool;
+  /** A session outside the pool, for work that holds state: the lane, LISTEN, migrations. */
+  connect(options?: SessionOptions): Promise<pg.Client>;
+  close(): Promise<void>;
+}
+
+export interface SessionOptions {
+  readonly statementTimeoutMs?: number;
+  readonly lockTimeoutMs?: number;
+  readonly idleInTransactionTimeoutMs?: number;
+}
+
+export const VERSION_MIN = 150_000;
+const POOL_SIZE = 6;
+const READ_TIMEOUT_MS = 15_000;
+const CONNECT_TIMEOUT_MS = 10_000;
+
+/** Every REQ is a walk along an index that yields its rows in order; these keep the planner from guessing otherwise. */
+const READER_OPTIONS = [
+  'plan_cache_mode=force_generic_plan',
+  'enable_seqscan=off',
+  'enable_hashjoin=off',
+  'enable_mergejoin=off',
+  'enable_bitmapscan=off',
+  'jit=off',
+];
+
+const types = {
+  getTypeParser: ((oid: number, format?: 'text' | 'binary') => {
+    // Sequence numbers and times stay far below 2^53, so an int8 is a plain number here.
+    if (oid === pg.types.builtins.INT8 && format !== 'binary') return Number;
+    return pg.types.getTypeParser(oid, format as 'text');
+  }) as typeof pg.types.getTypeParser,
+};
+
+export function openDatabase(target: ConnectionTarget): Database {
+  const where = 'url' in target ? { connectionString: target.url } : target;
+  const base = { ...where, types, application_name: 'minato', connectionTimeoutMillis: CONNECT_TIMEOUT_MS };
+  const pool = new pg.Pool({
+    ...base,
+    max: POOL_SIZE,
+    statement_timeout: READ_TIMEOUT_MS,
+    options: READER_OPTIONS.map((option) => `-c ${option}`).join(' '),
+  });
+  // A dropped idle connection is replaced at its next use; without a listener it would end the process.
+  pool.on('error', () => undefined);
+  return {
+    pool,
+    connect: async (options = {}) => {
+      const client = new pg.Client({
+        ...base,
+        statement_timeout: options.statementTimeoutMs ?? 0,
+        lock_timeout: options.lockTimeoutMs ?? 0,
+        idle_in_transaction_session_timeout: options.idleInTransactionTimeoutMs ?? 0,
+        keepAlive: true,
+      });
+      client.on('error', () => undefined);
+      await client.connect();
+      return client;
+    },
+    close: () => pool.end(),
+  };
+}
+
+/** PostgreSQL 15 or newer; an older one is refused with a sentence. */
+export async function checkVersion(client: pg.ClientBase | pg.Pool): Promise<string> {
+  const { rows } = await client.query<{ number: string; version: string }>(
+    "SELECT current_setting('server_version_num') AS number, current_setting('server_version') AS version",
+  );
+  const { number, version } = rows[0]!;
+  if (Number(number) < VERSION_MIN) {
+    throw new Error(
+      `PostgreSQL ${version} is too old: Minato needs version 15 or newer. Upgrade the server behind DATABASE_URL, or unset DATABASE_URL to use the embedded one.`,
+    );
+  }
+  return version;
+}

@@ -1,0 +1,302 @@
+/**
+ * One client: its frames in, its replies out (NIP-01, NIP-45). Everything it can make us hold is bounded (I14): events
+ * under way, queries waiting, subscriptions, and unread replies; past a bound its socket is not read any further.
+ */
+import type { Duplex } from 'node:stream';
+import type { WebSocket } from 'ws';
+import type { Admission } from '../admission.js';
+import type { Communities, Community } from '../communities.js';
+import { type Filter, matchesNothing, parseFilters } from '../core/filter.js';
+import {
+  closedFrame,
+  countFrame,
+  eoseFrame,
+  isRefusal,
+  noticeFrame,
+  okFrame,
+  type Refusal,
+  refusal,
+} from '../core/reply.js';
+import { refuseFilterTopic } from '../core/topic.js';
+import type { Log } from '../log.js';
+import type { Metrics } from '../metrics.js';
+import { countEvents } from '../store/query.js';
+import type { Fanout } from './fanout.js';
+import { Outgoing } from './outgoing.js';
+import type { RateLimit } from './rate-limit.js';
+import { type StoredContext, sendStored } from './stored.js';
+import { Subscription } from './subscription.js';
+
+/** Events of one client between arrival and OK. */
+const EVENTS_UNDER_WAY_MAX = 256;
+/** Queries of one client that wait for their turn. */
+const QUERIES_WAITING_MAX = 100;
+const QUERY_CANCELED = '57014';
+export const CLOSE_GOING_AWAY = 1_001;
+
+export interface ConnectionContext {
+  readonly admission: Admission;
+  readonly communities: Communities;
+  readonly fanout: Fanout;
+  readonly stored: StoredContext;
+  readonly rates: RateLimit;
+  readonly metrics: Metrics;
+  readonly log: Log;
+  readonly now: () => number;
+}
+
+export interface Client {
+  readonly community: number;
+  readonly address: string;
+  readonly isLoopback: boolean;
+}
+
+export class Connection {
+  private readonly outgoing: Outgoing;
+  private readonly subscriptions = new Map<string, Subscription>();
+  private eventsUnderWay = 0;
+  private queriesWaiting = 0;
+  private queries: Promise<void> = Promise.resolve();
+  private paused = false;
+  private awaitingRoom = false;
+  private alive = true;
+
+  constructor(
+    private readonly ws: WebSocket,
+    socket: Duplex,
+    private readonly client: Client,
+    private readonly context: ConnectionContext,
+  ) {
+    this.outgoing = new Outgoing(ws, socket, context.metrics);
+    ws.on('message', (data: Buffer, isBinary: boolean) => this.onMessage(data, isBinary));
+    ws.on('pong', () => {
+      this.alive = true;
+    });
+    ws.on('close', () => this.endAll());
+    // The close that follows says the same; without a listener an oversized frame would end the process.
+    ws.on('error', (error) => context.log.debug({ error: String(error) }, 'socket error'));
+  }
+
+  /** Called at each heartbeat: a socket that did not pong since the last one is gone. */
+  ping(): void {
+    if (!this.alive) return this.ws.terminate();
+    this.alive = false;
+    this.ws.ping();
+  }
+
+  close(code: number, why: string): void {
+    this.outgoing.close(code, why);
+  }
+
+  private onMessage(data: Buffer, isBinary: boolean): void {
+    this.context.metrics.bytesIn.inc(data.length);
+    const community = this.context.communities.get(this.client.community);
+    if (community === undefined) return this.close(CLOSE_GOING_AWAY, 'this community is gone');
+    const problem = isBinary
+      ? refusal('invalid', 'frames must be text')
+      : this.onText(community, data, community.settings['limits.messageBytesMax']);
+    if (problem !== undefined) this.outgoing.send(noticeFrame(problem));
+    this.regulate();
+  }
+
+  private onText(community: Community, data: Buffer, bytesMax: number): Refusal | undefined {
+    if (data.length > bytesMax) return refusal('invalid', `message is larger than ${bytesMax} bytes`);
+    let message: unknown;
+    try {
+      message = JSON.parse(data.toString());
+    } catch {
+      return refusal('invalid', 'message is not JSON');
+    }
+    if (!Array.isArray(message)) return refusal('invalid', 'message must be a JSON array');
+    switch (message[0]) {
+      case 'EVENT':
+        return this.onEvent(community, message[1]);
+      case 'REQ':
+        return this.onQuery(community, message, (id, filters) => this.subscribe(community, id, filters));
+      case 'COUNT':
+        return this.onQuery(community, message, (id, filters) => this.count(community, id, filters));
+      case 'CLOSE':
+        return this.onClose(message[1]);
+      case 'AUTH':
+        return this.onAuth(message[1]);
+      default:
+        return refusal('invalid', 'unknown message type; this relay knows EVENT, REQ, COUNT and CLOSE');
+    }
+  }
+
+  private onEvent(community: Community, input: unknown): Refusal | undefined {
+    const id = eventIdOf(input);
+    if (id === undefined) return refusal('invalid', 'EVENT needs an event with an id');
+    if (!this.mayGoOn(community, 'events')) {
+      this.outgoing.send(okFrame(id, refusal('rate-limited', 'too many events, slow down')));
+      return undefined;
+    }
+    this.eventsUnderWay += 1;
+    void this.context.admission.admit(community, input).then((outcome) => {
+      this.eventsUnderWay -= 1;
+      this.outgoing.send(okFrame(id, outcome));
+      this.regulate();
+    });
+    return undefined;
+  }
+
+  /** What REQ and COUNT have in common: a usable id, the rate, and filters that pass. */
+  private onQuery(
+    community: Community,
+    [, id, ...inputs]: unknown[],
+    run: (id: string, filters: Filter[]) => void,
+  ): Refusal | undefined {
+    const { settings } = community;
+    const lengthMax = settings['limits.subscriptionIdLengthMax'];
+    if (typeof id !== 'string' || id === '')
+      return refusal('invalid', 'a subscription id must be a non-empty string');
+    const refuse = (why: Refusal): undefined => {
+      this.unsubscribe(id);
+      this.outgoing.send(closedFrame(id, why));
+    };
+    if (id.length > lengthMax) {
+      return refuse(refusal('invalid', `subscription id is longer than ${lengthMax} characters`));
+    }
+    if (!this.mayGoOn(community, 'queries'))
+      return refuse(refusal('rate-limited', 'too many queries, slow down'));
+    const filters = parseFilters(inputs, settings);
+    if (isRefusal(filters)) return refuse(filters);
+    for (const filter of filters) {
+      const refused = refuseFilterTopic(filter, settings);
+      if (refused !== undefined) return refuse(refused);
+    }
+    if (this.queriesWaiting >= QUERIES_WAITING_MAX) {
+      return refuse(refusal('rate-limited', 'too many queries are waiting, slow down'));
+    }
+    run(id, filters);
+    return undefined;
+  }
+
+  private subscribe(community: Community, id: string, filters: Filter[]): void {
+    this.unsubscribe(id);
+    const max = community.settings['limits.subscriptionsMax'];
+    if (this.subscriptions.size >= max) {
+      return this.outgoing.send(closedFrame(id, refusal('restricted', `more than ${max} subscriptions`)));
+    }
+    const { fanout, metrics } = this.context;
+    const subscription = new Subscription(id, filters, fanout.position, this.outgoing, (overflown) => {
+      this.drop(
+        overflown,
+        refusal('error', 'more new events than can wait while stored ones are sent; ask again'),
+      );
+    });
+    this.subscriptions.set(id, subscription);
+    fanout.index(this.client.community).add(subscription, filters);
+    metrics.subscriptions.inc();
+    this.enqueue(() => this.load(community, subscription));
+  }
+
+  private async load({ id, settings }: Community, subscription: Subscription): Promise<void> {
+    if (subscription.ended) return;
+    const { stored, metrics } = this.context;
+    const done = metrics.request.startTimer();
+    try {
+      metrics.rowsServed.inc(await sendStored(stored, id, settings, subscription, this.outgoing));
+      if (subscription.ended) return;
+      this.outgoing.send(eoseFrame(subscription.id));
+      subscription.goLive();
+    } catch (error) {
+      this.drop(subscription, this.readFailure(error));
+    }
+    done();
+  }
+
+  private count(community: Community, id: string, filters: Filter[]): void {
+    const { stored } = this.context;
+    const max = community.settings['limits.countMax'];
+    this.enqueue(async () => {
+      try {
+        const possible = filters.filter((filter) => !matchesNothing(filter));
+        const count = await countEvents(stored.pool, community.id, possible, max, stored.tagHash);
+        this.outgoing.send(countFrame(id, Math.min(count, max), count > max));
+      } catch (error) {
+        this.outgoing.send(closedFrame(id, this.readFailure(error)));
+      }
+    });
+  }
+
+  private readFailure(error: unknown): Refusal {
+    if ((error as { code?: string }).code === QUERY_CANCELED) {
+      return refusal('error', 'the query took too long; narrow the filter');
+    }
+    this.context.log.warn({ error: String(error) }, 'events could not be read');
+    return refusal('error', 'events could not be read, try again in a moment');
+  }
+
+  /** One query of a client at a time, so that many of one client do not stand in the way of the others'. */
+  private enqueue(query: () => Promise<void>): void {
+    this.queriesWaiting += 1;
+    this.queries = this.queries.then(query).finally(() => {
+      this.queriesWaiting -= 1;
+    });
+  }
+
+  private onClose(id: unknown): Refusal | undefined {
+    if (typeof id !== 'string') return refusal('invalid', 'CLOSE needs a subscription id');
+    this.unsubscribe(id);
+    return undefined;
+  }
+
+  private onAuth(input: unknown): Refusal | undefined {
+    const why = refusal('unsupported', 'this relay does not authenticate clients yet');
+    const id = eventIdOf(input);
+    if (id === undefined) return why;
+    this.outgoing.send(okFrame(id, why));
+    return undefined;
+  }
+
+  private mayGoOn({ id, settings }: Community, what: 'events' | 'queries'): boolean {
+    if (this.client.isLoopback && settings['rate.exemptLoopback']) return true;
+    const key = `${what}/${id}/${this.client.address}`;
+    const { rates, now } = this.context;
+    return rates.take(key, settings[`rate.${what}PerSecond`], settings[`rate.${what}Burst`], now());
+  }
+
+  private drop(subscription: Subscription, why: Refusal): void {
+    if (subscription.ended) return;
+    this.unsubscribe(subscription.id);
+    this.outgoing.send(closedFrame(subscription.id, why));
+  }
+
+  private unsubscribe(id: string): void {
+    const subscription = this.subscriptions.get(id);
+    if (subscription === undefined) return;
+    subscription.end();
+    this.subscriptions.delete(id);
+    this.context.fanout.index(this.client.community).remove(subscription);
+    this.context.metrics.subscriptions.dec();
+  }
+
+  private endAll(): void {
+    for (const id of [...this.subscriptions.keys()]) this.unsubscribe(id);
+  }
+
+  /** Stops reading while the client has too much under way or does not read its replies; goes on when it has not. */
+  private regulate(): void {
+    const { behind } = this.outgoing;
+    if (behind && !this.awaitingRoom) {
+      this.awaitingRoom = true;
+      void this.outgoing.room().then(() => {
+        this.awaitingRoom = false;
+        this.regulate();
+      });
+    }
+    const full = behind || this.eventsUnderWay >= EVENTS_UNDER_WAY_MAX;
+    if (full === this.paused) return;
+    this.paused = full;
+    if (full) this.ws.pause();
+    else this.ws.resume();
+  }
+}
+
+/** The id to answer to: whatever text the client gave, since even a malformed event gets its OK (I2). */
+function eventIdOf(input: unknown): string | undefined {
+  if (typeof input !== 'object' || input === null) return undefined;
+  const { id } = input as { id?: unknown };
+  return typeof id === 'string' ? id.slice(0, 128) : undefined;
+}

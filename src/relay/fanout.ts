@@ -1,0 +1,200 @@
+/**
+ * Live delivery: reads the outbox in order and hands each new event to the subscriptions that match. So every path of
+ * writing is seen, also from another instance. NOTIFY is only a wake-up; polling is the truth.
+ *
+ * The outbox says what and in which order; the bytes of events written by this process are still in memory.
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import { LRUCache } from 'lru-cache';
+import type { Client } from 'pg';
+import type { RecentIds } from '../admission.js';
+import type { NostrEvent } from '../core/event.js';
+import { factKey, type Plan } from '../core/plan.js';
+import type { Log } from '../log.js';
+import type { Metrics } from '../metrics.js';
+import type { Database } from '../postgres/database.js';
+import { BUS_NOTICE, OUTBOX_CHANNEL } from '../store/batch.js';
+import { type OutboxEntry, readBus, readBusHead, readHead, readOutbox } from '../store/outbox.js';
+import { readPayloadsById } from '../store/query.js';
+import type { PayloadCache } from './payload-cache.js';
+import { SubscriptionIndex } from './subscription-index.js';
+
+const POLL_MS = 1_000;
+const READ_MAX = 500;
+const RECONNECT_MS = 1_000;
+/** Parsed events of this process on their way from commit to delivery. */
+const COMMITTED_MAX = 5_000;
+
+export interface LiveEvent {
+  /** Its number in the outbox; undefined for an ephemeral event, which has none. */
+  readonly seq: number | undefined;
+  readonly event: NostrEvent;
+  readonly payload: string;
+}
+
+export interface LiveReader {
+  deliver(live: LiveEvent): void;
+}
+
+export interface FanoutOptions {
+  readonly database: Database;
+  readonly cache: PayloadCache;
+  readonly recent: RecentIds;
+  readonly metrics: Metrics;
+  readonly log: Log;
+}
+
+export class Fanout {
+  private readonly indexes = new Map<number, SubscriptionIndex<LiveReader>>();
+  private readonly committed = new LRUCache<number, { event: NostrEvent; payload: string }>({
+    max: COMMITTED_MAX,
+  });
+  private readonly stopping = new AbortController();
+  private awake: (() => void) | undefined;
+  private wanted = true;
+  private busWanted = true;
+  private loops: Promise<unknown> = Promise.resolve();
+  private busPosition = 0;
+  /** Everything up to this outbox number has been handed to the subscriptions. */
+  position = 0;
+
+  constructor(private readonly options: FanoutOptions) {}
+
+  async start(): Promise<void> {
+    this.position = await readHead(this.options.database.pool);
+    this.busPosition = await readBusHead(this.options.database.pool);
+    this.loops = Promise.all([this.readLoop(), this.listenLoop()]);
+  }
+
+  async stop(): Promise<void> {
+    this.stopping.abort();
+    this.wake();
+    await this.loops;
+  }
+
+  index(community: number): SubscriptionIndex<LiveReader> {
+    let index = this.indexes.get(community);
+    if (index === undefined) {
+      index = new SubscriptionIndex();
+      this.indexes.set(community, index);
+    }
+    return index;
+  }
+
+  /** The lane has committed here: keep the parsed events at hand and read on at once. */
+  onCommit(plan: Plan): void {
+    for (const row of plan.rows) {
+      const { community, event, payload } = row.submission;
+      this.committed.set(row.seq, { event, payload });
+      if (row.effective) this.options.cache.set(community, event.id, payload);
+    }
+    this.wake(plan.broadcasts.length > 0);
+  }
+
+  wake(bus = false): void {
+    this.wanted = true;
+    this.busWanted ||= bus;
+    this.awake?.();
+  }
+
+  private async readLoop(): Promise<void> {
+    while (!this.stopping.signal.aborted) {
+      this.wanted = false;
+      try {
+        const read = (await this.readOutboxOnce()) + (this.busWanted ? await this.readBusOnce() : 0);
+        if (read > 0) continue;
+      } catch (error) {
+        this.options.log.warn({ error: String(error) }, 'the outbox could not be read');
+      }
+      if (!this.wanted) await this.sleep();
+    }
+  }
+
+  private sleep(): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => {
+        this.busWanted = true;
+        resolve();
+      }, POLL_MS);
+      this.awake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+
+  private async readOutboxOnce(): Promise<number> {
+    const entries = await readOutbox(this.options.database.pool, this.position, READ_MAX);
+    const foreign = entries.filter((entry) => entry.op === 'upsert' && !this.committed.has(entry.seq));
+    const payloads =
+      foreign.length === 0 ? new Map() : await readPayloadsById(this.options.database.pool, foreign);
+    for (const entry of entries) this.dispatch(entry, payloads);
+    this.options.metrics.outboxHead.set(this.position);
+    return entries.length;
+  }
+
+  private dispatch(entry: OutboxEntry, payloads: ReadonlyMap<string, string>): void {
+    this.position = entry.seq;
+    const { community, id, seq } = entry;
+    if (entry.op === 'delete') {
+      this.options.recent.forget(community, id);
+      this.options.cache.forget(community, id);
+      return;
+    }
+    this.options.recent.add(community, id);
+    const payload = payloads.get(factKey(community, id));
+    const live = this.committed.get(seq) ?? (payload === undefined ? undefined : parse(payload));
+    this.committed.delete(seq);
+    // No payload: it is no longer effective, and a later row of the outbox says why.
+    if (live !== undefined) this.deliver(community, { seq, ...live });
+  }
+
+  private async readBusOnce(): Promise<number> {
+    this.busWanted = false;
+    const entries = await readBus(this.options.database.pool, this.busPosition, READ_MAX);
+    if (entries.length === READ_MAX) this.busWanted = true;
+    for (const { position, community, payload } of entries) {
+      this.busPosition = position;
+      const live = { seq: undefined, ...parse(payload) };
+      this.options.recent.add(community, live.event.id);
+      this.deliver(community, live);
+    }
+    return entries.length;
+  }
+
+  private deliver(community: number, live: LiveEvent): void {
+    const index = this.indexes.get(community);
+    if (index === undefined) return;
+    for (const reader of index.match(live.event)) reader.deliver(live);
+  }
+
+  /** Holds one listening session; when it breaks, polling goes on and a new one is opened. */
+  private async listenLoop(): Promise<void> {
+    while (!this.stopping.signal.aborted) {
+      let client: Client | undefined;
+      try {
+        client = await this.options.database.connect();
+        client.on('notification', ({ payload }) => this.wake(payload === BUS_NOTICE));
+        await client.query(`LISTEN ${OUTBOX_CHANNEL}`);
+        this.wake(true);
+        await this.ended(client);
+      } catch (error) {
+        this.options.log.debug({ error: String(error) }, 'the listening session broke');
+      }
+      await client?.end().catch(() => undefined);
+      await delay(RECONNECT_MS, undefined, { signal: this.stopping.signal }).catch(() => undefined);
+    }
+  }
+
+  private ended(client: Client): Promise<void> {
+    return new Promise((resolve) => {
+      client.once('end', () => resolve());
+      client.once('error', () => resolve());
+      this.stopping.signal.addEventListener('abort', () => resolve(), { once: true });
+    });
+  }
+}
+
+function parse(payload: string): { event: NostrEvent; payload: string } {
+  return { event: JSON.parse(payload) as NostrEvent, payload };
+}

@@ -1,0 +1,38 @@
+/** The relay information document (NIP-11), generated from the settings that are enforced. */
+import { createRequire } from 'node:module';
+import type { Settings } from '../core/settings.js';
+
+const { version } = createRequire(import.meta.url)('../../package.json') as { version: string };
+
+export const SUPPORTED_NIPS = [1, 11, 13, 45] as const;
+export const SOFTWARE_VERSION = version;
+
+export function relayInformation(settings: Settings) {
+  const behind = settings['limits.createdBehindSecondsMax'];
+  return {
+    name: settings['relay.name'],
+    description: settings['relay.description'],
+    ...(settings['relay.pubkey'] === '' ? {} : { pubkey: settings['relay.pubkey'] }),
+    ...(settings['relay.contact'] === '' ? {} : { contact: settings['relay.contact'] }),
+    ...(settings['relay.icon'] === '' ? {} : { icon: settings['relay.icon'] }),
+    supported_nips: SUPPORTED_NIPS,
+    software: 'minato',
+    version,
+    limitation: {
+      max_message_length: settings['limits.messageBytesMax'],
+      max_subscriptions: settings['limits.subscriptionsMax'],
+      max_filters: settings['limits.filtersMax'],
+      max_limit: settings['limits.limitMax'],
+      default_limit: settings['limits.limitDefault'],
+      max_subid_length: settings['limits.subscriptionIdLengthMax'],
+      max_event_tags: settings['limits.tagsMax'],
+      max_event_bytes: settings['limits.eventBytesMax'],
+      min_pow_difficulty: settings['limits.powBitsMin'],
+      auth_required: false,
+      payment_required: false,
+      restricted_writes: settings['topic.mode'] === 'required',
+      created_at_upper_limit: settings['limits.createdAheadSecondsMax'],
+      ...(behind === 0 ? {} : { created_at_lower_limit: behind }),
+    },
+  };
+}

@@ -1,0 +1,108 @@
+/** The page that a browser sees at the relay's address. Plain HTML, no outside requests, one small script for the count. */
+import { createHash } from 'node:crypto';
+import type { Settings } from '../core/settings.js';
+import { SOFTWARE_VERSION, SUPPORTED_NIPS } from './nip11.js';
+
+export interface Stats {
+  readonly events: number;
+  readonly connections: number;
+  readonly subscriptions: number;
+}
+
+export interface PageContent {
+  readonly settings: Settings;
+  readonly address: string;
+  readonly statsPath: string;
+  readonly topics: readonly string[];
+  readonly stats: Stats;
+}
+
+const SCRIPT = `
+const cells = document.querySelectorAll('[data-stat]');
+const show = (stats) => { for (const c of cells) c.textContent = stats[c.dataset.stat].toLocaleString('en'); };
+const tick = async () => {
+  try { const answer = await fetch(document.body.dataset.stats); if (answer.ok) show(await answer.json()); } catch {}
+};
+setInterval(() => { if (!document.hidden) tick(); }, 3000);
+`;
+
+const STYLE = `
+:root { color-scheme: light dark; --edge: #8884; --soft: #8882; --accent: #0b7285; }
+@media (prefers-color-scheme: dark) { :root { --accent: #66d9e8; } }
+body { font: 16px/1.55 system-ui, sans-serif; max-width: 44rem; margin: 0 auto; padding: 2.5rem 1.2rem; }
+h1 { margin: 0; font-size: 1.9rem; } h2 { font-size: 1.05rem; margin: 2rem 0 .4rem; }
+code, pre { font: 14px/1.5 ui-monospace, monospace; background: var(--soft); border-radius: 6px; }
+code { padding: .1rem .35rem; overflow-wrap: anywhere; } pre { padding: .8rem 1rem; overflow-x: auto; }
+.address { font-size: 1.1rem; color: var(--accent); }
+.stats { display: flex; gap: 2.5rem; margin: 1.5rem 0; flex-wrap: wrap; }
+.stats b { display: block; font-size: 1.6rem; font-variant-numeric: tabular-nums; }
+ul.topics { display: flex; flex-wrap: wrap; gap: .4rem; padding: 0; list-style: none; }
+footer { margin-top: 3rem; border-top: 1px solid var(--edge); padding-top: .8rem; font-size: .85rem; opacity: .75; }
+`;
+
+const hash = (text: string) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
+export const PAGE_POLICY = [
+  "default-src 'none'",
+  `script-src ${hash(SCRIPT)}`,
+  `style-src ${hash(STYLE)}`,
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+export function renderPage({ settings, address, statsPath, topics, stats }: PageContent): string {
+  const open = settings['topic.mode'] === 'open';
+  const name = escapeHtml(settings['relay.name']);
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${name}</title>
+<style>${STYLE}</style>
+</head>
+<body data-stats="${escapeHtml(statsPath)}">
+<h1>${name}</h1>
+<p>${escapeHtml(settings['relay.description'])}</p>
+<p class="address"><code>${escapeHtml(address)}</code></p>
+<div class="stats">
+${stat('events', 'events kept', stats)}${stat('connections', 'clients now', stats)}${stat('subscriptions', 'open subscriptions', stats)}
+</div>
+<h2>How to connect</h2>
+<p>${
+    open
+      ? 'This relay is open: add the address above to any Nostr client.'
+      : 'This relay works by topic: a client names one in a <code>t</code> tag when it posts and in <code>#t</code> when it asks. (An operator who wants a plain relay for any Nostr client sets <code>topic.mode</code> to <code>open</code>.)'
+  }</p>
+<pre>["REQ","hello",${open ? '{"kinds":[1],"limit":10}' : escapeHtml(`{"#t":["${topics[0] ?? 'kukuri:global'}"],"limit":10}`)}]</pre>
+<h2>Topics</h2>
+${topicList(topics, open)}
+<h2>What it speaks</h2>
+<p>${SUPPORTED_NIPS.map((nip) => `NIP-${String(nip).padStart(2, '0')}`).join(', ')}. The limits are in the relay's information document: ask this address with <code>Accept: application/nostr+json</code>.</p>
+${contact(settings)}
+<footer>Minato ${SOFTWARE_VERSION}, a community node for Nostr</footer>
+<script>${SCRIPT}</script>
+</body>
+</html>
+`;
+}
+
+function stat(key: keyof Stats, label: string, stats: Stats): string {
+  return `<div><b data-stat="${key}">${stats[key].toLocaleString('en')}</b>${label}</div>\n`;
+}
+
+function topicList(topics: readonly string[], open: boolean): string {
+  if (topics.length === 0) return `<p>Nothing has been posted ${open ? 'with a topic ' : ''}yet.</p>`;
+  return `<ul class="topics">${topics.map((topic) => `<li><code>${escapeHtml(topic)}</code></li>`).join('')}</ul>`;
+}
+
+function contact(settings: Settings): string {
+  return settings['relay.contact'] === ''
+    ? ''
+    : `<h2>Contact</h2>\n<p>${escapeHtml(settings['relay.contact'])}</p>`;
+}
+
+function escapeHtml(text: string): string {
+  return text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
+}

@@ -1,0 +1,223 @@
+/**
+ * The one HTTP port: the websocket and NIP-11 at `/` and `/c/<slug>`, the landing page, health and metrics.
+ * Which community answers comes from the path or the host name; nothing else of a request crosses between them (I13).
+ */
+import type { IncomingMessage } from 'node:http';
+import type { Duplex } from 'node:stream';
+import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import { LRUCache } from 'lru-cache';
+import { WebSocketServer } from 'ws';
+import type { Community } from '../communities.js';
+import { FRAME_BYTES_MAX } from '../core/settings.js';
+import { readTotals } from '../store/communities.js';
+import { readRecentTopics } from '../store/outbox.js';
+import { CLOSE_GOING_AWAY, Connection, type ConnectionContext } from './connection.js';
+import { relayInformation } from './nip11.js';
+import { PAGE_POLICY, renderPage, type Stats } from './page.js';
+
+const CONNECTIONS_MAX = 10_000;
+const HEARTBEAT_MS = 30_000;
+const TOPICS_SHOWN = 24;
+/** What the landing page reads from the database is read at most this often per community. */
+const PAGE_CACHE_MS = 2_000;
+
+export interface ServerOptions extends ConnectionContext {
+  readonly host: string;
+  readonly port: number;
+  readonly publicUrl: string | undefined;
+  readonly metricsToken: string | undefined;
+  /** Resolves when the database answers. */
+  readonly ready: () => Promise<void>;
+}
+
+export interface RelayServer {
+  readonly port: number;
+  /** Stops accepting, closes every socket with 1001, then the port. */
+  close(): Promise<void>;
+}
+
+export async function startServer(options: ServerOptions): Promise<RelayServer> {
+  const app = fastify({ logger: false, bodyLimit: FRAME_BYTES_MAX, forceCloseConnections: true });
+  const sockets = new Map<Connection, number>();
+  const state = { closing: false };
+  addHealth(app, options, state);
+  addPages(app, options, sockets);
+  const heartbeat = acceptSockets(app, options, sockets, state);
+  await app.listen({ host: options.host, port: options.port });
+  const address = app.server.address();
+  return {
+    port: typeof address === 'object' && address !== null ? address.port : options.port,
+    close: async () => {
+      state.closing = true;
+      clearInterval(heartbeat);
+      for (const connection of sockets.keys())
+        connection.close(CLOSE_GOING_AWAY, 'the relay is shutting down');
+      await app.close();
+    },
+  };
+}
+
+function addHealth(app: FastifyInstance, options: ServerOptions, state: { closing: boolean }): void {
+  app.get('/healthz', () => ({ status: 'ok' }));
+  app.get('/readyz', async (_request, reply) => {
+    if (state.closing) return reply.code(503).send({ status: 'shutting down' });
+    try {
+      await options.ready();
+      return { status: 'ready' };
+    } catch {
+      return reply.code(503).send({ status: 'the database does not answer' });
+    }
+  });
+  app.get('/metrics', async (request, reply) => {
+    if (!mayReadMetrics(request, options.metricsToken)) {
+      return reply.code(403).send('metrics are for this machine, or for a bearer of MINATO_METRICS_TOKEN\n');
+    }
+    const { registry } = options.metrics;
+    return reply.type(registry.contentType).send(await registry.metrics());
+  });
+}
+
+function mayReadMetrics(request: FastifyRequest, token: string | undefined): boolean {
+  if (token !== undefined && request.headers.authorization === `Bearer ${token}`) return true;
+  // A proxy on this machine connects from loopback too, but says for whom.
+  return isLoopback(request.socket.remoteAddress ?? '') && request.headers['x-forwarded-for'] === undefined;
+}
+
+function addPages(
+  app: FastifyInstance,
+  options: ServerOptions,
+  sockets: ReadonlyMap<Connection, number>,
+): void {
+  const cached = new LRUCache<number, { topics: string[]; events: number }>({ max: 100, ttl: PAGE_CACHE_MS });
+
+  const read = async (community: number) => {
+    const hit = cached.get(community);
+    if (hit !== undefined) return hit;
+    const { pool } = options.stored;
+    const [topics, totals] = await Promise.all([
+      readRecentTopics(pool, community, TOPICS_SHOWN),
+      readTotals(pool, community),
+    ]);
+    const value = { topics, events: totals.events };
+    cached.set(community, value);
+    return value;
+  };
+
+  const statsOf = async (community: number): Promise<Stats> => ({
+    events: (await read(community)).events,
+    connections: [...sockets.values()].filter((of) => of === community).length,
+    subscriptions: options.fanout.index(community).size,
+  });
+
+  const page = async (request: FastifyRequest, reply: FastifyReply) => {
+    const community = communityOf(request.raw, options);
+    if (community === undefined) return reply.code(404).send({ error: 'no such community' });
+    reply.header('access-control-allow-origin', '*').header('vary', 'accept');
+    if (request.headers.accept?.includes('application/nostr+json')) {
+      return reply.type('application/nostr+json').send(JSON.stringify(relayInformation(community.settings)));
+    }
+    const path = new URL(request.url, 'http://any').pathname.replace(/\/$/, '');
+    return reply
+      .type('text/html; charset=utf-8')
+      .header('content-security-policy', PAGE_POLICY)
+      .send(
+        renderPage({
+          settings: community.settings,
+          address: addressOf(community, request, options.publicUrl, path),
+          statsPath: `${path}/stats`,
+          topics: (await read(community.id)).topics,
+          stats: await statsOf(community.id),
+        }),
+      );
+  };
+
+  const stats = async (request: FastifyRequest, reply: FastifyReply) => {
+    const community = communityOf(request.raw, options);
+    return community === undefined
+      ? reply.code(404).send({ error: 'no such community' })
+      : statsOf(community.id);
+  };
+
+  for (const prefix of ['', '/c/:slug']) {
+    app.get(prefix || '/', page);
+    app.get(`${prefix}/stats`, stats);
+    app.options(prefix || '/', (_request, reply) =>
+      reply
+        .headers({
+          'access-control-allow-origin': '*',
+          'access-control-allow-headers': '*',
+          'access-control-allow-methods': 'GET, OPTIONS',
+        })
+        .code(204)
+        .send(),
+    );
+  }
+}
+
+/** For show only: what a client compares with is always configured, never the Host header. */
+function addressOf(
+  community: Community,
+  request: FastifyRequest,
+  publicUrl: string | undefined,
+  path: string,
+): string {
+  const [configured] = community.settings['relay.urls'];
+  if (configured !== undefined) return configured;
+  if (publicUrl !== undefined) return publicUrl.replace(/^http/, 'ws').replace(/\/$/, '') + path;
+  return `ws://${request.headers.host ?? 'localhost'}${path}`;
+}
+
+function acceptSockets(
+  app: FastifyInstance,
+  options: ServerOptions,
+  sockets: Map<Connection, number>,
+  state: { closing: boolean },
+): NodeJS.Timeout {
+  // No compression: a small frame could otherwise become a large one before any limit sees it.
+  const wss = new WebSocketServer({ noServer: true, maxPayload: FRAME_BYTES_MAX, perMessageDeflate: false });
+  app.server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+    socket.on('error', () => undefined);
+    const community = communityOf(request, options);
+    if (state.closing || sockets.size >= CONNECTIONS_MAX)
+      return refuseUpgrade(socket, '503 Service Unavailable');
+    if (community === undefined) return refuseUpgrade(socket, '404 Not Found');
+    wss.handleUpgrade(request, socket, head, (ws) => {
+      const client = { community: community.id, ...clientAddress(request) };
+      const connection = new Connection(ws, socket, client, options);
+      sockets.set(connection, community.id);
+      options.metrics.sockets.set(sockets.size);
+      ws.on('close', () => {
+        sockets.delete(connection);
+        options.metrics.sockets.set(sockets.size);
+      });
+    });
+  });
+  return setInterval(() => {
+    for (const connection of sockets.keys()) connection.ping();
+  }, HEARTBEAT_MS);
+}
+
+function refuseUpgrade(socket: Duplex, status: string): void {
+  socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
+}
+
+/** `/` goes by host name, `/c/<slug>` by name; any other path is nobody's. */
+function communityOf(request: IncomingMessage, { communities }: ServerOptions): Community | undefined {
+  const { pathname } = new URL(request.url ?? '/', 'http://any');
+  const match = /^(?:\/c\/([^/]+))?(?:\/|\/stats)?$/.exec(pathname);
+  if (match === null) return undefined;
+  return communities.find(request.headers.host?.replace(/:\d+$/, '').toLowerCase(), match[1]);
+}
+
+/** Behind a proxy on this machine, the client is the one that the proxy names last. */
+function clientAddress(request: IncomingMessage): { address: string; isLoopback: boolean } {
+  const peer = request.socket.remoteAddress ?? '';
+  const forwarded = request.headers['x-forwarded-for'];
+  const named = (Array.isArray(forwarded) ? forwarded.join(',') : forwarded)?.split(',').at(-1)?.trim();
+  const address = isLoopback(peer) && named ? named : peer;
+  return { address, isLoopback: isLoopback(address) };
+}
+
+function isLoopback(address: string): boolean {
+  return address === '::1' || /^(::ffff:)?127\./.test(address);
+}

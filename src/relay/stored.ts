@@ -1,0 +1,101 @@
+/** The stored part of a REQ: rows of every filter in one order, each once, sent in portions as the reader reads. */
+import type { Pool } from 'pg';
+import { type Filter, matchesNothing } from '../core/filter.js';
+import type { Settings } from '../core/settings.js';
+import { type FoundRow, findEvents, readPayloads } from '../store/query.js';
+import type { TagHash } from '../store/tag-hash.js';
+import type { Outgoing } from './outgoing.js';
+import type { PayloadCache } from './payload-cache.js';
+import type { Subscription } from './subscription.js';
+
+/** One portion in memory at a time, whatever the limit of the filter. */
+const PORTION_BYTES_MAX = 1_048_576;
+const PORTION_ROWS_MAX = 1_000;
+
+export interface StoredContext {
+  readonly pool: Pool;
+  readonly tagHash: TagHash;
+  readonly cache: PayloadCache;
+}
+
+/** Sends the stored events of a subscription. Returns how many; stops early when the subscription ends. */
+export async function sendStored(
+  context: StoredContext,
+  community: number,
+  settings: Settings,
+  subscription: Subscription,
+  outgoing: Outgoing,
+): Promise<number> {
+  const rows = await findRows(context, community, settings, subscription.filters);
+  let sent = 0;
+  for (const portion of portions(rows)) {
+    await outgoing.room();
+    if (subscription.ended) return sent;
+    const payloads = await payloadsOf(context, community, portion);
+    if (subscription.ended) return sent;
+    portion.forEach((row, place) => {
+      const payload = payloads[place];
+      if (payload === undefined) return;
+      subscription.sendStored(row.seq, row.id, payload);
+      sent += 1;
+    });
+  }
+  return sent;
+}
+
+async function findRows(
+  { pool, tagHash }: StoredContext,
+  community: number,
+  settings: Settings,
+  filters: readonly Filter[],
+): Promise<FoundRow[]> {
+  const found: FoundRow[][] = [];
+  for (const filter of filters) {
+    const limit = Math.min(filter.limit ?? settings['limits.limitDefault'], settings['limits.limitMax']);
+    if (limit === 0 || matchesNothing(filter)) continue;
+    found.push(await findEvents(pool, community, filter, limit, tagHash));
+  }
+  return found.length === 1 ? found[0]! : mergeRows(found.flat());
+}
+
+/** The union of several filters' rows: newest first, lowest id first, each once. */
+function mergeRows(rows: FoundRow[]): FoundRow[] {
+  const unique = new Map(rows.map((row) => [row.seq, row]));
+  return [...unique.values()].sort((a, b) => b.createdAt - a.createdAt || (a.id < b.id ? -1 : 1));
+}
+
+function* portions(rows: readonly FoundRow[]): Generator<FoundRow[]> {
+  let portion: FoundRow[] = [];
+  let bytes = 0;
+  for (const row of rows) {
+    if (portion.length > 0 && (portion.length >= PORTION_ROWS_MAX || bytes + row.bytes > PORTION_BYTES_MAX)) {
+      yield portion;
+      portion = [];
+      bytes = 0;
+    }
+    portion.push(row);
+    bytes += row.bytes;
+  }
+  if (portion.length > 0) yield portion;
+}
+
+async function payloadsOf(
+  { pool, cache }: StoredContext,
+  community: number,
+  rows: readonly FoundRow[],
+): Promise<(string | undefined)[]> {
+  const payloads = rows.map((row) => cache.get(community, row.id));
+  const missing = rows.flatMap((row, place) => (payloads[place] === undefined ? [{ row, place }] : []));
+  if (missing.length === 0) return payloads;
+  const read = await readPayloads(
+    pool,
+    missing.map(({ row }) => row),
+  );
+  missing.forEach(({ row, place }, at) => {
+    const payload = read[at];
+    if (payload === undefined) return;
+    payloads[place] = payload;
+    cache.set(community, row.id, payload);
+  });
+  return payloads;
+}

@@ -1,0 +1,71 @@
+/**
+ * The open subscriptions of one community, so that an event touches only those it may match: each filter is filed under
+ * the values of its most selective field, and an event looks under its own id, tags, author and kind.
+ */
+import type { NostrEvent } from '../core/event.js';
+import { type Filter, matchesNothing, matchFilter } from '../core/filter.js';
+
+interface Entry<S> {
+  readonly subscription: S;
+  readonly filter: Filter;
+}
+
+export class SubscriptionIndex<S> {
+  private readonly entries = new Map<string, Set<Entry<S>>>();
+  private readonly keysOf = new Map<S, { key: string; entry: Entry<S> }[]>();
+
+  add(subscription: S, filters: readonly Filter[]): void {
+    const keys = filters.flatMap((filter) => {
+      if (matchesNothing(filter)) return [];
+      const entry = { subscription, filter };
+      return filterKeys(filter).map((key) => ({ key, entry }));
+    });
+    for (const { key, entry } of keys) {
+      const set = this.entries.get(key);
+      if (set === undefined) this.entries.set(key, new Set([entry]));
+      else set.add(entry);
+    }
+    this.keysOf.set(subscription, keys);
+  }
+
+  remove(subscription: S): void {
+    for (const { key, entry } of this.keysOf.get(subscription) ?? []) {
+      const set = this.entries.get(key);
+      set?.delete(entry);
+      if (set?.size === 0) this.entries.delete(key);
+    }
+    this.keysOf.delete(subscription);
+  }
+
+  get size(): number {
+    return this.keysOf.size;
+  }
+
+  /** Each subscription that the event matches, once. */
+  match(event: NostrEvent): Set<S> {
+    const matched = new Set<S>();
+    for (const key of eventKeys(event)) {
+      for (const { subscription, filter } of this.entries.get(key) ?? []) {
+        if (!matched.has(subscription) && matchFilter(filter, event)) matched.add(subscription);
+      }
+    }
+    return matched;
+  }
+}
+
+function filterKeys(filter: Filter): string[] {
+  if (filter.ids !== undefined) return [...filter.ids].map((id) => `i${id}`);
+  const tag = [...filter.tags].sort((a, b) => a.values.size - b.values.size)[0];
+  if (tag !== undefined) return [...tag.values].map((value) => `#${tag.name}${value}`);
+  if (filter.authors !== undefined) return [...filter.authors].map((author) => `a${author}`);
+  if (filter.kinds !== undefined) return [...filter.kinds].map((kind) => `k${kind}`);
+  return ['*'];
+}
+
+function eventKeys(event: NostrEvent): Set<string> {
+  const keys = new Set([`i${event.id}`, `a${event.pubkey}`, `k${event.kind}`, '*']);
+  for (const tag of event.tags) {
+    if (tag[0]?.length === 1 && tag[1] !== undefined) keys.add(`#${tag[0]}${tag[1]}`);
+  }
+  return keys;
+}

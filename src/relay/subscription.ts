@@ -1,0 +1,80 @@
+/**
+ * One REQ: stored events, EOSE, then live ones, each exactly once (I10).
+ *
+ *   loading ──stored rows sent, EOSE──▶ live ──CLOSE, CLOSED, socket gone──▶ ended
+ *      │ live events that match wait in a bounded buffer
+ *
+ * No gap: it is filed in the live index before the query starts, and the query sees every event that the fan-out had
+ * passed by then. No double: an answer's rows that the fan-out had not passed yet are remembered until it does.
+ */
+
+import type { Filter } from '../core/filter.js';
+import { eventFrameHead } from '../core/reply.js';
+import type { LiveEvent, LiveReader } from './fanout.js';
+import type { Outgoing } from './outgoing.js';
+
+const WAITING_EVENTS_MAX = 5_000;
+
+export class Subscription implements LiveReader {
+  private state: 'loading' | 'live' | 'ended' = 'loading';
+  private waiting: LiveEvent[] = [];
+  private readonly sentAhead = new Set<string>();
+  private sentAheadSeq = 0;
+  readonly head: string;
+
+  constructor(
+    readonly id: string,
+    readonly filters: readonly Filter[],
+    /** The fan-out's position when this was filed in the live index. */
+    private readonly startSeq: number,
+    private readonly outgoing: Outgoing,
+    /** More live events came while loading than may wait. */
+    private readonly onOverflow: (subscription: Subscription) => void,
+  ) {
+    this.head = eventFrameHead(id);
+  }
+
+  get ended(): boolean {
+    return this.state === 'ended';
+  }
+
+  end(): void {
+    this.state = 'ended';
+    this.waiting = [];
+    this.sentAhead.clear();
+  }
+
+  sendStored(seq: number, id: string, payload: string): void {
+    if (seq > this.startSeq) {
+      this.sentAhead.add(id);
+      this.sentAheadSeq = Math.max(this.sentAheadSeq, seq);
+    }
+    this.outgoing.send(`${this.head}${payload}]`);
+  }
+
+  /** After EOSE: what arrived meanwhile, then live. */
+  goLive(): void {
+    if (this.state === 'ended') return;
+    this.state = 'live';
+    const waiting = this.waiting;
+    this.waiting = [];
+    for (const live of waiting) this.deliver(live);
+  }
+
+  deliver(live: LiveEvent): void {
+    if (this.state === 'ended') return;
+    if (this.state === 'loading') {
+      this.waiting.push(live);
+      if (this.waiting.length > WAITING_EVENTS_MAX) this.onOverflow(this);
+      return;
+    }
+    if (this.sentAhead.size > 0 && this.wasSent(live)) return;
+    this.outgoing.sendLive(`${this.head}${live.payload}]`);
+  }
+
+  private wasSent({ seq, event }: LiveEvent): boolean {
+    const sent = this.sentAhead.delete(event.id);
+    if (seq !== undefined && seq > this.sentAheadSeq) this.sentAhead.clear();
+    return sent;
+  }
+}

@@ -1,0 +1,32 @@
+/** What is fixed for the whole node at its first boot. */
+import { randomBytes } from 'node:crypto';
+import type { ClientBase, Pool } from 'pg';
+
+/** Writes the value if there is none yet, and gives the one that holds. */
+async function fixOnce(db: ClientBase | Pool, key: string, value: string): Promise<string> {
+  await db.query('INSERT INTO node_state (key, value) VALUES ($1, $2) ON CONFLICT (key) DO NOTHING', [
+    key,
+    value,
+  ]);
+  const { rows } = await db.query<{ value: string }>('SELECT value FROM node_state WHERE key = $1', [key]);
+  return rows[0]!.value;
+}
+
+/** The network id names the network in every topic id, so it cannot change later. */
+export async function fixNetworkId(
+  db: ClientBase | Pool,
+  wanted: string | undefined,
+  first: string,
+): Promise<string> {
+  const fixed = await fixOnce(db, 'network_id', wanted ?? first);
+  if (wanted !== undefined && wanted !== fixed) {
+    throw new Error(
+      `MINATO_NETWORK_ID is "${wanted}", but this node was first started with "${fixed}" and every topic id holds it. Set it back, or start with an empty database.`,
+    );
+  }
+  return fixed;
+}
+
+export async function fixTagHashSeed(db: ClientBase | Pool): Promise<bigint> {
+  return BigInt(await fixOnce(db, 'tag_hash_seed', randomBytes(8).readBigUInt64BE().toString()));
+}

@@ -1,0 +1,286 @@
+/**
+ * A filter as SQL: which events, newest first. The work grows with the answer: every shape walks an index in the order
+ * of the answer, one walk per value asked, each stopping at the limit. The live twin is `core/filter.ts`.
+ *
+ * Two steps: the first gives the rows' places and sizes, the second their payloads in bounded portions, so that an
+ * answer of 5,000 large events never stands in memory as a whole, and what is at hand already is not read again.
+ */
+import type { Pool } from 'pg';
+import type { Filter, TagCondition } from '../core/filter.js';
+import { Keep, keepOf } from '../core/keep.js';
+import { hexArray, int2Array, int4Array, int8Array, textArray } from './binary.js';
+import type { TagHash } from './tag-hash.js';
+
+export interface FoundRow {
+  readonly seq: number;
+  readonly ingestedAt: number;
+  readonly keep: number;
+  readonly createdAt: number;
+  readonly id: string;
+  readonly bytes: number;
+}
+
+const SERVED_KEEPS: readonly Keep[] = [Keep.current, Keep.request, Keep.days30];
+/** Up to here authors × kinds are walked pair by pair; above, author by author with the kinds checked on the way. */
+const PAIRS_MAX = 500;
+/** Tags that usually name few events: the better start when authors are given as well. */
+const SELECTIVE_TAGS = new Set(['a', 'd', 'e', 'i', 'q']);
+
+/** Collects parameters while the text is written. */
+class Parameters {
+  readonly values: unknown[] = [];
+  add(value: unknown, type: string): string {
+    this.values.push(value);
+    return `$${this.values.length}::${type}`;
+  }
+}
+
+const COLUMNS = 'e.seq, e.ingested_at, e.keep, e.created_at, e.id, octet_length(e.payload) AS bytes';
+const NEWEST_FIRST = 'ORDER BY created_at DESC, id';
+
+function selectRows(
+  community: number,
+  filter: Filter,
+  limit: number,
+  tagHash: TagHash,
+  params: Parameters,
+): string {
+  const context = {
+    community: params.add(community, 'int'),
+    limit: params.add(limit, 'bigint'),
+    params,
+    tagHash,
+  };
+  if (filter.ids !== undefined) return selectByIds(context, community, filter);
+  const tag = drivingTag(filter);
+  if (tag !== undefined) return selectByTag(context, community, filter, tag);
+  if (filter.authors !== undefined) return selectByAuthors(context, community, filter);
+  if (filter.kinds !== undefined) return selectByKinds(context, community, filter);
+  return `SELECT ${COLUMNS} FROM events e
+    WHERE ${conditions(context, community, filter, {})} ORDER BY e.created_at DESC, e.id LIMIT ${context.limit}`;
+}
+
+interface Context {
+  readonly community: string;
+  readonly limit: string;
+  readonly params: Parameters;
+  readonly tagHash: TagHash;
+}
+
+/** What the driving index has settled already, so that it is not checked again. */
+interface Settled {
+  readonly ids?: true;
+  readonly authors?: true;
+  readonly kinds?: true;
+  readonly tag?: TagCondition;
+}
+
+function conditions(context: Context, community: number, filter: Filter, settled: Settled): string {
+  const { params } = context;
+  const all = [
+    `e.community = ${context.community}`,
+    'e.hidden IS NULL',
+    `e.keep IN (${servedKeeps(filter)})`,
+  ];
+  if (filter.since !== undefined) all.push(`e.created_at >= ${params.add(filter.since, 'bigint')}`);
+  if (filter.until !== undefined) all.push(`e.created_at <= ${params.add(filter.until, 'bigint')}`);
+  if (filter.authors !== undefined && !settled.authors) {
+    all.push(`e.pubkey = ANY (${params.add(hexArray([...filter.authors]), 'bytea[]')})`);
+  }
+  if (filter.kinds !== undefined && !settled.kinds) {
+    all.push(`e.kind = ANY (${params.add(int4Array([...filter.kinds]), 'int[]')})`);
+  }
+  for (const tag of filter.tags) {
+    if (tag === settled.tag) continue;
+    all.push(`EXISTS (SELECT 1 FROM ${askedTags(context, community, tag)} JOIN event_tags g
+      ON g.tag = asked.tag AND g.created_at = e.created_at AND g.seq = e.seq
+      WHERE g.keep = e.keep AND g.ingested_at = e.ingested_at AND strpos(e.payload, asked.needle) > 0)`);
+  }
+  return all.join(' AND ');
+}
+
+/** A kind's bucket is known, so a filter with kinds leaves the other partitions alone. */
+function servedKeeps({ kinds }: Filter): string {
+  const keeps =
+    kinds === undefined ? SERVED_KEEPS : [...new Set([...kinds].map(keepOf))].sort((a, b) => a - b);
+  return keeps.join(', ');
+}
+
+/**
+ * The hash finds, the needle makes sure. A payload is written by JSON.stringify, so `["t","value"` stands in it
+ * exactly when such a tag is there: inside any string the quotes would be escaped.
+ */
+function askedTags({ params, tagHash }: Context, community: number, { name, values }: TagCondition): string {
+  const list = [...values];
+  const hashes = params.add(int8Array(list.map((value) => tagHash(community, name, value))), 'bigint[]');
+  const needles = params.add(textArray(list.map((value) => `["${name}",${JSON.stringify(value)}`)), 'text[]');
+  return `unnest(${hashes}, ${needles}) AS asked (tag, needle)`;
+}
+
+function drivingTag({ tags, authors }: Filter): TagCondition | undefined {
+  const usable = authors === undefined ? tags : tags.filter((tag) => SELECTIVE_TAGS.has(tag.name));
+  const rank = (tag: TagCondition) => (SELECTIVE_TAGS.has(tag.name) ? 0 : tag.name === 't' ? 2 : 1);
+  return [...usable].sort((a, b) => rank(a) - rank(b) || a.values.size - b.values.size)[0];
+}
+
+/** One walk along an index per asked value, each in order and up to the limit; then the newest of them all. */
+function perValue(context: Context, asked: string, from: string, where: string): string {
+  return `SELECT DISTINCT ON (created_at, id) r.* FROM ${asked} CROSS JOIN LATERAL (
+      SELECT ${COLUMNS} FROM ${from} WHERE ${where}
+      ORDER BY e.created_at DESC, e.id LIMIT ${context.limit}) r
+    ${NEWEST_FIRST} LIMIT ${context.limit}`;
+}
+
+function selectByIds(context: Context, community: number, filter: Filter): string {
+  const ids = context.params.add(hexArray([...(filter.ids ?? [])]), 'bytea[]');
+  return `SELECT ${COLUMNS} FROM unnest(${ids}) AS asked (id)
+    JOIN event_dedupe d ON d.community = ${context.community} AND d.event_id = asked.id
+    JOIN events e ON e.keep = d.keep AND e.ingested_at = d.ingested_at AND e.seq = d.seq
+    WHERE ${conditions(context, community, filter, { ids: true })}
+    ${NEWEST_FIRST} LIMIT ${context.limit}`;
+}
+
+function selectByTag(context: Context, community: number, filter: Filter, tag: TagCondition): string {
+  const { params } = context;
+  const range = [
+    filter.since === undefined ? '' : `AND g.created_at >= ${params.add(filter.since, 'bigint')}`,
+    filter.until === undefined ? '' : `AND g.created_at <= ${params.add(filter.until, 'bigint')}`,
+  ].join(' ');
+  const rest = conditions(context, community, filter, { tag });
+  return `SELECT DISTINCT ON (created_at, id) r.* FROM ${askedTags(context, community, tag)} CROSS JOIN LATERAL (
+      SELECT ${COLUMNS.replace('e.created_at', 'g.created_at')} FROM event_tags g
+      JOIN events e ON e.keep = g.keep AND e.ingested_at = g.ingested_at AND e.seq = g.seq
+      WHERE g.tag = asked.tag AND g.keep IN (${servedKeeps(filter)}) ${range}
+        AND strpos(e.payload, asked.needle) > 0 AND ${rest}
+      ORDER BY g.created_at DESC, e.id LIMIT ${context.limit}) r
+    ${NEWEST_FIRST} LIMIT ${context.limit}`;
+}
+
+function selectByAuthors(context: Context, community: number, filter: Filter): string {
+  const authors = [...(filter.authors ?? [])];
+  const kinds = filter.kinds === undefined ? [] : [...filter.kinds];
+  const asked = `unnest(${context.params.add(hexArray(authors), 'bytea[]')}) AS author (pubkey)`;
+  if (kinds.length === 0 || authors.length * kinds.length > PAIRS_MAX) {
+    const where = conditions(context, community, filter, { authors: true });
+    return perValue(context, asked, 'events e', `e.pubkey = author.pubkey AND ${where}`);
+  }
+  const askedKinds = `unnest(${context.params.add(int4Array(kinds), 'int[]')}) AS asked (kind)`;
+  const where = conditions(context, community, filter, { authors: true, kinds: true });
+  return perValue(
+    context,
+    `${asked} CROSS JOIN ${askedKinds}`,
+    'events e',
+    `e.pubkey = author.pubkey AND e.kind = asked.kind AND ${where}`,
+  );
+}
+
+function selectByKinds(context: Context, community: number, filter: Filter): string {
+  const asked = `unnest(${context.params.add(int4Array([...(filter.kinds ?? [])]), 'int[]')}) AS asked (kind)`;
+  const where = conditions(context, community, filter, { kinds: true });
+  return perValue(context, asked, 'events e', `e.kind = asked.kind AND ${where}`);
+}
+
+export interface Statement {
+  readonly text: string;
+  readonly values: unknown[];
+}
+
+export function findStatement(community: number, filter: Filter, limit: number, tagHash: TagHash): Statement {
+  const params = new Parameters();
+  const rows = selectRows(community, filter, limit, tagHash, params);
+  const text = `SELECT seq, ingested_at, keep, created_at, encode(id, 'hex'), bytes FROM (${rows}) r ${NEWEST_FIRST}`;
+  return { text, values: params.values };
+}
+
+/** The places of the newest events that match, newest first. */
+export async function findEvents(
+  pool: Pool,
+  community: number,
+  filter: Filter,
+  limit: number,
+  tagHash: TagHash,
+): Promise<FoundRow[]> {
+  const { rows } = await run<FoundTuple>(pool, findStatement(community, filter, limit, tagHash));
+  return rows.map(([seq, ingestedAt, keep, createdAt, id, bytes]) => ({
+    seq,
+    ingestedAt,
+    keep,
+    createdAt,
+    id,
+    bytes,
+  }));
+}
+type FoundTuple = [number, number, number, number, string, number];
+
+/** How many different events match any of the filters, counted up to `max + 1`. */
+export async function countEvents(
+  pool: Pool,
+  community: number,
+  filters: readonly Filter[],
+  max: number,
+  tagHash: TagHash,
+): Promise<number> {
+  const params = new Parameters();
+  const parts = filters.map((filter) => {
+    const limit = Math.min(filter.limit ?? max + 1, max + 1);
+    return `SELECT seq FROM (${selectRows(community, filter, limit, tagHash, params)}) f`;
+  });
+  if (parts.length === 0) return 0;
+  const text = `SELECT count(*) FROM (SELECT DISTINCT seq FROM (${parts.join(' UNION ALL ')}) u) n`;
+  const { rows } = await run<[number]>(pool, { text, values: params.values });
+  return rows[0]![0];
+}
+
+const PAYLOAD_SQL = `
+  SELECT asked.place::int, e.payload
+  FROM unnest($1::bigint[], $2::bigint[], $3::smallint[]) WITH ORDINALITY AS asked (seq, ingested_at, keep, place)
+  JOIN events e ON e.keep = asked.keep AND e.ingested_at = asked.ingested_at AND e.seq = asked.seq
+  WHERE e.hidden IS NULL`;
+
+/** Payloads in the order asked; undefined where the row is no longer effective. */
+export async function readPayloads(
+  pool: Pool,
+  rows: readonly Pick<FoundRow, 'seq' | 'ingestedAt' | 'keep'>[],
+): Promise<(string | undefined)[]> {
+  const payloads = new Array<string | undefined>(rows.length).fill(undefined);
+  const result = await run<[number, string]>(pool, {
+    text: PAYLOAD_SQL,
+    values: [
+      int8Array(rows.map((r) => r.seq)),
+      int8Array(rows.map((r) => r.ingestedAt)),
+      int2Array(rows.map((r) => r.keep)),
+    ],
+  });
+  for (const [place, payload] of result.rows) payloads[place - 1] = payload;
+  return payloads;
+}
+
+/** Payloads of effective events by id, for readers of the outbox. */
+export async function readPayloadsById(
+  pool: Pool,
+  asked: readonly { readonly community: number; readonly id: string }[],
+): Promise<Map<string, string>> {
+  const { rows } = await run<[number, string, string]>(pool, {
+    text: `SELECT d.community, encode(d.event_id, 'hex'), e.payload
+      FROM unnest($1::int[], $2::bytea[]) AS asked (community, event_id)
+      JOIN event_dedupe d USING (community, event_id)
+      JOIN events e ON e.keep = d.keep AND e.ingested_at = d.ingested_at AND e.seq = d.seq
+      WHERE e.hidden IS NULL`,
+    values: [int4Array(asked.map((a) => a.community)), hexArray(asked.map((a) => a.id))],
+  });
+  return new Map(rows.map(([community, id, payload]) => [`${community}/${id}`, payload]));
+}
+
+/** Statements are prepared once per shape and connection; the shape is the text, so its hash is the name. */
+const names = new Map<string, string>();
+const NAMES_MAX = 200;
+
+function run<T extends unknown[]>(pool: Pool, { text, values }: Statement) {
+  let name = names.get(text);
+  if (name === undefined && names.size < NAMES_MAX) {
+    name = `q${names.size}`;
+    names.set(text, name);
+  }
+  // Past the bound a shape is planned each time instead of filling the server's memory with prepared statements.
+  return pool.query<T>({ ...(name === undefined ? {} : { name }), text, values, rowMode: 'array' });
+}

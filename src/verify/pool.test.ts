@@ -1,0 +1,157 @@
+import { createHash } from 'node:crypto';
+import type { Worker } from 'node:worker_threads';
+import { schnorr as noble } from '@noble/curves/secp256k1.js';
+import { finalizeEvent } from 'nostr-tools/pure';
+import { afterEach, expect, test } from 'vitest';
+import { serializeEvent, verbatimPreimage } from '../core/event.js';
+import { startVerifier, type Verdict, type Verifier, type VerifierOptions, type VerifyJob } from './pool.js';
+
+const secret = new Uint8Array(32).fill(7);
+
+const open: Verifier[] = [];
+async function start(options: VerifierOptions): Promise<Verifier> {
+  const verifier = await startVerifier(options);
+  open.push(verifier);
+  return verifier;
+}
+
+/** Every thread started since the test began, oldest first. */
+const threads: Worker[] = [];
+let onThread = (thread: Worker) => void threads.push(thread);
+process.on('worker', (thread) => onThread(thread));
+
+afterEach(async () => {
+  for (const verifier of open.splice(0)) await verifier.close();
+  threads.splice(0);
+  onThread = (thread) => void threads.push(thread);
+});
+
+function signedJob(content: string): VerifyJob {
+  const event = finalizeEvent({ kind: 1, created_at: 1_700_000_000, tags: [['t', 'sea']], content }, secret);
+  return { id: event.id, pubkey: event.pubkey, sig: event.sig, preimage: serializeEvent(event).preimage };
+}
+
+const flip = (hex: string) => (hex[0] === '0' ? '1' : '0') + hex.slice(1);
+const right = Array.from({ length: 50 }, (_, index) => signedJob(`ship ${index}: 港 🚢 "quoted"\n`));
+
+/** Jobs of all three verdicts in an irregular order, each with the verdict that it must get. */
+function mixedJobs(count: number): { job: VerifyJob; verdict: Verdict }[] {
+  return Array.from({ length: count }, (_, index) => {
+    const job = right[(index * 31) % right.length]!;
+    switch ((index * index + (index >> 3)) % 5) {
+      case 0:
+        return { job: { ...job, preimage: `${job.preimage} ` }, verdict: 'wrong-id' };
+      case 1:
+        return { job: { ...job, sig: flip(job.sig) }, verdict: 'wrong-signature' };
+      default:
+        return { job, verdict: 'valid' };
+    }
+  });
+}
+
+for (const backend of ['native', 'wasm'] as const) {
+  test(`an event by another library is valid (${backend})`, async () => {
+    const verifier = await start({ workers: 1, backend });
+    for (const job of right.slice(0, 5)) expect(await verifier.verify(job)).toBe('valid');
+  });
+
+  test(`a changed event has a wrong id, a changed signature or author a wrong signature (${backend})`, async () => {
+    const verifier = await start({ workers: 1, backend });
+    const job = right[0]!;
+    expect(await verifier.verify({ ...job, preimage: job.preimage.replace('ship', 'boat') })).toBe(
+      'wrong-id',
+    );
+    expect(await verifier.verify({ ...job, id: flip(job.id) })).toBe('wrong-id');
+    expect(await verifier.verify({ ...job, sig: flip(job.sig) })).toBe('wrong-signature');
+    expect(await verifier.verify({ ...job, sig: right[1]!.sig })).toBe('wrong-signature');
+    expect(await verifier.verify({ ...job, pubkey: 'f'.repeat(64) })).toBe('wrong-signature');
+  });
+}
+
+test('an id made from control characters verbatim is accepted, one made from neither spelling is not', async () => {
+  const verifier = await start({ workers: 1 });
+  const escaped = signedJob('a \u0001 b \u001f c').preimage;
+  const signedOver = (text: string): VerifyJob => {
+    const id = createHash('sha256').update(text).digest();
+    const sig = Buffer.from(noble.sign(id, secret)).toString('hex');
+    return { id: id.toString('hex'), pubkey: right[0]!.pubkey, sig, preimage: escaped };
+  };
+  expect(await verifier.verify(signedOver(escaped))).toBe('valid');
+  expect(await verifier.verify(signedOver(verbatimPreimage(escaped)!))).toBe('valid');
+  expect(await verifier.verify(signedOver(escaped.replace('\\u0001', '\u0001')))).toBe('wrong-id');
+});
+
+test('each of thousands of jobs gets its own verdict, whichever thread had it', async () => {
+  const verifier = await start({ workers: 3 });
+  const jobs = mixedJobs(5_000);
+  const verdicts = jobs.map(({ job }) => verifier.verify(job));
+  expect(verifier.pending).toBe(5_000);
+  expect(await Promise.all(verdicts)).toEqual(jobs.map(({ verdict }) => verdict));
+  expect(verifier.pending).toBe(0);
+});
+
+test('a verifier says what it runs on', async () => {
+  const verifier = await start({ workers: 2, backend: 'wasm' });
+  expect([verifier.backend, verifier.workers, verifier.pending]).toEqual(['wasm', 2, 0]);
+});
+
+test('closing rejects every job that waits, and every later one', async () => {
+  const verifier = await start({ workers: 1 });
+  const verdicts = Promise.allSettled(right.map((job) => verifier.verify(job)));
+  await verifier.close();
+  expect((await verdicts).every(({ status }) => status === 'rejected')).toBe(true);
+  expect(verifier.pending).toBe(0);
+  await expect(verifier.verify(right[0]!)).rejects.toThrow('closed');
+});
+
+test('closing rejects what a thread has in hand', async () => {
+  const verifier = await start({ workers: 2 });
+  const jobs = mixedJobs(3_000);
+  const verdicts = jobs.map(({ job }) => verifier.verify(job));
+  await Promise.race(verdicts);
+  await verifier.close();
+  const settled = await Promise.allSettled(verdicts);
+  expect(settled.some(({ status }) => status === 'rejected')).toBe(true);
+  for (const [at, result] of settled.entries()) {
+    if (result.status === 'fulfilled') expect(result.value).toBe(jobs[at]!.verdict);
+    else expect(String(result.reason)).toContain('closed');
+  }
+});
+
+test('killed threads are replaced and lose nothing, even when all die at once', async () => {
+  const verifier = await start({ workers: 2 });
+  const jobs = mixedJobs(3_000);
+  const verdicts = jobs.map(({ job }) => verifier.verify(job));
+  await Promise.race(verdicts);
+  await threads[0]!.terminate();
+  await verifier.verify(right[0]!);
+  const more = jobs.map(({ job }) => verifier.verify(job));
+  await Promise.race(more);
+  await Promise.all(threads.map((thread) => thread.terminate()));
+  const expected = jobs.map(({ verdict }) => verdict);
+  expect(await Promise.all(verdicts)).toEqual(expected);
+  expect(await Promise.all(more)).toEqual(expected);
+  expect(threads.length).toBe(5);
+});
+
+test('a job that ends two threads is rejected; those sent along with it get their verdicts', async () => {
+  const verifier = await start({ workers: 1 });
+  const jobs = mixedJobs(300);
+  const before = jobs.slice(0, 150).map(({ job }) => verifier.verify(job));
+  // Not text: hashing it throws in the thread.
+  const deadly = verifier.verify({ ...right[0]!, preimage: undefined as unknown as string });
+  const after = jobs.slice(150).map(({ job }) => verifier.verify(job));
+  await expect(deadly).rejects.toThrow('ended two threads');
+  expect(await Promise.all([...before, ...after])).toEqual(jobs.map(({ verdict }) => verdict));
+  expect(threads.length).toBe(3);
+});
+
+test('threads that never get ready make the start fail, after a bounded number of tries', async () => {
+  let started = 0;
+  onThread = (thread) => {
+    started++;
+    void thread.terminate();
+  };
+  await expect(startVerifier({ workers: 1 })).rejects.toThrow('keep dying');
+  expect(started).toBe(9);
+});

@@ -1,0 +1,44 @@
+/**
+ * One thread of the verifier: takes messages of flat strings (id, pubkey, sig, preimage, id, …) and answers each with
+ * one code per job, in order. It says "ready" first, by naming its backend. Whatever throws here ends the thread, and
+ * the pool decides what becomes of its jobs.
+ */
+import { createHash } from 'node:crypto';
+import { parentPort, workerData } from 'node:worker_threads';
+import { verbatimPreimage } from '../core/event.js';
+import { VERDICTS, type Verdict } from './pool.js';
+import { loadSchnorr, type SchnorrBackend } from './schnorr.js';
+
+if (!parentPort) throw new Error('this file runs as a worker thread only');
+const port = parentPort;
+const schnorr = await loadSchnorr(workerData as SchnorrBackend | undefined);
+
+port.on('message', (jobs: readonly string[]) => {
+  const codes = new Uint8Array(jobs.length / 4);
+  for (let at = 0; at < codes.length; at++) {
+    const job = at * 4;
+    codes[at] = VERDICTS.indexOf(check(jobs[job]!, jobs[job + 1]!, jobs[job + 2]!, jobs[job + 3]!));
+  }
+  port.postMessage(codes);
+});
+port.postMessage(schnorr.backend);
+
+function check(id: string, pubkey: string, sig: string, preimage: string): Verdict {
+  if (!isIdOf(id, preimage)) return 'wrong-id';
+  const isSigned = schnorr.verify(
+    Buffer.from(id, 'hex'),
+    Buffer.from(sig, 'hex'),
+    Buffer.from(pubkey, 'hex'),
+  );
+  return isSigned ? 'valid' : 'wrong-signature';
+}
+
+function isIdOf(id: string, preimage: string): boolean {
+  if (sha256(preimage) === id) return true;
+  const verbatim = verbatimPreimage(preimage);
+  return verbatim !== undefined && sha256(verbatim) === id;
+}
+
+function sha256(text: string): string {
+  return createHash('sha256').update(text, 'utf8').digest('hex');
+}

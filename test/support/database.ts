@@ -1,0 +1,35 @@
+/** A database of its own for each test file, cloned from the migrated template. */
+import { randomBytes } from 'node:crypto';
+import pg from 'pg';
+import { inject } from 'vitest';
+import type { EmbeddedConnection } from '../../src/postgres/embedded.js';
+
+const TEMPLATE = 'minato_template';
+
+export interface TestDatabase {
+  readonly connection: EmbeddedConnection;
+  /** For DATABASE_URL of a spawned node. */
+  readonly url: string;
+  drop(): Promise<void>;
+}
+
+export async function createTestDatabase(): Promise<TestDatabase> {
+  const server = inject('postgres');
+  const database = `test_${randomBytes(6).toString('hex')}`;
+  await asAdmin((admin) => admin.query(`CREATE DATABASE ${database} TEMPLATE ${TEMPLATE}`));
+  return {
+    connection: { ...server, database },
+    url: `postgres://${server.user}@localhost:${server.port}/${database}?host=${encodeURIComponent(server.host)}`,
+    drop: () => asAdmin((admin) => admin.query(`DROP DATABASE ${database} WITH (FORCE)`)),
+  };
+}
+
+async function asAdmin(work: (admin: pg.Client) => Promise<unknown>): Promise<void> {
+  const admin = new pg.Client({ ...inject('postgres'), database: 'postgres' });
+  await admin.connect();
+  try {
+    await work(admin);
+  } finally {
+    await admin.end();
+  }
+}

@@ -1,0 +1,52 @@
+/** A whole node in this process, on a database of its own. */
+
+import { readConfig } from '../../src/config.js';
+import { createLog } from '../../src/log.js';
+import { type Node, startNode } from '../../src/node.js';
+import { type Database, openDatabase } from '../../src/postgres/database.js';
+import { createTestDatabase, type TestDatabase } from './database.js';
+
+export interface TestNode {
+  readonly node: Node;
+  readonly url: string;
+  readonly http: string;
+  readonly database: Database;
+  readonly test: TestDatabase;
+  close(): Promise<void>;
+}
+
+export interface TestNodeOptions {
+  readonly env?: Record<string, string>;
+  readonly now?: () => number;
+  /** Another instance on the same database. */
+  readonly on?: TestDatabase;
+}
+
+export async function startTestNode({ env = {}, now, on }: TestNodeOptions = {}): Promise<TestNode> {
+  const test = on ?? (await createTestDatabase());
+  const database = openDatabase(test.connection);
+  const config = readConfig({
+    MINATO_PORT: '0',
+    MINATO_TOPIC_MODE: 'open',
+    MINATO_LOG_LEVEL: 'error',
+    ...env,
+  });
+  const node = await startNode({
+    database,
+    config,
+    log: createLog(config.logLevel),
+    ...(now ? { now } : {}),
+  });
+  return {
+    node,
+    url: `ws://127.0.0.1:${node.port}`,
+    http: `http://127.0.0.1:${node.port}`,
+    database,
+    test,
+    close: async () => {
+      await node.close();
+      await database.close();
+      if (on === undefined) await test.drop();
+    },
+  };
+}
