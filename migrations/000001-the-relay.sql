@@ -56,14 +56,14 @@ CREATE TABLE events (
   pubkey bytea NOT NULL,
   payload text NOT NULL
 ) PARTITION BY LIST (keep);
-CREATE INDEX events_seq ON events (seq);
+CREATE UNIQUE INDEX events_place ON events (seq, ingested_at, keep);
 CREATE INDEX events_newest ON events (community, created_at DESC) WHERE hidden IS NULL;
 CREATE INDEX events_kind ON events (community, kind, created_at DESC) WHERE hidden IS NULL;
 CREATE INDEX events_author ON events (community, pubkey, created_at DESC) WHERE hidden IS NULL;
 CREATE INDEX events_author_kind ON events (community, pubkey, kind, created_at DESC) WHERE hidden IS NULL;
 
-CREATE TABLE events_current PARTITION OF events FOR VALUES IN (0);
-CREATE TABLE events_request PARTITION OF events FOR VALUES IN (1);
+CREATE TABLE events_current PARTITION OF events FOR VALUES IN (0) WITH (autovacuum_analyze_threshold = 5000);
+CREATE TABLE events_request PARTITION OF events FOR VALUES IN (1) WITH (autovacuum_analyze_threshold = 5000);
 CREATE TABLE events_history PARTITION OF events FOR VALUES IN (2) PARTITION BY RANGE (ingested_at);
 CREATE TABLE events_days30 PARTITION OF events FOR VALUES IN (3) PARTITION BY RANGE (ingested_at);
 
@@ -79,9 +79,40 @@ CREATE TABLE event_tags (
 ) PARTITION BY LIST (keep);
 CREATE INDEX event_tags_tag ON event_tags (tag, created_at DESC, seq);
 
-CREATE TABLE event_tags_current PARTITION OF event_tags FOR VALUES IN (0);
-CREATE TABLE event_tags_request PARTITION OF event_tags FOR VALUES IN (1);
+CREATE TABLE event_tags_current PARTITION OF event_tags FOR VALUES IN (0) WITH (autovacuum_analyze_threshold = 5000);
+CREATE TABLE event_tags_request PARTITION OF event_tags FOR VALUES IN (1) WITH (autovacuum_analyze_threshold = 5000);
 CREATE TABLE event_tags_days30 PARTITION OF event_tags FOR VALUES IN (3) PARTITION BY RANGE (ingested_at);
+
+-- Statistics before data. A plan made on an empty table knows no column's spread and may take the wrong index, and a
+-- prepared statement keeps it while thousands of events arrive (docs/decisions/0006). So a new partition, before anyone
+-- can write to it, is filled with typical rows, analyzed and emptied: the statistics stay until real ones replace them.
+CREATE FUNCTION seed_event_statistics(target regclass, keep smallint, ingested_at bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  EXECUTE format(
+    'INSERT INTO %s (seq, ingested_at, created_at, community, kind, keep, id, pubkey, payload)
+     SELECT n, $2, 1700000000 + n * 60, 1, n %% 10, $1, decode(md5(n::text) || md5(n::text), ''hex''),
+       decode(md5((n %% 100)::text) || md5((n %% 100)::text), ''hex''), repeat(''x'', 800)
+     FROM generate_series(1, 2000) AS n', target) USING keep, ingested_at;
+  EXECUTE format('ANALYZE %s', target);
+  EXECUTE format('TRUNCATE %s', target);
+END $$;
+
+CREATE FUNCTION seed_tag_statistics(target regclass, keep smallint, ingested_at bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  EXECUTE format(
+    'INSERT INTO %s (tag, created_at, seq, ingested_at, community, keep)
+     SELECT n %% 200, 1700000000 + n * 6, n / 10, $2, 1, $1 FROM generate_series(1, 4000) AS n', target)
+    USING keep, ingested_at;
+  EXECUTE format('ANALYZE %s', target);
+  EXECUTE format('TRUNCATE %s', target);
+END $$;
+
+SELECT seed_event_statistics('events_current', 0::smallint, 0);
+SELECT seed_event_statistics('events_request', 1::smallint, 0);
+SELECT seed_tag_statistics('event_tags_current', 0::smallint, 0);
+SELECT seed_tag_statistics('event_tags_request', 1::smallint, 0);
 
 -- Every id ever accepted, once (I3), and where its row lies.
 CREATE TABLE event_dedupe (

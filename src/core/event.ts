@@ -85,8 +85,8 @@ export function serializeEvent(event: NostrEvent): SerializedEvent {
  * is there, so an id made either way names exactly one event. Returns undefined when the two spellings agree.
  */
 export function verbatimPreimage(preimage: string): string | undefined {
-  const verbatim = preimage.replace(ESCAPE, (escape, hex: string | undefined) =>
-    hex === undefined ? escape : String.fromCharCode(Number.parseInt(hex, 16)),
+  const verbatim = preimage.replace(ESCAPE, (written, hex: string | undefined) =>
+    hex === undefined ? written : String.fromCharCode(Number.parseInt(hex, 16)),
   );
   return verbatim === preimage ? undefined : verbatim;
 }

@@ -79,9 +79,9 @@ export class Connection {
 
   /** Called at each heartbeat: a socket that did not pong since the last one is gone. */
   ping(): void {
-    if (!this.alive) return this.ws.terminate();
+    if (this.alive) this.ws.ping();
+    else this.ws.terminate();
     this.alive = false;
-    this.ws.ping();
   }
 
   close(code: number, why: string): void {
@@ -91,7 +91,10 @@ export class Connection {
   private onMessage(data: Buffer, isBinary: boolean): void {
     this.context.metrics.bytesIn.inc(data.length);
     const community = this.context.communities.get(this.client.community);
-    if (community === undefined) return this.close(CLOSE_GOING_AWAY, 'this community is gone');
+    if (community === undefined) {
+      this.close(CLOSE_GOING_AWAY, 'this community is gone');
+      return;
+    }
     const problem = isBinary
       ? refusal('invalid', 'frames must be text')
       : this.onText(community, data, community.settings['limits.messageBytesMax']);
@@ -176,7 +179,8 @@ export class Connection {
     this.unsubscribe(id);
     const max = community.settings['limits.subscriptionsMax'];
     if (this.subscriptions.size >= max) {
-      return this.outgoing.send(closedFrame(id, refusal('restricted', `more than ${max} subscriptions`)));
+      this.outgoing.send(closedFrame(id, refusal('restricted', `more than ${max} subscriptions`)));
+      return;
     }
     const { fanout, metrics } = this.context;
     const subscription = new Subscription(id, filters, fanout.position, this.outgoing, (overflown) => {

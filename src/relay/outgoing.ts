@@ -57,7 +57,10 @@ export class Outgoing {
 
   /** Live events: in order, after what already waits. */
   sendLive(frame: string): void {
-    if (this.backlog.length === 0 && !this.behind) return this.send(frame);
+    if (this.backlog.length === 0 && !this.behind) {
+      this.send(frame);
+      return;
+    }
     if (this.closing) return;
     this.backlog.push(frame);
     this.backlogBytes += frame.length;

@@ -3,13 +3,17 @@
  * the lane, so it runs outside the lane, on any instance, any number of times.
  */
 import type { Client } from 'pg';
+import { Keep } from '../core/keep.js';
 
 const MONTHS_AHEAD = 2;
-/** Each parent that is partitioned by month of `ingested_at`. */
-const MONTHLY_PARENTS = ['events_history', 'events_days30', 'event_tags_days30'] as const;
+/** Each parent that is partitioned by month of `ingested_at`, and the function that gives it its first statistics. */
+const MONTHLY_PARENTS = [
+  { parent: 'events_history', keep: Keep.history, seed: 'seed_event_statistics' },
+  { parent: 'events_days30', keep: Keep.days30, seed: 'seed_event_statistics' },
+  { parent: 'event_tags_days30', keep: Keep.days30, seed: 'seed_tag_statistics' },
+] as const;
 /** Only instances that make partitions at the same moment wait for each other here. */
 const PARTITION_LOCK = 7_447_003;
-const DUPLICATE_TABLE = '42P07';
 
 interface Month {
   readonly suffix: string;
@@ -26,39 +30,52 @@ export function monthsFrom(now: number, count: number): Month[] {
   });
 }
 
+interface Partition extends Month {
+  readonly parent: string;
+  readonly keep: number;
+  readonly seed: string;
+  readonly name: string;
+}
+
 /** Makes the partitions of this month and the next ones that are missing. Returns their names. */
 export async function ensurePartitions(client: Client, now: number): Promise<string[]> {
-  const wanted = MONTHLY_PARENTS.flatMap((parent) =>
+  const wanted: Partition[] = MONTHLY_PARENTS.flatMap((parent) =>
     monthsFrom(now, MONTHS_AHEAD + 1).map((month) => ({
-      parent,
-      name: `${parent}_${month.suffix}`,
+      ...parent,
       ...month,
+      name: `${parent.parent}_${month.suffix}`,
     })),
   );
+  const missing = await missingOf(client, wanted);
+  if (missing.length === 0) return [];
+  await client.query('BEGIN');
+  try {
+    await client.query('SELECT pg_advisory_xact_lock($1)', [PARTITION_LOCK]);
+    // Another instance may have made them while this one waited for the lock.
+    const stillMissing = await missingOf(client, wanted);
+    for (const partition of stillMissing) await attachPartition(client, partition);
+    await client.query('COMMIT');
+    return stillMissing.map((partition) => partition.name);
+  } catch (error) {
+    await client.query('ROLLBACK');
+    throw error;
+  }
+}
+
+async function missingOf(client: Client, wanted: readonly Partition[]): Promise<Partition[]> {
   const { rows } = await client.query<{ name: string }>(
     'SELECT c.relname AS name FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE c.relname = ANY ($1)',
     [wanted.map((partition) => partition.name)],
   );
   const present = new Set(rows.map((row) => row.name));
-  const missing = wanted.filter((partition) => !present.has(partition.name));
-  for (const partition of missing) await attachPartition(client, partition);
-  return missing.map((partition) => partition.name);
+  return wanted.filter((partition) => !present.has(partition.name));
 }
 
-async function attachPartition(
-  client: Client,
-  partition: Month & { parent: string; name: string },
-): Promise<void> {
-  const { parent, name, from, to } = partition;
-  await client.query('BEGIN');
-  try {
-    await client.query('SELECT pg_advisory_xact_lock($1)', [PARTITION_LOCK]);
-    await client.query(`CREATE TABLE ${name} (LIKE ${parent} INCLUDING ALL)`);
-    await client.query(`ALTER TABLE ${parent} ATTACH PARTITION ${name} FOR VALUES FROM (${from}) TO (${to})`);
-    await client.query('COMMIT');
-  } catch (error) {
-    await client.query('ROLLBACK');
-    // Another instance made it while this one waited for the lock.
-    if ((error as { code?: string }).code !== DUPLICATE_TABLE) throw error;
-  }
+async function attachPartition(client: Client, partition: Partition): Promise<void> {
+  const { parent, name, keep, seed, from, to } = partition;
+  await client.query(
+    `CREATE TABLE ${name} (LIKE ${parent} INCLUDING ALL) WITH (autovacuum_analyze_threshold = 5000)`,
+  );
+  await client.query(`SELECT ${seed}($1, $2, $3)`, [name, keep, from]);
+  await client.query(`ALTER TABLE ${parent} ATTACH PARTITION ${name} FOR VALUES FROM (${from}) TO (${to})`);
 }

@@ -1,0 +1,189 @@
+/**
+ * `npm run bench`: measures a relay over real websockets, row by row, and says what it found wrong. The order of the rows is
+ * part of the measurement: ingest meets an empty store, queries a full one, live rows come last because they add events.
+ */
+import { writeFileSync } from 'node:fs';
+import { renderChart } from './chart.js';
+import { loadCorpus } from './corpus.js';
+import { type Bench, Findings, type Row, type Sample, Skip, summarize } from './measure.js';
+import { type BootedNode, makeFolder, removeFolder, startNode } from './node.js';
+import { type Options, readOptions, type Sizes } from './options.js';
+import { describeMachine, type Report, type RowReport, readReport, renderTable } from './report.js';
+import { count } from './rows/count.js';
+import { exportFile, importFile } from './rows/files.js';
+import { fill, ingest, memory, single } from './rows/ingest.js';
+import { deliver, fanout } from './rows/live.js';
+import { author, ids, newest, topic } from './rows/queries.js';
+import { openSigner } from './sign.js';
+import { measureYardsticks, type Yardsticks } from './yardsticks.js';
+
+const ROWS: readonly Row[] = [
+  ingest,
+  memory,
+  single,
+  author,
+  topic,
+  ids,
+  newest,
+  count,
+  fanout,
+  deliver,
+  importFile,
+  exportFile,
+];
+
+function say(text: string): void {
+  process.stderr.write(`bench: ${text}\n`);
+}
+
+async function main(): Promise<void> {
+  const options = readOptions(
+    process.argv.slice(2),
+    ROWS.map((row) => row.id),
+  );
+  const other = options.compare === undefined ? undefined : readReport(options.compare);
+  const report = await run(options);
+  process.stdout.write(`${renderTable(report, other)}`);
+  if (options.json !== undefined) writeFileSync(options.json, `${JSON.stringify(report, undefined, 2)}\n`);
+  if (options.svg !== undefined) writeFileSync(options.svg, renderChart(report, other));
+  const failed = report.rows.reduce((sum, row) => sum + row.failed, 0);
+  if (failed > 0) say(`${failed} checks failed`);
+  process.exitCode = failed > 0 ? 1 : 0;
+}
+
+async function run(options: Options): Promise<Report> {
+  const { corpus } = await loadCorpus(options.seed, corpusSize(options.sizes), say);
+  const folder = makeFolder(options.temp);
+  let node: BootedNode | undefined;
+  const cleanUp = async (): Promise<void> => {
+    await node?.stop();
+    removeFolder(folder);
+  };
+  stopOnSignal(cleanUp);
+  try {
+    say('measuring the yardsticks');
+    const yardsticks = await measureYardsticks(corpus, folder, options.sizes.yardstickSeconds);
+    if (options.target === undefined) {
+      say('booting the node on an empty folder');
+      node = await startNode(folder, options.nodeEnv);
+      await node.ready();
+    }
+    const bench: Bench = {
+      url: options.target ?? node!.url,
+      node,
+      folder,
+      nodeEnv: options.nodeEnv,
+      corpus,
+      sizes: options.sizes,
+      seed: options.seed,
+      sign: await openSigner(),
+      stored: 0,
+      imported: 0,
+      say,
+    };
+    const rows = await measureRows(bench, options.only, yardsticks);
+    return toReport(options, bench, yardsticks, rows);
+  } finally {
+    await cleanUp();
+  }
+}
+
+/** Ingest, one in flight and the fill all take from the corpus, one after the other. */
+function corpusSize(sizes: Sizes): number {
+  const written = (sizes.ingestEvents + sizes.singleEvents) * sizes.repeat;
+  return Math.max(sizes.storedEvents, written + 1);
+}
+
+async function measureRows(
+  bench: Bench,
+  only: readonly string[] | undefined,
+  yardsticks: Yardsticks,
+): Promise<RowReport[]> {
+  const reports: RowReport[] = [];
+  for (const row of ROWS.filter((each) => only?.includes(each.id) ?? true)) {
+    if (row.afterNode) await bench.node?.stop();
+    reports.push(await measureRow(row, bench, yardsticks));
+  }
+  return reports;
+}
+
+/** A row that breaks is a failed row; the others are still measured. */
+async function measureRow(row: Row, bench: Bench, yardsticks: Yardsticks): Promise<RowReport> {
+  const findings = new Findings();
+  const samples: Sample[] = [];
+  let skipped: string | undefined;
+  try {
+    if (row.needsStored) await fill(bench, findings);
+    const repeats = row.once ? 1 : bench.sizes.repeat;
+    for (let repeat = 0; repeat < repeats; repeat++) {
+      say(`${row.id} ${repeat + 1}/${repeats}`);
+      const measure = (): Promise<Sample> => row.measure(bench, findings, repeat);
+      samples.push(row.once ? await measure() : await withLoadCores(measure));
+    }
+  } catch (error) {
+    if (error instanceof Skip) skipped = error.message;
+    else findings.fail((error as Error).message);
+  }
+  const summary = summarize(samples);
+  const ratio = row.ratio?.(summary, yardsticks);
+  return {
+    id: row.id,
+    title: row.title,
+    headline: row.headline,
+    unit: row.unit,
+    summary,
+    samples,
+    ...(ratio === undefined ? {} : { ratio }),
+    notes: [...findings.notes],
+    failures: findings.failures,
+    failed: findings.failed,
+    ...(skipped === undefined ? {} : { skipped }),
+  };
+}
+
+/** Adds what the load generator itself took, since it shares the cores with the relay. */
+async function withLoadCores(measure: () => Promise<Sample>): Promise<Sample> {
+  const startMs = performance.now();
+  const before = process.cpuUsage();
+  const sample = await measure();
+  const used = process.cpuUsage(before);
+  const elapsedMs = performance.now() - startMs;
+  return { ...sample, loadCores: (used.user + used.system) / 1000 / elapsedMs };
+}
+
+function toReport(
+  options: Options,
+  bench: Bench,
+  yardsticks: Yardsticks,
+  rows: readonly RowReport[],
+): Report {
+  return {
+    format: 1,
+    label: options.label,
+    date: new Date().toISOString(),
+    target: options.target,
+    quick: options.quick,
+    seed: options.seed,
+    sizes: options.sizes,
+    nodeEnv: options.nodeEnv,
+    machine: describeMachine(),
+    yardsticks,
+    storedEvents: bench.stored,
+    rows,
+  };
+}
+
+/** Ctrl-C must not leave a node or its data behind. */
+function stopOnSignal(cleanUp: () => Promise<void>): void {
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    process.once(signal, () => {
+      say(`${signal}: stopping the node`);
+      void cleanUp().finally(() => process.exit(130));
+    });
+  }
+}
+
+await main().catch((error: Error) => {
+  say(error.message);
+  process.exitCode = 1;
+});

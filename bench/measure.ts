@@ -1,0 +1,139 @@
+/** What a row is, what one repeat of it gives, and the small statistics over repeats. */
+import type { Corpus } from './corpus.js';
+import type { BootedNode } from './node.js';
+import type { Sizes } from './options.js';
+import type { Sign } from './sign.js';
+import type { Yardsticks } from './yardsticks.js';
+
+/** Everything that one repeat of a row may measure. */
+export interface Sample {
+  readonly perSecond?: number;
+  readonly rowsPerSecond?: number;
+  readonly p50Ms?: number;
+  readonly p99Ms?: number;
+  readonly megabytes?: number;
+  /** Memory of PostgreSQL's processes, shared pages counted once. */
+  readonly databaseMegabytes?: number;
+  /** CPU time of the node and its database. */
+  readonly cpuMicrosPerEvent?: number;
+  /** How many cores the load generator itself took from the relay. */
+  readonly loadCores?: number;
+}
+export type Metric = keyof Sample;
+
+export interface Spread {
+  readonly median: number;
+  readonly min: number;
+  readonly max: number;
+}
+export type Summary = { readonly [M in Metric]?: Spread };
+
+export interface Ratio {
+  readonly value: number;
+  readonly to: string;
+}
+
+/** What the rows share while a relay is measured. */
+export interface Bench {
+  readonly url: string;
+  /** Only when the bench booted the relay itself; it has stopped when the rows `afterNode` run. */
+  readonly node: BootedNode | undefined;
+  /** Holds the node's data and other files of this run; removed at the end. */
+  readonly folder: string;
+  readonly nodeEnv: Readonly<Record<string, string>>;
+  readonly corpus: Corpus;
+  readonly sizes: Sizes;
+  readonly seed: number;
+  readonly sign: Sign;
+  /** Corpus events [0, stored) were acknowledged by the relay. */
+  stored: number;
+  /** Corpus events [0, imported) are in the data folder of import and export. */
+  imported: number;
+  say(text: string): void;
+}
+
+/** Collects what a row found wrong; a row with failures makes the bench exit non-zero. */
+export class Findings {
+  readonly failures: string[] = [];
+  readonly notes = new Set<string>();
+  #failed = 0;
+
+  fail(text: string): void {
+    this.#failed++;
+    if (this.failures.length < FAILURES_SHOWN && !this.failures.includes(text)) this.failures.push(text);
+  }
+
+  note(text: string): void {
+    this.notes.add(text);
+  }
+
+  get failed(): number {
+    return this.#failed;
+  }
+}
+const FAILURES_SHOWN = 5;
+
+/** Thrown by a row that cannot be measured on this relay; the report shows why. */
+export class Skip extends Error {}
+
+export interface Row {
+  readonly id: string;
+  readonly title: string;
+  readonly headline: Metric;
+  readonly unit: string;
+  /** Measured once, not `--repeat` times. */
+  readonly once?: true;
+  /** Needs at least `--stored` events in the relay. */
+  readonly needsStored?: true;
+  /** Runs when the booted node has stopped, so that it takes nothing from the machine. */
+  readonly afterNode?: true;
+  ratio?(summary: Summary, yardsticks: Yardsticks): Ratio | undefined;
+  measure(bench: Bench, findings: Findings, repeat: number): Promise<Sample>;
+}
+
+export function summarize(samples: readonly Sample[]): Summary {
+  const summary: { [M in Metric]?: Spread } = {};
+  for (const metric of METRICS) {
+    const values = samples.map((sample) => sample[metric]).filter((value) => value !== undefined);
+    if (values.length > 0) summary[metric] = spread(values);
+  }
+  return summary;
+}
+const METRICS: readonly Metric[] = [
+  'perSecond',
+  'rowsPerSecond',
+  'p50Ms',
+  'p99Ms',
+  'megabytes',
+  'databaseMegabytes',
+  'cpuMicrosPerEvent',
+  'loadCores',
+];
+
+export function spread(values: readonly number[]): Spread {
+  const sorted = [...values].sort((a, b) => a - b);
+  return { median: quantile(sorted, 0.5), min: sorted[0]!, max: sorted.at(-1)! };
+}
+
+export function latency(valuesMs: readonly number[]): { p50Ms: number; p99Ms: number } {
+  const sorted = Float64Array.from(valuesMs).sort();
+  return { p50Ms: quantile(sorted, 0.5), p99Ms: quantile(sorted, 0.99) };
+}
+
+/** Nearest rank; NaN for an empty list, so that a row without answers cannot look fast. */
+export function quantile(sorted: ArrayLike<number>, share: number): number {
+  return sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)] ?? Number.NaN;
+}
+
+export function ratioTo(
+  to: string,
+  value: number | undefined,
+  yardstick: number | undefined,
+): Ratio | undefined {
+  return value === undefined || yardstick === undefined ? undefined : { value: value / yardstick, to };
+}
+
+/** A durable commit waits for at least one flush of the disk: how many flushes fit into this latency. */
+export function flushesIn(p50Ms: number | undefined, flushesPerSecond: number): Ratio | undefined {
+  return p50Ms === undefined ? undefined : { value: (p50Ms / 1000) * flushesPerSecond, to: 'fsyncs' };
+}

@@ -1,0 +1,320 @@
+/**
+ * `minato export`: what a REQ would serve, in the order of the outbox. It follows the outbox to its very end: a version
+ * that is superseded while the export runs has a successor further on, so every event effective at the end is there.
+ */
+import { once } from 'node:events';
+import { type FileHandle, open } from 'node:fs/promises';
+import { Command } from 'commander';
+import type { Pool } from 'pg';
+import { z } from 'zod';
+import type { Community } from '../communities.js';
+import type { NostrEvent } from '../core/event.js';
+import { type Filter, matchFilter, parseFilter } from '../core/filter.js';
+import { isRefusal } from '../core/reply.js';
+import { readTotals } from '../store/communities.js';
+import { readExportPage } from '../store/export.js';
+import { readHead } from '../store/outbox.js';
+import { type Checkpoint, checkpointAt } from './checkpoint.js';
+import { COMMUNITY_OPTION, withCommunity } from './context.js';
+import { gzip, isGzipName, isStandardStream } from './jsonl.js';
+import { bytesText, count, startProgress, watchInterruption } from './progress.js';
+
+/** Not after every page: the data must be on the disk before the place that points behind it. */
+const CHECKPOINT_MS = 1_000;
+/** How often the end of the outbox may have moved on when it is reached. */
+const HEAD_CHASES_MAX = 1_000;
+const EXIT_BROKEN_PIPE = 141;
+
+interface Options {
+  community: string;
+  filter?: string;
+  force?: boolean;
+  resume?: boolean;
+}
+
+export function exportCommand(): Command {
+  return new Command('export')
+    .description('write the events of a community as JSONL')
+    .argument(
+      '[file]',
+      'one event per line; a name in .gz is packed; "-" or nothing writes to standard output',
+    )
+    .option(...COMMUNITY_OPTION)
+    .option('--filter <json>', 'only what matches this one NIP-01 filter; limit is not supported')
+    .option('--force', 'overwrite an existing file')
+    .option('--resume', 'go on with an interrupted export; its place is kept in FILE.minato-export')
+    .addHelpText(
+      'after',
+      `
+Events that are in force are written, oldest arrival first; superseded versions are left out.
+
+Examples:
+  $ minato export backup.jsonl.gz
+  $ minato export --filter '{"kinds":[0,3]}' > profiles.jsonl
+  $ minato export | ssh elsewhere minato import`,
+    )
+    .action(exportFile);
+}
+
+async function exportFile(file: string | undefined, options: Options): Promise<void> {
+  const filter = options.filter === undefined ? undefined : readFilter(options.filter);
+  const interruption = watchInterruption();
+  try {
+    await withCommunity(options.community, async ({ database }, community) => {
+      const target = isStandardStream(file) ? new PipeTarget() : await FileTarget.open(file, options);
+      try {
+        const end = await writeEvents({
+          pool: database.pool,
+          community,
+          filter,
+          target,
+          signal: interruption.signal,
+        });
+        if (end === 'pipe closed') process.exitCode = EXIT_BROKEN_PIPE;
+        if (end !== 'interrupted') return;
+        process.stderr.write(
+          `Interrupted.${isStandardStream(file) ? '' : ' The same command with --resume goes on.'}\n`,
+        );
+        process.exitCode = interruption.exitCode() ?? 1;
+      } finally {
+        await target.close();
+      }
+    });
+  } finally {
+    interruption.done();
+  }
+}
+
+function readFilter(text: string): Filter {
+  let input: unknown;
+  try {
+    input = JSON.parse(text);
+  } catch {
+    throw new Error(`--filter is not JSON; a filter looks like '{"kinds":[1],"#t":["tea"]}'`);
+  }
+  const filter = parseFilter(input, { 'limits.filterValuesMax': Number.MAX_SAFE_INTEGER });
+  if (isRefusal(filter))
+    throw new Error(`--filter: ${filter.why}${filter.refused === 'unsupported' ? ' is unknown' : ''}`);
+  if (filter.limit !== undefined)
+    throw new Error('--filter: limit is not supported, an export is always whole');
+  return filter;
+}
+
+interface Job {
+  readonly pool: Pool;
+  readonly community: Community;
+  readonly filter: Filter | undefined;
+  readonly target: Target;
+  readonly signal: AbortSignal;
+}
+
+type End = 'whole' | 'interrupted' | 'pipe closed';
+
+async function writeEvents({ pool, community, filter, target, signal }: Job): Promise<End> {
+  const progress = startProgress(
+    filter === undefined ? (await readTotals(pool, community.id)).events : undefined,
+  );
+  const startedAt = Date.now();
+  let { seq, events } = target.place;
+  const eventsBefore = events;
+  const rate = () => Math.round(((events - eventsBefore) * 1_000) / Math.max(1, Date.now() - startedAt));
+  const run = async (): Promise<End> => {
+    let head = await readHead(pool);
+    for (let chases = 0; chases < HEAD_CHASES_MAX; chases++) {
+      while (seq < head) {
+        if (signal.aborted) return 'interrupted';
+        const page = await readExportPage(pool, community.id, seq, head);
+        const payloads =
+          filter === undefined ? page.payloads : page.payloads.filter((text) => matches(filter, text));
+        seq = page.seq;
+        events += payloads.length;
+        if (!(await target.write(payloads, { seq, events }))) return 'pipe closed';
+        progress.update(events, `${count(events)} events, ${count(rate())}/s`);
+      }
+      const moved = await readHead(pool);
+      if (moved === head) return 'whole';
+      head = moved;
+    }
+    process.stderr.write('Events come in faster than they are written: the last ones are left out.\n');
+    return 'whole';
+  };
+  const end = await run();
+  await target.finish(end === 'whole');
+  progress.stop();
+  process.stderr.write(`${count(events)} events, ${bytesText(target.bytes)}, ${count(rate())} events/s\n`);
+  return end;
+}
+
+function matches(filter: Filter, payload: string): boolean {
+  return matchFilter(filter, JSON.parse(payload) as NostrEvent);
+}
+
+// ─── Where it goes ─────────────────────────────────────────────────────────────────────────────────────────────
+
+interface Place {
+  readonly seq: number;
+  readonly events: number;
+}
+
+interface Target {
+  /** Where an interrupted export stopped. */
+  readonly place: Place;
+  readonly bytes: number;
+  /** False when nobody reads any more. */
+  write(payloads: readonly string[], place: Place): Promise<boolean>;
+  finish(whole: boolean): Promise<void>;
+  close(): Promise<void>;
+}
+
+class PipeTarget implements Target {
+  readonly place = { seq: 0, events: 0 };
+  bytes = 0;
+  private broken: NodeJS.ErrnoException | undefined;
+  private readonly onError = (error: Error): void => {
+    this.broken = error;
+  };
+
+  constructor() {
+    process.stdout.on('error', this.onError);
+  }
+
+  async write(payloads: readonly string[]): Promise<boolean> {
+    const page = Buffer.from(toLines(payloads));
+    this.bytes += page.length;
+    if (page.length > 0 && !process.stdout.write(page)) await this.drained();
+    if (this.broken !== undefined && this.broken.code !== 'EPIPE') throw this.broken;
+    return this.broken === undefined;
+  }
+
+  private async drained(): Promise<void> {
+    if (this.broken === undefined) await once(process.stdout, 'drain').catch(() => undefined);
+  }
+
+  async finish(): Promise<void> {
+    // The error of the last write comes after it.
+    if (this.broken === undefined)
+      await new Promise<void>((resolve) => process.stdout.write('', () => resolve()));
+    if (this.broken !== undefined && this.broken.code !== 'EPIPE') throw this.broken;
+  }
+
+  async close(): Promise<void> {}
+}
+
+const stateSchema = z.object({
+  seq: z.number().int().min(0),
+  events: z.number().int().min(0),
+  bytes: z.number().int().min(0),
+  community: z.string(),
+  filter: z.string(),
+});
+type State = z.infer<typeof stateSchema>;
+
+/** Each page is a gzip member of its own: members may stand one after another, so a cut between two is a whole file. */
+class FileTarget implements Target {
+  place: Place;
+  bytes: number;
+  private checkpointAtMs = 0;
+
+  private constructor(
+    private readonly path: string,
+    private readonly handle: FileHandle,
+    private readonly checkpoint: Checkpoint<State>,
+    private readonly subject: Pick<State, 'community' | 'filter'>,
+    from: State | undefined,
+  ) {
+    this.place = { seq: from?.seq ?? 0, events: from?.events ?? 0 };
+    this.bytes = from?.bytes ?? 0;
+  }
+
+  static async open(path: string, options: Options): Promise<FileTarget> {
+    const checkpoint = checkpointAt(`${path}.minato-export`, stateSchema);
+    const subject = { community: options.community, filter: options.filter ?? '' };
+    const from = options.resume ? await readPlace(checkpoint, subject, path) : undefined;
+    const handle = await openOutput(path, options);
+    try {
+      if (from !== undefined) await cutBack(handle, from.bytes, path);
+      const target = new FileTarget(path, handle, checkpoint, subject, from);
+      await target.save();
+      return target;
+    } catch (error) {
+      await handle.close();
+      throw error;
+    }
+  }
+
+  async write(payloads: readonly string[], place: Place): Promise<boolean> {
+    if (payloads.length > 0) await this.append(toLines(payloads));
+    this.place = place;
+    if (Date.now() - this.checkpointAtMs >= CHECKPOINT_MS) await this.save();
+    return true;
+  }
+
+  async finish(whole: boolean): Promise<void> {
+    if (!whole) return this.save();
+    // A gzip file has at least one member.
+    if (this.bytes === 0) await this.append('');
+    await this.handle.datasync();
+    await this.checkpoint.remove();
+  }
+
+  close(): Promise<void> {
+    return this.handle.close();
+  }
+
+  private async append(lines: string): Promise<void> {
+    const page = isGzipName(this.path) ? await gzip(lines) : Buffer.from(lines);
+    for (let written = 0; written < page.length; ) {
+      const { bytesWritten } = await this.handle.write(
+        page,
+        written,
+        page.length - written,
+        this.bytes + written,
+      );
+      written += bytesWritten;
+    }
+    this.bytes += page.length;
+  }
+
+  private async save(): Promise<void> {
+    await this.handle.datasync();
+    await this.checkpoint.write({ ...this.subject, ...this.place, bytes: this.bytes });
+    this.checkpointAtMs = Date.now();
+  }
+}
+
+async function readPlace(
+  checkpoint: Checkpoint<State>,
+  subject: Pick<State, 'community' | 'filter'>,
+  path: string,
+): Promise<State> {
+  const from = await checkpoint.read();
+  if (from === undefined)
+    throw new Error(`there is no interrupted export of ${path} (no ${checkpoint.path})`);
+  if (from.community !== subject.community || from.filter !== subject.filter) {
+    const filter = from.filter === '' ? '' : ` --filter '${from.filter}'`;
+    throw new Error(`the interrupted export of ${path} was made with --community ${from.community}${filter}`);
+  }
+  process.stderr.write(`Going on after ${count(from.events)} events.\n`);
+  return from;
+}
+
+async function openOutput(path: string, { force, resume }: Options): Promise<FileHandle> {
+  try {
+    return await open(path, resume ? 'r+' : force ? 'w' : 'wx', 0o600);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'EEXIST')
+      throw new Error(`${path} exists: --force overwrites it, --resume goes on with an interrupted export`);
+    throw new Error(`${path} cannot be written (${code})`);
+  }
+}
+
+async function cutBack(handle: FileHandle, bytes: number, path: string): Promise<void> {
+  const { size } = await handle.stat();
+  if (size < bytes) throw new Error(`${path} is shorter than its checkpoint says; begin again with --force`);
+  await handle.truncate(bytes);
+}
+
+function toLines(payloads: readonly string[]): string {
+  return payloads.map((payload) => `${payload}\n`).join('');
+}

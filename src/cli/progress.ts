@@ -1,0 +1,76 @@
+/** How far a command is, on stderr: a bar on a terminal, a line now and then elsewhere. */
+import { Presets, SingleBar } from 'cli-progress';
+
+const PLAIN_LINE_MS = 5_000;
+
+export interface Progress {
+  update(done: number, about: string): void;
+  stop(): void;
+}
+
+/** Without a total there is no bar: nobody knows how long a pipe is. */
+export function startProgress(total: number | undefined): Progress {
+  return process.stderr.isTTY && total !== undefined && total > 0 ? showBar(total) : showLines(total);
+}
+
+function showBar(total: number): Progress {
+  const options = {
+    format: '{bar} {percentage}% | {about}',
+    clearOnComplete: true,
+    hideCursor: true,
+    stream: process.stderr,
+  };
+  const bar = new SingleBar(options, Presets.shades_classic);
+  bar.start(total, 0, { about: '' });
+  return {
+    update: (done, about) => bar.update(Math.min(done, total), { about }),
+    stop: () => bar.stop(),
+  };
+}
+
+function showLines(total: number | undefined): Progress {
+  let last = Date.now();
+  return {
+    update: (done, about) => {
+      if (Date.now() - last < PLAIN_LINE_MS) return;
+      last = Date.now();
+      const share = total ? `${Math.min(100, Math.floor((100 * done) / total))} %, ` : '';
+      process.stderr.write(`${share}${about}\n`);
+    },
+    stop: () => undefined,
+  };
+}
+
+/** Stops at the first signal in an orderly way, at the second at once. */
+export interface Interruption {
+  readonly signal: AbortSignal;
+  /** What the shell is told: 128 and the number of the signal. */
+  exitCode(): number | undefined;
+  done(): void;
+}
+
+export function watchInterruption(): Interruption {
+  const controller = new AbortController();
+  let code: number | undefined;
+  const onSignal = (signal: NodeJS.Signals): void => {
+    if (code !== undefined) process.exit(code);
+    code = signal === 'SIGINT' ? 130 : 143;
+    controller.abort();
+  };
+  process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
+  return {
+    signal: controller.signal,
+    exitCode: () => code,
+    done: () => {
+      process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
+    },
+  };
+}
+
+export const count = (value: number) => value.toLocaleString('en-US');
+
+export function bytesText(bytes: number): string {
+  const units = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB'];
+  const power = bytes < 1 ? 0 : Math.min(units.length - 1, Math.floor(Math.log2(bytes) / 10));
+  return `${power === 0 ? bytes : (bytes / 1_024 ** power).toFixed(1)} ${units[power]}`;
+}

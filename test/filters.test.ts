@@ -1,0 +1,382 @@
+/**
+ * Three readings of a filter — SQL, the live index, and a naive one written here — agree on random events and filters,
+ * also when tag hashes fall together. A fourth, COUNT, agrees with the pages.
+ */
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { readConfig } from '../src/config.js';
+import type { NostrEvent } from '../src/core/event.js';
+import { serializeEvent } from '../src/core/event.js';
+import { type Filter, matchesNothing, parseFilter } from '../src/core/filter.js';
+import { isRefusal } from '../src/core/reply.js';
+import { startLane } from '../src/lane.js';
+import { createLog } from '../src/log.js';
+import { createMetrics } from '../src/metrics.js';
+import { prepareDatabase } from '../src/node.js';
+import { type Database, openDatabase } from '../src/postgres/database.js';
+import { SubscriptionIndex } from '../src/relay/subscription-index.js';
+import { countEvents, findEvents, findStatement, readPayloads } from '../src/store/query.js';
+import type { TagHash } from '../src/store/tag-hash.js';
+import { createTestDatabase, type TestDatabase } from './support/database.js';
+
+const SEED = 7447;
+const COMMUNITIES = [1, 12];
+const LIMITS = { 'limits.filterValuesMax': 2_000 };
+
+/** What a client sends, before it is parsed. */
+interface RawFilter {
+  ids?: string[];
+  authors?: string[];
+  kinds?: number[];
+  since?: number;
+  until?: number;
+  limit?: number;
+  [tag: `#${string}`]: string[];
+}
+
+// ── Events ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const hex = (bytes: number) =>
+  fc.uint8Array({ minLength: bytes, maxLength: bytes }).map((array) => Buffer.from(array).toString('hex'));
+/** Few authors, one of them the id of no event and one that differs from another in its last digit only. */
+const AUTHORS = ['a'.repeat(64), `${'a'.repeat(63)}b`, '0'.repeat(64), 'f'.repeat(64)];
+const KINDS = [0, 1, 2, 5, 7, 62, 10_002, 30_023, 40_000, 65_535];
+const HOSTILE_VALUES = [
+  '',
+  ' ',
+  'sea',
+  'Sea',
+  'se',
+  '%',
+  '_',
+  's%',
+  's_a',
+  "'",
+  "'; DROP TABLE events; --",
+  '"',
+  '\\',
+  '\\"',
+  '\\u0000',
+  '\u0000',
+  'sea\u0000',
+  '\n',
+  '\r\n\t\b\f\u0001\u001f\u007f',
+  '\u2028',
+  '\ufeff',
+  '🌊',
+  '港',
+  'é',
+  'e\u0301',
+  '","x',
+  '["t","',
+  '["t","sea"',
+  'sea","x',
+  '$1',
+  '{}',
+  'NULL',
+  'x'.repeat(10_000),
+  `${'x'.repeat(9_999)}y`,
+  '🌊'.repeat(2_500),
+];
+const tagValue = fc.oneof(
+  { weight: 6, arbitrary: fc.constantFrom(...HOSTILE_VALUES.slice(0, 24)) },
+  { weight: 3, arbitrary: fc.constantFrom(...HOSTILE_VALUES) },
+  { weight: 1, arbitrary: fc.string({ unit: 'binary', maxLength: 3 }) },
+);
+/** Upper and lower case are different tags; names of several letters, digits and signs are no filter's business. */
+const tagName = fc.constantFrom('t', 't', 'T', 'e', 'p', 'd', 'a', 'x', 'tt', 'title', '1', '-x', '🌊', '');
+const tag = fc.oneof(
+  { weight: 8, arbitrary: fc.tuple(tagName, tagValue) },
+  { weight: 2, arbitrary: fc.tuple(tagName, tagValue, tagValue) },
+  { weight: 1, arbitrary: fc.tuple(tagName) },
+);
+/** Sometimes all tags twice. */
+const tags = fc
+  .tuple(fc.array(tag, { maxLength: 4 }), fc.integer({ min: 0, max: 5 }))
+  .map(([list, again]) => (again === 0 ? [...list, ...list] : list));
+/** Ties are the rule; 0 is a time like any other. */
+const time = fc.oneof(fc.integer({ min: 0, max: 12 }), fc.constant(Number.MAX_SAFE_INTEGER));
+
+const event: fc.Arbitrary<NostrEvent> = fc.record({
+  id: hex(32),
+  pubkey: fc.constantFrom(...AUTHORS),
+  created_at: time,
+  kind: fc.constantFrom(...KINDS),
+  tags,
+  content: fc.oneof(tagValue, fc.constant('["t","sea"],"tags":[["t","sea"]]')),
+  sig: fc.constant('c'.repeat(128)),
+});
+
+interface Sent {
+  readonly community: number;
+  readonly event: NostrEvent;
+}
+
+/** The same event may be sent to both communities. */
+const EVENTS: Sent[] = fc
+  .sample(fc.tuple(event, fc.subarray(COMMUNITIES, { minLength: 1 })), { seed: SEED, numRuns: 420 })
+  .flatMap(([one, communities]) => communities.map((community) => ({ community, event: one })));
+
+/** Which of them are served: the newest version of each key, the lowest id on a tie. */
+function servedIn(community: number): NostrEvent[] {
+  const served = new Map<string, NostrEvent>();
+  for (const { event } of EVENTS.filter((sent) => sent.community === community)) {
+    const { kind, pubkey, id } = event;
+    const d = event.tags.find((tag) => tag[0] === 'd')?.[1] ?? '';
+    const isKeyed = kind === 0 || kind === 10_002 || kind === 30_023;
+    const key = isKeyed ? `${kind} ${pubkey} ${kind === 30_023 ? d : ''}` : id;
+    const other = served.get(key);
+    const wins =
+      other === undefined ||
+      event.created_at > other.created_at ||
+      (event.created_at === other.created_at && id < other.id);
+    if (wins) served.set(key, event);
+  }
+  return [...served.values()];
+}
+
+// ── Filters ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const someId = fc.oneof(fc.constantFrom(...EVENTS.map((sent) => sent.event.id)), hex(32));
+const someAuthor = fc.oneof(
+  { weight: 9, arbitrary: fc.constantFrom(...AUTHORS) },
+  { weight: 1, arbitrary: hex(32) },
+);
+const someKind = fc.constantFrom(...KINDS, 3, 20_001);
+const filterTagName = fc.constantFrom('#t', '#T', '#e', '#p', '#d', '#a', '#x', '#z');
+const fewOf = <T>(item: fc.Arbitrary<T>) => fc.oneof(fc.array(item, { maxLength: 3 }), fc.tuple(item));
+const tagConditions = fc.dictionary(filterTagName, fewOf(tagValue), { maxKeys: 2, noNullPrototype: true });
+const maybe = <T>(item: fc.Arbitrary<T>, freq = 2) => fc.option(item, { nil: undefined, freq });
+
+/** More authors × kinds than are walked pair by pair. */
+const manyPairs = fc.record({
+  authors: fc
+    .array(hex(32), { minLength: 30, maxLength: 30, size: 'max' })
+    .map((list) => [...list, ...AUTHORS]),
+  kinds: fc.constant<number[]>([...KINDS, ...Array.from({ length: 20 }, (_, at) => 100 + at)]),
+});
+const anyFilter = fc
+  .record({
+    base: fc.oneof(
+      { weight: 2, arbitrary: fc.constant({}) },
+      {
+        weight: 1,
+        arbitrary: fc.record({ ids: fc.array(someId, { minLength: 1, maxLength: 40, size: 'max' }) }),
+      },
+      { weight: 2, arbitrary: fc.record({ authors: fewOf(someAuthor) }) },
+      { weight: 2, arbitrary: fc.record({ kinds: fewOf(someKind) }) },
+      { weight: 2, arbitrary: fc.record({ authors: fewOf(someAuthor), kinds: fewOf(someKind) }) },
+      { weight: 1, arbitrary: manyPairs },
+    ),
+    tagged: fc.oneof(fc.constant({}), tagConditions),
+    since: maybe(time, 1),
+    until: maybe(time, 1),
+    limit: maybe(fc.integer({ min: 0, max: 12 })),
+  })
+  .map(({ base, tagged, since, until, limit }): RawFilter => {
+    const range = Object.fromEntries(
+      Object.entries({ since, until, limit }).filter(([, value]) => value !== undefined),
+    );
+    return { ...base, ...tagged, ...range };
+  });
+
+/** NIP-01 word by word. */
+function matchesNaively(filter: RawFilter, event: NostrEvent): boolean {
+  return Object.entries(filter).every(([field, asked]) => {
+    if (field === 'since') return event.created_at >= Number(asked);
+    if (field === 'until') return event.created_at <= Number(asked);
+    if (field === 'limit') return true;
+    const values = asked as unknown[];
+    if (field === 'ids') return values.includes(event.id);
+    if (field === 'authors') return values.includes(event.pubkey);
+    if (field === 'kinds') return values.includes(event.kind);
+    return event.tags.some(
+      (tag) => tag[0] === field.slice(1) && tag.length > 1 && values.some((value) => value === tag[1]),
+    );
+  });
+}
+
+const LIMIT_DEFAULT = 5_000;
+
+function pageNaively(filter: RawFilter, events: readonly NostrEvent[]): string[] {
+  return events
+    .filter((event) => matchesNaively(filter, event))
+    .sort((a, b) => b.created_at - a.created_at || (a.id < b.id ? -1 : 1))
+    .slice(0, filter.limit ?? LIMIT_DEFAULT)
+    .map((event) => event.id);
+}
+
+function parsed(raw: RawFilter): Filter {
+  // Through JSON, as it comes from the wire.
+  const filter = parseFilter(JSON.parse(JSON.stringify(raw)), LIMITS);
+  if (isRefusal(filter)) throw new Error(filter.why);
+  return filter;
+}
+
+type Shape = 'ids' | 'tag' | 'author' | 'author and kind' | 'kind' | 'newest';
+
+/** The driving path that a statement takes, read from its text. */
+function shapeOf(text: string): Shape {
+  if (text.includes('JOIN event_dedupe')) return 'ids';
+  if (text.includes('FROM event_tags g\n      JOIN events')) return 'tag';
+  if (text.includes('e.pubkey = author.pubkey AND e.kind = asked.kind')) return 'author and kind';
+  if (text.includes('e.pubkey = author.pubkey')) return 'author';
+  if (text.includes('e.kind = asked.kind')) return 'kind';
+  return 'newest';
+}
+
+// ── The tests ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const hashes: { name: string; hash: ((real: TagHash) => TagHash) | undefined; runs: number }[] = [
+  { name: 'with the real tag hash', hash: undefined, runs: 500 },
+  { name: 'with a tag hash of one bit', hash: () => (_, __, value) => BigInt(value.length & 1), runs: 250 },
+  { name: 'with a tag hash that is the same for all', hash: () => () => 0n, runs: 250 },
+];
+
+describe.each(hashes)('filters $name', ({ hash, runs }) => {
+  let test: TestDatabase;
+  let database: Database;
+  let tagHash: TagHash;
+  const served = new Map(COMMUNITIES.map((community) => [community, servedIn(community)]));
+
+  beforeAll(async () => {
+    test = await createTestDatabase();
+    database = openDatabase(test.connection);
+    const log = createLog('warn');
+    const config = readConfig({ MINATO_TOPIC_MODE: 'open' });
+    const real = await prepareDatabase(database, config, Date.now, log);
+    tagHash = hash === undefined ? real : hash(real);
+    const lane = startLane({ database, tagHash, metrics: createMetrics(), log, now: Date.now });
+    const outcomes = await Promise.all(
+      EVENTS.map(({ community, event }) =>
+        lane.submit({ community, event, payload: serializeEvent(event).payload }),
+      ),
+    );
+    await lane.close();
+    expect(outcomes.filter((outcome) => outcome !== 'stored' && outcome !== 'older')).toEqual([]);
+  });
+  afterAll(async () => {
+    await database.close();
+    await test.drop();
+  });
+
+  const find = async (community: number, filter: Filter): Promise<string[]> => {
+    if (matchesNothing(filter) || filter.limit === 0) return [];
+    const rows = await findEvents(database.pool, community, filter, filter.limit ?? LIMIT_DEFAULT, tagHash);
+    return rows.map((row) => row.id);
+  };
+
+  it('SQL gives exactly the page of the naive filter, on every driving path', async () => {
+    const shapes = new Map<string, number>();
+    const property = fc.asyncProperty(anyFilter, fc.constantFrom(...COMMUNITIES), async (raw, community) => {
+      const filter = parsed(raw);
+      const page = pageNaively(raw, served.get(community)!);
+      expect(await find(community, filter)).toEqual(page);
+      if (matchesNothing(filter)) return expect(page).toEqual([]);
+      const { text } = findStatement(community, filter, 1, tagHash);
+      const checked = text.includes('EXISTS') ? ' with another tag checked' : '';
+      // A shape counts only where it had something to find.
+      if (page.length > 0)
+        shapes.set(shapeOf(text) + checked, (shapes.get(shapeOf(text) + checked) ?? 0) + 1);
+    });
+    await fc.assert(property, { seed: SEED, numRuns: runs });
+    const reached = [...shapes.keys()].sort();
+    const all: Shape[] = ['author', 'author and kind', 'ids', 'kind', 'newest', 'tag'];
+    expect(reached.filter((shape) => !shape.includes('with'))).toEqual(all);
+    expect(reached).toContain('tag with another tag checked');
+    expect(reached).toContain('ids with another tag checked');
+    expect(reached.some((shape) => shape.startsWith('author') && shape.includes('with'))).toBe(true);
+  });
+
+  it('each hostile tag value finds its own events and no others', async () => {
+    for (const value of HOSTILE_VALUES) {
+      for (const name of ['#t', '#T', '#p', '#d'] as const) {
+        const raw = { [name]: [value] } as RawFilter;
+        expect(await find(1, parsed(raw)), JSON.stringify(raw)).toEqual(pageNaively(raw, served.get(1)!));
+      }
+    }
+  });
+
+  it('a page of any length cuts ties by the lowest id', async () => {
+    for (let limit = 1; limit < 40; limit += 1) {
+      for (const raw of [
+        { limit },
+        { limit, kinds: [1, 7] },
+        { limit, authors: AUTHORS },
+        { limit, authors: AUTHORS, kinds: [1, 7] },
+        { limit, '#t': HOSTILE_VALUES.slice(0, 24) },
+      ] as RawFilter[]) {
+        const page = pageNaively(raw, served.get(12)!);
+        expect(page, 'enough rows to cut').toHaveLength(limit);
+        expect(await find(12, parsed(raw)), JSON.stringify(raw)).toEqual(page);
+      }
+    }
+  });
+
+  it('COUNT is the number of different events in the pages of its filters', async () => {
+    const property = fc.asyncProperty(
+      fc.array(anyFilter, { minLength: 1, maxLength: 3 }),
+      fc.constantFrom(...COMMUNITIES),
+      fc.constantFrom(3, 10_000),
+      async (raws, community, max) => {
+        const filters = raws.map(parsed).filter((filter) => !matchesNothing(filter));
+        const union = new Set(raws.flatMap((raw) => pageNaively(raw, served.get(community)!)));
+        const counted = await countEvents(database.pool, community, filters, max, tagHash);
+        // Beyond `max` the count only has to say that there are more.
+        if (union.size > max) expect(counted).toBeGreaterThan(max);
+        else expect(counted).toBe(union.size);
+      },
+    );
+    await fc.assert(property, { seed: SEED + 1, numRuns: runs / 5 });
+  });
+
+  it('what is found is served byte for byte, and only from the community that was asked', async () => {
+    for (const community of COMMUNITIES) {
+      const rows = await findEvents(database.pool, community, { tags: [] }, LIMIT_DEFAULT, tagHash);
+      const payloads = await readPayloads(database.pool, rows);
+      const expected = new Map(
+        served.get(community)!.map((event) => [event.id, serializeEvent(event).payload] as const),
+      );
+      expect(new Map(rows.map((row, place) => [row.id, payloads[place]]))).toEqual(expected);
+      expect(rows.map((row) => row.bytes)).toEqual(payloads.map((payload) => Buffer.byteLength(payload!)));
+    }
+  });
+});
+
+describe('the live index', () => {
+  const filters = fc.sample(anyFilter, { seed: SEED + 2, numRuns: 400 });
+
+  it('hands an event to exactly the subscriptions whose filters match, each once', () => {
+    const index = new SubscriptionIndex<number>();
+    // Subscription n has filters n and n + 1, so that both may match.
+    filters.forEach((filter, at) => {
+      index.add(at, [parsed(filter), parsed(filters[at + 1] ?? filter)]);
+    });
+    let matches = 0;
+    for (const { event } of EVENTS) {
+      const expected = filters.flatMap((filter, at) =>
+        [filter, filters[at + 1] ?? filter].some((one) => matchesNaively(one, event)) ? [at] : [],
+      );
+      expect([...index.match(event)].sort((a, b) => a - b)).toEqual(expected);
+      matches += expected.length;
+    }
+    expect(matches).toBeGreaterThan(EVENTS.length);
+  });
+
+  it('forgets a removed subscription and keeps the others', () => {
+    const index = new SubscriptionIndex<number>();
+    filters.forEach((filter, at) => {
+      index.add(at, [parsed(filter)]);
+    });
+    filters.forEach((_, at) => {
+      if (at % 2 === 0) index.remove(at);
+    });
+    expect(index.size).toBe(filters.length / 2);
+    for (const { event } of EVENTS) {
+      const expected = filters.flatMap((filter, at) =>
+        at % 2 === 1 && matchesNaively(filter, event) ? [at] : [],
+      );
+      expect([...index.match(event)].sort((a, b) => a - b)).toEqual(expected);
+    }
+  });
+});
