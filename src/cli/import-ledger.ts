@@ -3,6 +3,7 @@
  * state at any moment is a line below which everything is settled, with exactly the counts of those lines: a run
  * that goes on from there counts nothing twice. I14: the lines and bytes between that line and the reader are bounded.
  */
+import assert from 'node:assert';
 import { z } from 'zod';
 import type { Outcome, Prefix } from '../core/reply.js';
 
@@ -41,6 +42,7 @@ export class Ledger {
   readonly state: LedgerState;
   private readonly open = new Map<number, { readonly bytes: number; settled?: Settled }>();
   private openBytes = 0;
+  private closed = false;
   private wake: () => void = () => undefined;
 
   constructor(
@@ -54,14 +56,19 @@ export class Ledger {
     return Object.values(this.state.refused).reduce((sum, value) => sum + value, 0);
   }
 
-  /** Waits until a further line may be under way. */
-  async room(signal: AbortSignal): Promise<void> {
-    while (!signal.aborted && (this.open.size >= OPEN_LINES_MAX || this.openBytes >= OPEN_BYTES_MAX)) {
+  /** Waits until a further line may be under way, or none will be. */
+  async room(): Promise<void> {
+    while (!this.closed && (this.open.size >= OPEN_LINES_MAX || this.openBytes >= OPEN_BYTES_MAX)) {
       await new Promise<void>((resolve) => {
         this.wake = resolve;
-        signal.addEventListener('abort', () => resolve(), { once: true });
       });
     }
+  }
+
+  /** The reader takes no more lines; those under way still settle. */
+  close(): void {
+    this.closed = true;
+    this.wake();
   }
 
   begin(line: number, bytes: number): void {
@@ -71,7 +78,7 @@ export class Ledger {
 
   settle(line: number, settled: Settled): void {
     const entry = this.open.get(line);
-    if (entry === undefined) throw new Error(`line ${line} is not under way`);
+    assert(entry !== undefined && entry.settled === undefined, `line ${line} is under way and settles once`);
     entry.settled = settled;
     const before = this.state.lines;
     for (let next = this.open.get(before + 1); next?.settled !== undefined; ) {
@@ -82,6 +89,8 @@ export class Ledger {
   }
 
   private count(line: number, settled: Settled, bytes: number): void {
+    // First, because it may fail: then the line stays open.
+    if (typeof settled !== 'string') this.onReject(line, settled);
     this.open.delete(line);
     this.openBytes -= bytes;
     this.state.lines = line;
@@ -92,6 +101,5 @@ export class Ledger {
     }
     this.state.refused[settled.refused] = (this.state.refused[settled.refused] ?? 0) + 1;
     if (this.state.shown.length < SHOWN_MAX) this.state.shown.push({ line, reason: settled.reason });
-    this.onReject(line, settled);
   }
 }

@@ -178,8 +178,8 @@ class RejectsFile {
 
 class Import {
   private readonly ledger: Ledger;
-  /** Aborted by a signal of the operator, or by an outage of the store. */
-  private readonly stopping = new AbortController();
+  /** By a signal of the operator, or by an outage of the store. */
+  private stopped = false;
   private outage: Error | undefined;
   private readonly underWay = new Set<Promise<void>>();
   private readonly resumedLines: number;
@@ -195,11 +195,8 @@ class Import {
   ) {
     this.ledger = new Ledger(input.resumed?.ledger, (line, reject) => input.rejects?.add(line, reject));
     this.resumedLines = this.ledger.state.lines;
-    const stop = () => this.stopping.abort();
-    if (interruption.signal.aborted) stop();
-    else interruption.signal.addEventListener('abort', stop, { once: true });
-    // A pipe that stays silent would keep the reader waiting.
-    this.stopping.signal.addEventListener('abort', () => input.source.stream.destroy(), { once: true });
+    if (interruption.signal.aborted) this.stop();
+    else interruption.signal.addEventListener('abort', () => this.stop(), { once: true });
   }
 
   async run(): Promise<void> {
@@ -208,12 +205,12 @@ class Import {
     try {
       await this.readAll();
     } catch (error) {
-      if (!this.stopping.signal.aborted) failure = error;
+      if (!this.stopped) failure = error;
     }
     while (this.underWay.size > 0) await Promise.all(this.underWay);
     await stopTicking();
     failure ??= this.outage;
-    const whole = failure === undefined && !this.stopping.signal.aborted;
+    const whole = failure === undefined && !this.stopped;
     if (whole) await this.input.checkpoint?.remove();
     else await this.saveCheckpoint();
     this.report();
@@ -225,12 +222,12 @@ class Import {
   }
 
   private async readAll(): Promise<void> {
-    if (this.stopping.signal.aborted) return;
+    if (this.stopped) return;
     for await (const lines of readLines(this.input.source.stream, LINE_BYTES_MAX)) {
       for (const line of lines) {
         if (line.number <= this.resumedLines) continue;
-        await this.ledger.room(this.stopping.signal);
-        if (this.stopping.signal.aborted) return;
+        await this.ledger.room();
+        if (this.stopped) return;
         this.take(line);
       }
     }
@@ -240,14 +237,25 @@ class Import {
     if (line.number === this.resumedLines + 1) this.startedAt = Date.now();
     this.ledger.begin(line.number, line.bytes.length);
     const parsed = parseLine(line);
-    if (!('event' in parsed)) return this.ledger.settle(line.number, parsed.settled);
+    if ('settled' in parsed) {
+      this.settle(line.number, parsed.settled);
+      return;
+    }
     const work = this.admit(parsed.event)
       .then((outcome) => {
         if (outcome === undefined) return;
-        this.ledger.settle(line.number, isRefusal(outcome) ? rejected(outcome, parsed.text) : outcome);
+        this.settle(line.number, isRefusal(outcome) ? rejected(outcome, parsed.text) : outcome);
       })
       .finally(() => this.underWay.delete(work));
     this.underWay.add(work);
+  }
+
+  private settle(line: number, settled: Settled): void {
+    try {
+      this.ledger.settle(line, settled);
+    } catch (error) {
+      this.stopFor(new Error(`the rejects cannot be written (${reasonOf(error)})`));
+    }
   }
 
   /** Undefined: the store is out of reach, the line stays open and is taken again by the next run. */
@@ -277,7 +285,14 @@ class Import {
 
   private stopFor(outage: Error): undefined {
     this.outage ??= outage;
-    this.stopping.abort();
+    this.stop();
+  }
+
+  private stop(): void {
+    this.stopped = true;
+    this.ledger.close();
+    // A pipe that stays silent would keep the reader waiting.
+    this.input.source.stream.destroy();
   }
 
   // ─── What is kept and told on the way ────────────────────────────────────────────────────────────────────────

@@ -1,0 +1,63 @@
+/** What doctor asks the database. Reads only, each within a bound; nothing here depends on the schema being there unless it says so. */
+import type { Client } from 'pg';
+import { monthsFrom } from './partitions.js';
+
+export interface ServerHealth {
+  readonly version: string;
+  readonly versionNumber: number;
+  readonly fsync: boolean;
+  readonly fullPageWrites: boolean;
+  readonly synchronousCommit: string;
+  readonly checksums: boolean;
+  readonly connections: number;
+  readonly connectionsMax: number;
+  readonly databaseBytes: number;
+  /** Milliseconds. The one place that asks the database for the time: to compare it with ours. */
+  readonly clock: number;
+}
+
+export async function readServerHealth(client: Client): Promise<ServerHealth> {
+  const { rows } = await client.query<ServerHealth>(`
+    SELECT current_setting('server_version') AS version,
+      current_setting('server_version_num')::int AS "versionNumber",
+      current_setting('fsync')::boolean AS fsync,
+      current_setting('full_page_writes')::boolean AS "fullPageWrites",
+      current_setting('synchronous_commit') AS "synchronousCommit",
+      current_setting('data_checksums')::boolean AS checksums,
+      (SELECT count(*)::int FROM pg_stat_activity WHERE backend_type = 'client backend') AS connections,
+      current_setting('max_connections')::int AS "connectionsMax",
+      pg_database_size(current_database()) AS "databaseBytes",
+      floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS clock`);
+  return rows[0]!;
+}
+
+/** The partitions of this month and the next that are not there. The parents are those that are cut by range. Needs the schema. */
+export async function missingPartitions(client: Client, now: number): Promise<string[]> {
+  const { rows } = await client.query<{ parent: string; children: string[] }>(`
+    SELECT p.relname::text AS parent,
+      array(SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = p.oid)
+        AS children
+    FROM pg_partitioned_table t JOIN pg_class p ON p.oid = t.partrelid
+    WHERE t.partstrat = 'r' AND p.relnamespace = current_schema()::regnamespace
+    ORDER BY p.relname`);
+  return rows.flatMap(({ parent, children }) =>
+    monthsFrom(now, 2)
+      .map((month) => `${parent}_${month.suffix}`)
+      .filter((name) => !children.includes(name)),
+  );
+}
+
+export interface HeldByCommunity {
+  readonly slug: string;
+  readonly events: number;
+  readonly bytes: number;
+}
+
+/** Needs the schema. */
+export async function readHeld(client: Client): Promise<HeldByCommunity[]> {
+  const { rows } = await client.query<HeldByCommunity>(
+    `SELECT c.slug, coalesce(t.events, 0) AS events, coalesce(t.bytes, 0) AS bytes
+     FROM communities c LEFT JOIN community_totals t ON t.community = c.id ORDER BY c.id LIMIT 100`,
+  );
+  return rows;
+}

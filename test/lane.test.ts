@@ -1,0 +1,647 @@
+/** The lane's traps (design section 3), one by one: each test fails when its rule is broken. Real PostgreSQL, real faults. */
+import { randomBytes } from 'node:crypto';
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import pg from 'pg';
+import { describe, expect, it } from 'vitest';
+import { readConfig } from '../src/config.js';
+import { type NostrEvent, serializeEvent } from '../src/core/event.js';
+import type { Plan, Submission } from '../src/core/plan.js';
+import { refusal } from '../src/core/reply.js';
+import { LANE_LOCK, type Lane, startLane } from '../src/lane.js';
+import { LaneQueue, QUEUE_BYTES_MAX, QUEUE_EVENTS_MAX } from '../src/lane-queue.js';
+import { createLog } from '../src/log.js';
+import { createMetrics } from '../src/metrics.js';
+import { prepareDatabase } from '../src/node.js';
+import { openDatabase } from '../src/postgres/database.js';
+import type { EmbeddedConnection } from '../src/postgres/embedded.js';
+import { BUS_NOTICE, OUTBOX_CHANNEL } from '../src/store/batch.js';
+import { ensurePartitions, monthsFrom } from '../src/store/partitions.js';
+import { createTestDatabase } from './support/database.js';
+import { FaultProxy } from './support/fault-proxy.js';
+
+const log = createLog('silent');
+const config = readConfig({ MINATO_TOPIC_MODE: 'open' });
+const failed = refusal('error', 'failed to store event');
+
+/** One database with any number of lanes on it, each perhaps behind a proxy. */
+interface Harbour {
+  readonly connection: EmbeddedConnection;
+  readonly plans: Plan[];
+  lane(at?: EmbeddedConnection): Promise<Lane>;
+  proxy(): Promise<FaultProxy>;
+  session(): Promise<pg.Client>;
+  sql<T = Record<string, unknown>>(text: string, values?: unknown[]): Promise<T[]>;
+}
+
+type Cleanup = () => Promise<unknown>;
+
+/** `afterEach` belongs to a file; concurrent tests of a file each need their own. */
+async function inHarbour(work: (harbour: Harbour) => Promise<void>): Promise<void> {
+  const cleanups: Cleanup[] = [];
+  const test = await createTestDatabase();
+  const plans: Plan[] = [];
+  const session = async () => {
+    const client = new pg.Client(test.connection);
+    client.on('error', () => undefined);
+    await client.connect();
+    cleanups.push(() => client.end());
+    return client;
+  };
+  const direct = openDatabase(test.connection);
+  const tagHash = await prepareDatabase(direct, config, Date.now, log);
+  await direct.close();
+  const own = await session();
+  try {
+    await work({
+      connection: test.connection,
+      plans,
+      session,
+      lane: async (at = test.connection) => {
+        const database = openDatabase(at);
+        const lane = startLane({
+          database,
+          tagHash,
+          metrics: createMetrics(),
+          log,
+          now: Date.now,
+          onCommit: (plan) => plans.push(plan),
+        });
+        cleanups.push(() => lane.close().then(() => database.close()));
+        return lane;
+      },
+      proxy: async () => {
+        const proxy = await FaultProxy.start(test.connection);
+        cleanups.push(() => proxy.stop());
+        return proxy;
+      },
+      sql: async (text, values = []) => (await own.query(text, values)).rows,
+    });
+  } finally {
+    // The last made first: a lane behind a proxy is closed while the proxy still stands.
+    for (const cleanup of cleanups.reverse()) await cleanup();
+    await test.drop();
+  }
+}
+
+const hex = (bytes: number) => randomBytes(bytes).toString('hex');
+
+/** The lane trusts whoever verified the signature, so these have none. */
+function draft(event: Partial<NostrEvent> = {}, community = 1): Submission {
+  const whole = {
+    id: hex(32),
+    pubkey: hex(32),
+    created_at: 1_700_000_000,
+    kind: 1,
+    tags: [],
+    content: '',
+    sig: hex(64),
+    ...event,
+  };
+  return { community, event: whole, payload: serializeEvent(whole).payload };
+}
+
+const drafts = (count: number, event: Partial<NostrEvent> = {}, community = 1) =>
+  Array.from({ length: count }, () => draft(event, community));
+
+const submitAll = (lane: Lane, submissions: readonly Submission[]) =>
+  Promise.all(submissions.map((submission) => lane.submit(submission)));
+
+const idsOf = (submissions: readonly Submission[]) => submissions.map(({ event }) => event.id).sort();
+
+async function eventually(
+  condition: () => Promise<boolean>,
+  what: string,
+  timeoutMs = 20_000,
+): Promise<void> {
+  const deadline = Date.now() + timeoutMs;
+  while (!(await condition())) {
+    if (Date.now() > deadline) throw new Error(`did not happen: ${what}`);
+    await delay(20);
+  }
+}
+
+/** Until a session waits for the lane's lock, which another one holds. */
+const someoneWaits = (harbour: Harbour) =>
+  eventually(async () => {
+    const waiting = await harbour.sql(
+      "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+      [LANE_LOCK],
+    );
+    return waiting.length > 0;
+  }, 'a lane waits for the lock');
+
+/** Each id stored once and announced once; the outbox numbers without a gap. */
+async function expectStoredOnce(harbour: Harbour, submissions: readonly Submission[]): Promise<void> {
+  const wanted = idsOf(submissions);
+  const rows = await harbour.sql<{ id: string }>("SELECT encode(id, 'hex') AS id FROM events ORDER BY 1");
+  const dedupe = await harbour.sql<{ id: string }>(
+    "SELECT encode(event_id, 'hex') AS id FROM event_dedupe ORDER BY 1",
+  );
+  const announced = await harbour.sql<{ id: string }>(
+    "SELECT encode(event_id, 'hex') AS id FROM events_outbox WHERE op = 'upsert' ORDER BY 1",
+  );
+  expect(rows.map(({ id }) => id)).toEqual(wanted);
+  expect(dedupe.map(({ id }) => id)).toEqual(wanted);
+  expect(announced.map(({ id }) => id)).toEqual(wanted);
+  const [numbers] = await harbour.sql(
+    'SELECT (SELECT last_seq FROM lane_state) = count(*) AND count(*) = coalesce(max(seq), 0) AS whole FROM events_outbox',
+  );
+  expect(numbers).toEqual({ whole: true });
+}
+
+describe('the lock', () => {
+  it.each(['read committed', 'repeatable read', 'serializable'])(
+    'a lane that waited for it sees what was committed meanwhile, under a default of %s',
+    (isolation) =>
+      inHarbour(async (harbour) => {
+        await harbour.sql(
+          `ALTER DATABASE ${harbour.connection.database} SET default_transaction_isolation = '${isolation}'`,
+        );
+        const proxy = await harbour.proxy();
+        const slow = await harbour.lane(proxy.connection);
+        const fast = await harbour.lane();
+        const author = hex(32);
+        const [older, newer] = [10, 20].map((created_at) =>
+          draft({ kind: 30_023, pubkey: author, created_at, tags: [['d', 'a']] }),
+        );
+        const regular = draft();
+
+        // The first lane has its lock and has written everything; its COMMIT is on the way.
+        const held = proxy.when('COMMIT', { kind: 'freeze' });
+        const first = submitAll(slow, [regular, newer!]);
+        await held;
+        const second = submitAll(fast, [regular, older!]);
+        await someoneWaits(harbour);
+        proxy.release();
+
+        expect(await first).toEqual(['stored', 'stored']);
+        expect(await second).toEqual(['duplicate', 'older']);
+        await expectStoredOnce(harbour, [regular, newer!]);
+      }),
+  );
+
+  it('a newer version that waited for it supersedes the one committed meanwhile', () =>
+    inHarbour(async (harbour) => {
+      const proxy = await harbour.proxy();
+      const slow = await harbour.lane(proxy.connection);
+      const fast = await harbour.lane();
+      const author = hex(32);
+      const [older, newer] = [10, 20].map((created_at) => draft({ kind: 0, pubkey: author, created_at }));
+      const held = proxy.when('COMMIT', { kind: 'freeze' });
+      const first = slow.submit(older!);
+      await held;
+      const second = fast.submit(newer!);
+      await someoneWaits(harbour);
+      proxy.release();
+      expect([await first, await second]).toEqual(['stored', 'stored']);
+      expect(
+        await harbour.sql("SELECT op, reason, encode(event_id, 'hex') AS id FROM events_outbox ORDER BY seq"),
+      ).toEqual([
+        { op: 'upsert', reason: null, id: older!.event.id },
+        { op: 'delete', reason: 'superseded', id: older!.event.id },
+        { op: 'upsert', reason: null, id: newer!.event.id },
+      ]);
+      expect(await harbour.sql("SELECT encode(id, 'hex') AS id FROM events WHERE hidden IS NULL")).toEqual([
+        { id: newer!.event.id },
+      ]);
+    }));
+
+  it('makes outbox order the order of commits: a reader of seq > last never meets a gap or a late row', () =>
+    inHarbour(async (harbour) => {
+      const lanes = [await harbour.lane(), await harbour.lane()];
+      const sent: Submission[] = [];
+      let writing = true;
+      const write = async (lane: Lane) => {
+        for (let round = 0; round < 150; round++) {
+          const batch = drafts(1 + (round % 7));
+          sent.push(...batch);
+          expect(new Set(await submitAll(lane, batch))).toEqual(new Set(['stored']));
+        }
+      };
+      const read = async () => {
+        const seen: number[] = [];
+        for (let more = true; more; ) {
+          const last = seen.at(-1) ?? 0;
+          const finishing = !writing;
+          const rows = await harbour.sql<{ seq: string }>(
+            'SELECT seq FROM events_outbox WHERE seq > $1 ORDER BY seq',
+            [last],
+          );
+          seen.push(...rows.map(({ seq }) => Number(seq)));
+          more = !(finishing && rows.length === 0);
+        }
+        return seen;
+      };
+      const reading = read();
+      await Promise.all(lanes.map(write)).finally(() => {
+        writing = false;
+      });
+      // A late row would be missing here, and a gap that was filled later would be skipped.
+      expect(await reading).toEqual(sent.map((_, place) => place + 1));
+      await expectStoredOnce(harbour, sent);
+    }));
+});
+
+describe("the lane's sessions", () => {
+  /** What holds at the moment of COMMIT, written down by the server itself. */
+  const WITNESS = `
+    CREATE TABLE witness (relation text, isolation text, durable text, lock_ms int, statement_ms int, idle_ms int);
+    CREATE FUNCTION witness() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+      INSERT INTO witness SELECT TG_TABLE_NAME, current_setting('transaction_isolation'),
+        current_setting('synchronous_commit'),
+        (SELECT setting FROM pg_settings WHERE name = 'lock_timeout')::int,
+        (SELECT setting FROM pg_settings WHERE name = 'statement_timeout')::int,
+        (SELECT setting FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout')::int;
+      RETURN NULL;
+    END $$;
+    CREATE CONSTRAINT TRIGGER witness AFTER INSERT ON event_dedupe DEFERRABLE INITIALLY DEFERRED
+      FOR EACH ROW EXECUTE FUNCTION witness();
+    CREATE CONSTRAINT TRIGGER witness AFTER INSERT ON live_bus DEFERRABLE INITIALLY DEFERRED
+      FOR EACH ROW EXECUTE FUNCTION witness();`;
+
+  it('commit durably under READ COMMITTED with bounded waits, whatever the defaults of the database', () =>
+    inHarbour(async (harbour) => {
+      const { database } = harbour.connection;
+      await harbour.sql(`ALTER DATABASE ${database} SET default_transaction_isolation = 'serializable'`);
+      await harbour.sql(`ALTER DATABASE ${database} SET synchronous_commit = off`);
+      await harbour.sql(WITNESS);
+      const lane = await harbour.lane();
+      expect(await lane.submit(draft())).toBe('stored');
+      expect(await lane.submit(draft({ kind: 20_001 }))).toBe('broadcast');
+      expect(await submitAll(lane, [draft({ kind: 20_001 }), draft()])).toEqual(['broadcast', 'stored']);
+      const seen =
+        await harbour.sql<Record<'lock_ms' | 'statement_ms' | 'idle_ms', number>>('SELECT * FROM witness');
+      const rule = (relation: string, durable: string) =>
+        expect.objectContaining({ relation, durable, isolation: 'read committed' });
+      expect(seen).toEqual([
+        rule('event_dedupe', 'on'),
+        // Ephemeral events are never kept, so nothing has to wait for the disk.
+        rule('live_bus', 'off'),
+        rule('live_bus', 'on'),
+        rule('event_dedupe', 'on'),
+      ]);
+      for (const { lock_ms, statement_ms, idle_ms } of seen) {
+        for (const ms of [lock_ms, statement_ms, idle_ms]) {
+          expect(ms).toBeGreaterThan(0);
+          expect(ms).toBeLessThanOrEqual(30_000);
+        }
+      }
+    }));
+});
+
+describe('a batch that fails on the data of one event', () => {
+  const POISON = `
+    CREATE FUNCTION refuse_poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+      IF NEW.payload LIKE '%POISON%' THEN RAISE EXCEPTION 'poison' USING ERRCODE = '22000'; END IF;
+      RETURN NEW;
+    END $$;
+    CREATE TRIGGER refuse_poison BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION refuse_poison();`;
+
+  it('is split until that event alone is refused and all others are stored', () =>
+    inHarbour(async (harbour) => {
+      await harbour.sql(POISON);
+      const lane = await harbour.lane();
+      const poisonous = new Set([0, 13, 50, 51, 99]);
+      const batch = Array.from({ length: 100 }, (_, place) =>
+        draft({ content: poisonous.has(place) ? 'POISON' : 'good' }),
+      );
+      const outcomes = await submitAll(lane, batch);
+      expect(outcomes).toEqual(batch.map((_, place) => (poisonous.has(place) ? failed : 'stored')));
+      const good = batch.filter((_, place) => !poisonous.has(place));
+      await expectStoredOnce(harbour, good);
+      const next = draft();
+      expect(await lane.submit(next)).toBe('stored');
+      await expectStoredOnce(harbour, [...good, next]);
+    }));
+
+  it('leaves no trace of it: an older version of its key is still the current one', () =>
+    inHarbour(async (harbour) => {
+      await harbour.sql(POISON);
+      const lane = await harbour.lane();
+      const author = hex(32);
+      const version = (created_at: number, content: string) =>
+        draft({ kind: 0, pubkey: author, created_at, content });
+      const [good, poison] = [version(10, 'good'), version(20, 'POISON')];
+      expect(await submitAll(lane, [good, poison])).toEqual(['stored', failed]);
+      const between = version(15, 'good');
+      expect(await lane.submit(between)).toBe('stored');
+      expect(
+        await harbour.sql("SELECT created_at::int, encode(event_id, 'hex') AS id FROM event_heads"),
+      ).toEqual([{ created_at: 15, id: between.event.id }]);
+    }));
+});
+
+describe('a COMMIT', () => {
+  it.each([
+    ['whose answer is lost', 'lose-answer'],
+    ['sent just before the connection broke', 'cut-after'],
+    ['that never reached the server', 'cut'],
+  ] as const)('%s is tried again: every event is stored once, announced once, and OK', (_, kind) =>
+    inHarbour(async (harbour) => {
+      const proxy = await harbour.proxy();
+      const lane = await harbour.lane(proxy.connection);
+      const author = hex(32);
+      const version = (created_at: number) => draft({ kind: 0, pubkey: author, created_at });
+      const before = version(1);
+      expect(await lane.submit(before)).toBe('stored');
+      const batch = [...drafts(60), version(2), version(3), ...drafts(38)];
+      const met = proxy.when('COMMIT', { kind });
+      const outcomes = submitAll(lane, batch);
+      await met;
+      expect(await outcomes).toEqual(batch.map(() => 'stored'));
+      const announced = await harbour.sql<{ op: string; count: number }>(
+        'SELECT op, count(*)::int FROM events_outbox GROUP BY op ORDER BY op',
+      );
+      expect(announced).toEqual([
+        { op: 'delete', count: 2 },
+        { op: 'upsert', count: 101 },
+      ]);
+      await expectStoredOnceByDedupe(harbour, [before, ...batch]);
+    }),
+  );
+
+  it('of unknown fate, twice in a row, still ends in one copy of each', () =>
+    inHarbour(async (harbour) => {
+      const proxy = await harbour.proxy();
+      const lane = await harbour.lane(proxy.connection);
+      const batch = drafts(20);
+      void proxy.when('COMMIT', { kind: 'lose-answer' }, 2);
+      expect(await submitAll(lane, batch)).toEqual(batch.map(() => 'stored'));
+      await expectStoredOnce(harbour, batch);
+    }));
+
+  /** As above, where the outbox has deletes too. */
+  async function expectStoredOnceByDedupe(harbour: Harbour, submissions: readonly Submission[]) {
+    const rows = await harbour.sql<{ id: string }>("SELECT encode(id, 'hex') AS id FROM events ORDER BY 1");
+    expect(rows.map(({ id }) => id)).toEqual(idsOf(submissions));
+  }
+});
+
+describe('the words of the SQL', () => {
+  const root = fileURLToPath(new URL('..', import.meta.url));
+
+  async function sources(folder: string, extension: string): Promise<{ path: string; text: string }[]> {
+    const entries = await readdir(join(root, folder), { recursive: true });
+    return Promise.all(
+      entries
+        .filter((entry) => entry.endsWith(extension) && !entry.endsWith('.test.ts'))
+        .map(async (entry) => ({
+          path: `${folder}/${entry}`,
+          text: withoutComments(await readFile(join(root, folder, entry), 'utf8')),
+        })),
+    );
+  }
+
+  const withoutComments = (text: string) =>
+    text
+      .replace(/\/\*[\s\S]*?\*\//g, '')
+      .replace(/^\s*\/\/.*$/gm, '')
+      .replace(/--.*$/gm, '');
+
+  it('never ask the database for the time', async () => {
+    const clock =
+      /(?<![\w.])now\(\)(?!\s*[-,)+;/\]}])|\b(?:current_(?:timestamp|time|date)|local(?:time|timestamp)|(?:clock|statement|transaction)_timestamp|timeofday)\b/i;
+    const sql = [...(await sources('src/store', '.ts')), ...(await sources('migrations', '.sql'))];
+    const lane = (await sources('src', '.ts')).filter(({ path }) => path === 'src/lane.ts');
+    expect(sql.length).toBeGreaterThan(5);
+    expect(lane).toHaveLength(1);
+    const guilty = sql.filter(({ text }) => clock.test(text) || /\bnow\s*\(\s*\)/i.test(text));
+    expect(guilty.map(({ path }) => path)).toEqual([]);
+    // The lane has a clock of its own, `options.now()`; what it hands to the database is between backticks.
+    const statements = lane[0]!.text.match(/query\((?:`[^`]*`|'[^']*')/g) ?? [];
+    expect(statements.length).toBeGreaterThan(1);
+    expect(statements.filter((text) => /\bnow\s*\(|timestamp/i.test(text))).toEqual([]);
+  });
+
+  it('notify in one place only', async () => {
+    const guilty = (await sources('src', '.ts')).filter(({ text }) => /pg_notify|\bNOTIFY\s+\w/.test(text));
+    expect(guilty.map(({ path }) => path)).toEqual(['src/store/batch.ts']);
+  });
+});
+
+describe('NOTIFY', () => {
+  it('comes once for each batch that changed something, and not for duplicates', () =>
+    inHarbour(async (harbour) => {
+      const listener = await harbour.session();
+      const heard: string[] = [];
+      listener.on('notification', ({ payload }) => heard.push(payload ?? ''));
+      await listener.query(`LISTEN ${OUTBOX_CHANNEL}`);
+      const lane = await harbour.lane();
+      const batches = [
+        drafts(1),
+        drafts(30),
+        drafts(3, { kind: 20_001 }),
+        [draft(), draft({ kind: 20_001 })],
+      ];
+      for (const batch of batches) await submitAll(lane, batch);
+      const stored = batches[1]!;
+      expect(await submitAll(lane, stored)).toEqual(stored.map(() => 'duplicate'));
+      expect(await submitAll(lane, stored.slice(0, 1))).toEqual(['duplicate']);
+      expect(harbour.plans).toHaveLength(6);
+      // Notifications come in commit order, so after this one nothing is still on the way.
+      await harbour.sql('SELECT pg_notify($1, $2)', [OUTBOX_CHANNEL, 'end']);
+      await eventually(async () => heard.includes('end'), 'the last notification');
+      expect(heard).toEqual(['', '', BUS_NOTICE, BUS_NOTICE, 'end']);
+    }));
+});
+
+describe('a missing month', () => {
+  const monthly = ['events_history', 'events_days30', 'event_tags_days30'];
+  const dropMonth = async (harbour: Harbour) => {
+    const [month] = monthsFrom(Date.now(), 1);
+    for (const parent of monthly) await harbour.sql(`DROP TABLE ${parent}_${month!.suffix}`);
+  };
+
+  it('is made on the fly, and the events wait for it', () =>
+    inHarbour(async (harbour) => {
+      await dropMonth(harbour);
+      const lane = await harbour.lane();
+      const batch = [...drafts(20), draft({ kind: 0, tags: [['t', 'sea']] })];
+      expect(await submitAll(lane, batch)).toEqual(batch.map(() => 'stored'));
+      await expectStoredOnce(harbour, batch);
+    }));
+
+  it('that another instance made meanwhile does not cost an event', () =>
+    inHarbour(async (harbour) => {
+      await dropMonth(harbour);
+      const proxy = await harbour.proxy();
+      const lane = await harbour.lane(proxy.connection);
+      // Its first try fails; before it looks again, through a new connection, the month is there.
+      let starts = 0;
+      const reconnecting = proxy.when(({ type }) => type === '' && ++starts === 2, { kind: 'freeze' });
+      const single = draft();
+      const outcome = lane.submit(single);
+      await reconnecting;
+      await ensurePartitions(await harbour.session(), Date.now());
+      proxy.release();
+      expect(await outcome).toBe('stored');
+    }));
+});
+
+describe('the waiting room', () => {
+  const item = (community: number, bytes = 1) => ({ community, bytes });
+
+  it('serves communities in turn, and each in its own order', () => {
+    const queue = new LaneQueue<{ community: number; bytes: number; place: number }>();
+    for (let place = 0; place < 6; place++) queue.add({ ...item(1), place });
+    for (let place = 0; place < 2; place++) queue.add({ ...item(2), place });
+    queue.add({ ...item(3), place: 0 });
+    const names = (batch: { community: number; place: number }[]) =>
+      batch.map(({ community, place }) => `${community}.${place}`);
+    expect(names(queue.take(5, 100))).toEqual(['1.0', '2.0', '3.0', '1.1', '2.1']);
+    expect(queue.add({ ...item(2), place: 2 })).toBe(true);
+    expect(names(queue.take(3, 100))).toEqual(['1.2', '2.2', '1.3']);
+    expect(names(queue.take(100, 100))).toEqual(['1.4', '1.5']);
+    expect(queue.take(100, 100)).toEqual([]);
+    expect(queue.size).toBe(0);
+  });
+
+  it('bounds a batch by its bytes, but an event larger than that still goes', () => {
+    const queue = new LaneQueue();
+    for (const bytes of [50, 60, 200, 10]) queue.add(item(1, bytes));
+    expect(queue.take(10, 100).map(({ bytes }) => bytes)).toEqual([50]);
+    expect(queue.take(10, 100).map(({ bytes }) => bytes)).toEqual([60]);
+    expect(queue.take(10, 100).map(({ bytes }) => bytes)).toEqual([200]);
+    expect(queue.take(10, 100).map(({ bytes }) => bytes)).toEqual([10]);
+  });
+
+  it('leaves room for other communities when one floods it, by number and by bytes', () => {
+    const queue = new LaneQueue();
+    let taken = 0;
+    while (queue.add(item(1))) taken += 1;
+    expect(taken).toBe(QUEUE_EVENTS_MAX / 2);
+    expect(queue.add(item(2))).toBe(true);
+    queue.take(10, 1_000);
+    expect(queue.add(item(1))).toBe(true);
+
+    const heavy = new LaneQueue();
+    expect(heavy.add(item(1, QUEUE_BYTES_MAX / 2))).toBe(true);
+    expect(heavy.add(item(1, 1))).toBe(false);
+    expect(heavy.add(item(2, QUEUE_BYTES_MAX / 2))).toBe(true);
+    expect(heavy.add(item(3, 1))).toBe(false);
+    heavy.take(1, 1);
+    expect(heavy.add(item(3, 1))).toBe(true);
+  });
+
+  it('is bounded as a whole, however many communities there are', () => {
+    const queue = new LaneQueue();
+    let taken = 0;
+    for (let community = 0; queue.add(item(community % 1_000)); community++) taken += 1;
+    expect(taken).toBe(QUEUE_EVENTS_MAX);
+  });
+
+  it('refuses by name when it is full, while another community is served', () =>
+    inHarbour(async (harbour) => {
+      const holder = await harbour.session();
+      await holder.query('SELECT pg_advisory_lock($1)', [LANE_LOCK]);
+      const lane = await harbour.lane();
+      const share = QUEUE_EVENTS_MAX / 2;
+      const first = lane.submit(draft());
+      await someoneWaits(harbour);
+      const flood = submitAll(lane, drafts(share));
+      const refused = await lane.submit(draft());
+      expect(refused).toEqual(refusal('rate-limited', expect.stringMatching(/busy/) as unknown as string));
+      expect(lane.depth).toBe(share);
+      const other = lane.submit(draft({}, 2));
+      const order: string[] = [];
+      void other.then(() => order.push('the other community'));
+      void flood.then(() => order.push('the flood'));
+      await holder.query('SELECT pg_advisory_unlock($1)', [LANE_LOCK]);
+      expect(await first).toBe('stored');
+      expect(await other).toBe('stored');
+      expect(new Set(await flood)).toEqual(new Set(['stored']));
+      expect(order).toEqual(['the other community', 'the flood']);
+    }));
+});
+
+describe('close()', () => {
+  it('finishes what waits, and takes nothing more', () =>
+    inHarbour(async (harbour) => {
+      const lane = await harbour.lane();
+      const holder = await harbour.session();
+      await holder.query('SELECT pg_advisory_lock($1)', [LANE_LOCK]);
+      const waiting = drafts(1_200);
+      const outcomes = submitAll(lane, waiting);
+      await someoneWaits(harbour);
+      const closed = lane.close();
+      const late = draft();
+      expect(await lane.submit(late)).toEqual(refusal('error', 'the relay is shutting down'));
+      await holder.query('SELECT pg_advisory_unlock($1)', [LANE_LOCK]);
+      await closed;
+      expect(new Set(await outcomes)).toEqual(new Set(['stored']));
+      await expectStoredOnce(harbour, waiting);
+      const left = await harbour.sql(
+        "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'minato'",
+      );
+      expect(left).toEqual([]);
+    }));
+});
+
+/** These wait for the lane's own bounds of many seconds, so they wait together. */
+describe.concurrent('an outage', () => {
+  it('makes events wait; they are stored when the database is back', () =>
+    inHarbour(async (harbour) => {
+      const proxy = await harbour.proxy();
+      const lane = await harbour.lane(proxy.connection);
+      const first = draft();
+      expect(await lane.submit(first)).toBe('stored');
+      proxy.goDown();
+      const batch = drafts(50);
+      let settled = 0;
+      const outcomes = Promise.all(
+        batch.map((submission) => lane.submit(submission).finally(() => (settled += 1))),
+      );
+      await delay(1_500);
+      expect(settled).toBe(0);
+      proxy.comeBack();
+      expect(await outcomes).toEqual(batch.map(() => 'stored'));
+      await expectStoredOnce(harbour, [first, ...batch]);
+    }));
+
+  it('that lasts too long is told to the clients, and the lane goes on afterwards', () =>
+    inHarbour(async (harbour) => {
+      const proxy = await harbour.proxy();
+      const lane = await harbour.lane(proxy.connection);
+      proxy.goDown();
+      expect(await submitAll(lane, drafts(3))).toEqual([failed, failed, failed]);
+      proxy.comeBack();
+      const next = draft();
+      expect(await lane.submit(next)).toBe('stored');
+      await expectStoredOnce(harbour, [next]);
+    }));
+
+  it('of one instance, frozen with the lock in its hand, is ended by the server and the others go on', () =>
+    inHarbour(async (harbour) => {
+      const proxy = await harbour.proxy();
+      const frozen = await harbour.lane(proxy.connection);
+      const other = await harbour.lane();
+      const held = proxy.when('COMMIT', { kind: 'freeze' });
+      const [mine, theirs] = [draft(), draft()];
+      const stuck = frozen.submit(mine);
+      await held;
+      expect(await other.submit(theirs)).toBe('stored');
+      await expectStoredOnce(harbour, [theirs]);
+      proxy.release();
+      expect(await stuck).toBe('stored');
+      await expectStoredOnce(harbour, [mine, theirs]);
+    }));
+
+  it('in which the connection falls silent without breaking does not stop the lane for ever', () =>
+    inHarbour(async (harbour) => {
+      const proxy = await harbour.proxy();
+      const lane = await harbour.lane(proxy.connection);
+      const silent = proxy.when('COMMIT', { kind: 'freeze' });
+      const event = draft();
+      const outcome = lane.submit(event);
+      await silent;
+      // New connections work; only the one in use is dead, and nobody says so.
+      const bound = delay(50_000, 'still waiting');
+      const first = await Promise.race([outcome, bound]);
+      proxy.release();
+      await outcome;
+      expect(first).toBe('stored');
+    }));
+});
