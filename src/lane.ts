@@ -160,6 +160,7 @@ function connectSession(database: Database): Promise<Client> {
     lockTimeoutMs: LOCK_TIMEOUT_MS,
     statementTimeoutMs: STATEMENT_TIMEOUT_MS,
     idleInTransactionTimeoutMs: IDLE_TIMEOUT_MS,
+    indexWalks: true,
   });
 }
 

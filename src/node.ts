@@ -128,6 +128,7 @@ export async function startNode({ database, config, log, now = Date.now }: NodeO
     metrics,
     verifier,
     close: async () => {
+      server.stopAccepting();
       await stopUpkeep();
       await lane.close();
       await server.close();

@@ -94,13 +94,8 @@ describe('frames', () => {
 
   it('a binary frame gets a NOTICE, also when it holds a good message', async () => {
     const event = sign(alice);
-    const from = client.frames.length;
     client.ws.send(Buffer.from(JSON.stringify(['EVENT', event])), { binary: true });
-    const barrier = await answers(['CLOSE', 'nothing']);
-    expect(barrier).toHaveLength(0);
-    expect(client.frames.slice(from).filter((frame) => frame[1] !== 'barrier')).toEqual([
-      ['NOTICE', invalid],
-    ]);
+    expect(await answers(['CLOSE', 'nothing'])).toEqual([['NOTICE', invalid]]);
     expect((await client.query({ ids: [event.id] })).events).toEqual([]);
   });
 
@@ -122,7 +117,7 @@ describe('frames', () => {
       await other.until(() => other.closed !== undefined);
       expect(other.closed?.code).toBe(1007);
       expect(other.frames).toEqual([]);
-      expect(await client.publish(sign(alice, { content: 'still here' }))).toEqual([true, '']);
+      expect(await client.publish(sign(newAuthor()))).toEqual([true, '']);
     },
   );
 
@@ -606,7 +601,7 @@ describe('filters', () => {
       expect(await answers(['REQ', 'none', filter], reader)).toEqual([['EOSE', 'none']]);
       await answers(['REQ', 'mark', { kinds: [1], limit: 0 }], reader);
       const from = reader.frames.length;
-      await client.publish(sign(bob, { tags: [['t', 'x']] }));
+      await client.publish(sign(newAuthor(), { tags: [['t', 'x']] }));
       await reader.waitFor((frame) => frame[1] === 'mark', from);
       await answers(['CLOSE', 'nothing'], reader);
       expect(reader.frames.filter((frame) => frame[0] === 'EVENT' && frame[1] === 'none')).toEqual([]);
@@ -635,7 +630,8 @@ describe('filters', () => {
       await answers(['REQ', `live ${at}`, { ...filter, authors }], reader);
     }
     for (const created_at of times) await client.publish(sign(author, { created_at }));
-    await reader.until(() => reader.frames.filter((frame) => frame[0] === 'EVENT').length >= 17);
+    const total = cases.flatMap(([, expected]) => expected).length;
+    await reader.until(() => reader.frames.filter((frame) => frame[0] === 'EVENT').length >= total);
     for (const [at, [filter, expected]] of cases.entries()) {
       const stored = (await client.query({ ...filter, authors })).events as unknown as {
         created_at: number;
@@ -748,8 +744,8 @@ describe('filters', () => {
     // Rows as the lane writes them, without the cost of 5,100 signatures.
     await relay.database.pool.query(
       `INSERT INTO events (seq, ingested_at, created_at, community, kind, keep, id, pubkey, payload)
-       SELECT -n, $1, n, $2, 1, 3, decode(lpad(to_hex(n), 64, 'c'), 'hex'), decode($3, 'hex'),
-         json_build_object('id', lpad(to_hex(n), 64, 'c'), 'created_at', n)
+       SELECT -n, $1, n, $2, 1, 3, decode(lpad(to_hex(n), 64, '0'), 'hex'), decode($3, 'hex'),
+         json_build_object('id', lpad(to_hex(n), 64, '0'), 'created_at', n)
        FROM generate_series(1, 5100) n`,
       [Date.now(), community().id, author.pubkey],
     );
@@ -840,7 +836,8 @@ describe('tag values', () => {
       expect((await client.query({ [`#${letter}`]: ['third'], authors: [author.pubkey] })).events).toEqual(
         [],
       );
-      expect((await client.query({ [`#${letter}`]: VALUES })).events).toHaveLength(VALUES.length);
+      const all = await client.query({ [`#${letter}`]: VALUES, authors: [author.pubkey] });
+      expect(all.events).toHaveLength(VALUES.length);
     }
     for (const letter of ['T', 'X', 'e', 'z', 'D']) {
       expect((await client.query({ [`#${letter}`]: VALUES, authors: [author.pubkey] })).events).toEqual([]);

@@ -248,20 +248,22 @@ async function* checkDatabase(config: Config, holder: number | undefined): Async
   const log = { info: () => undefined, warn: listen, error: listen };
   const opened = await openPostgres({ databaseUrl, dataDir, log, attach: true });
   try {
-    const client = await opened.database.connect({ statementTimeoutMs: STATEMENT_MS_MAX });
+    const client = await opened.database.connect({ statementTimeoutMs: STATEMENT_MS_MAX }).catch(messageOf);
+    if (typeof client === 'string') {
+      const advice = databaseUrl === undefined ? EMBEDDED_ADVICE : REACH_ADVICE;
+      yield fail(`${opened.where} does not answer: ${client}`, advice);
+      return;
+    }
     try {
       yield* checkServer(client, opened.where);
       yield* checkSchema(client);
     } finally {
       await client.end();
     }
-  } catch (error) {
-    const advice = databaseUrl === undefined ? EMBEDDED_ADVICE : REACH_ADVICE;
-    yield fail(`${opened.where} does not answer: ${messageOf(error)}`, advice);
   } finally {
     await opened.close();
+    for (const message of heard) yield warn(message, 'PostgreSQL itself said so while it was checked.');
   }
-  for (const message of heard) yield warn(message, 'PostgreSQL itself said so while it was checked.');
 }
 
 const REACH_ADVICE =

@@ -15,6 +15,8 @@ export interface SessionOptions {
   readonly statementTimeoutMs?: number;
   readonly lockTimeoutMs?: number;
   readonly idleInTransactionTimeoutMs?: number;
+  /** Plans like those of the reading pool. */
+  readonly indexWalks?: boolean;
 }
 
 export const VERSION_MIN = 150_000;
@@ -22,15 +24,20 @@ const POOL_SIZE = 6;
 const READ_TIMEOUT_MS = 15_000;
 const CONNECT_TIMEOUT_MS = 10_000;
 
-/** Every REQ is a walk along an index that yields its rows in order; these keep the planner from guessing otherwise. */
-const READER_OPTIONS = [
+/**
+ * Every read of a REQ and of the lane is a walk along an index. These keep the planner from guessing otherwise while a table
+ * is small, and from keeping that guess in a prepared statement while it grows.
+ */
+const INDEX_WALKS = [
   'plan_cache_mode=force_generic_plan',
   'enable_seqscan=off',
   'enable_hashjoin=off',
   'enable_mergejoin=off',
   'enable_bitmapscan=off',
   'jit=off',
-];
+]
+  .map((option) => `-c ${option}`)
+  .join(' ');
 
 const types = {
   getTypeParser: ((oid: number, format?: 'text' | 'binary') => {
@@ -47,7 +54,7 @@ export function openDatabase(target: ConnectionTarget): Database {
     ...base,
     max: POOL_SIZE,
     statement_timeout: READ_TIMEOUT_MS,
-    options: READER_OPTIONS.map((option) => `-c ${option}`).join(' '),
+    options: INDEX_WALKS,
   });
   // A dropped idle connection is replaced at its next use; without a listener it would end the process.
   pool.on('error', () => undefined);
@@ -59,6 +66,7 @@ export function openDatabase(target: ConnectionTarget): Database {
         statement_timeout: options.statementTimeoutMs ?? 0,
         lock_timeout: options.lockTimeoutMs ?? 0,
         idle_in_transaction_session_timeout: options.idleInTransactionTimeoutMs ?? 0,
+        ...(options.indexWalks ? { options: INDEX_WALKS } : {}),
         keepAlive: true,
       });
       client.on('error', () => undefined);

@@ -165,7 +165,9 @@ export class Fanout {
   private deliver(community: number, live: LiveEvent): void {
     const index = this.indexes.get(community);
     if (index === undefined) return;
-    for (const reader of index.match(live.event)) reader.deliver(live);
+    const readers = index.match(live.event);
+    for (const reader of readers) reader.deliver(live);
+    this.options.metrics.delivered.inc(readers.size);
   }
 
   /** Holds one listening session; when it breaks, polling goes on and a new one is opened. */

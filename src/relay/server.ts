@@ -4,6 +4,7 @@
  */
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
+import { setTimeout as delay } from 'node:timers/promises';
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import { LRUCache } from 'lru-cache';
 import { WebSocketServer } from 'ws';
@@ -32,7 +33,9 @@ export interface ServerOptions extends ConnectionContext {
 
 export interface RelayServer {
   readonly port: number;
-  /** Stops accepting, closes every socket with 1001, then the port. */
+  /** From now on no new client gets in, and /readyz says so. */
+  stopAccepting(): void;
+  /** Closes every socket with 1001, then the port. */
   close(): Promise<void>;
 }
 
@@ -47,11 +50,16 @@ export async function startServer(options: ServerOptions): Promise<RelayServer> 
   const address = app.server.address();
   return {
     port: typeof address === 'object' && address !== null ? address.port : options.port,
+    stopAccepting: () => {
+      state.closing = true;
+    },
     close: async () => {
       state.closing = true;
       clearInterval(heartbeat);
       for (const connection of sockets.keys())
         connection.close(CLOSE_GOING_AWAY, 'the relay is shutting down');
+      // Each says goodbye or is cut off after its grace, so this ends; closing the port first would cut all of them off.
+      while (sockets.size > 0) await delay(10);
       await app.close();
     },
   };

@@ -1,0 +1,68 @@
+/** The real program as a process of its own. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+
+const PROGRAM = fileURLToPath(new URL('../../bin/minato.js', import.meta.url));
+
+export interface Ended {
+  /** Null when a signal ended it. */
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export interface RunningCli {
+  readonly child: ChildProcess;
+  readonly ended: Promise<Ended>;
+}
+
+/** Only the environment that is given: what the machine has set must not decide a test. */
+export function startCli(
+  args: readonly string[],
+  env: Record<string, string>,
+  stdin?: string | Buffer,
+): RunningCli {
+  const child = spawn(process.execPath, [PROGRAM, ...args], {
+    env: { PATH: process.env.PATH, MINATO_TOPIC_MODE: 'open', ...env },
+    stdio: [stdin === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'],
+  });
+  const collect = (stream: NodeJS.ReadableStream | null): Buffer[] => {
+    const chunks: Buffer[] = [];
+    stream?.on('data', (chunk: Buffer) => chunks.push(chunk));
+    return chunks;
+  };
+  const stdout = collect(child.stdout);
+  const stderr = collect(child.stderr);
+  child.stdin?.on('error', () => undefined);
+  child.stdin?.end(stdin);
+  const ended = once(child, 'close').then(([code]) => ({
+    code: code as number | null,
+    stdout: Buffer.concat(stdout).toString(),
+    stderr: Buffer.concat(stderr).toString(),
+  }));
+  return { child, ended };
+}
+
+export function runCli(
+  args: readonly string[],
+  env: Record<string, string>,
+  stdin?: string | Buffer,
+): Promise<Ended> {
+  return startCli(args, env, stdin).ended;
+}
+
+/** Looks again and again; a condition that never comes is a failure with its name. */
+export async function eventually<T>(
+  what: string,
+  look: () => Promise<T | undefined> | T | undefined,
+  timeoutMs = 30_000,
+): Promise<T> {
+  const deadline = Date.now() + timeoutMs;
+  for (;;) {
+    const found = await look();
+    if (found !== undefined) return found;
+    if (Date.now() > deadline) throw new Error(`it did not come: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
+}

@@ -1,0 +1,195 @@
+/** The rule of the `required` mode (seed 004): events and filters name a topic, the free kinds aside. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { SettingKey } from '../src/core/settings.js';
+import { writeSetting } from '../src/store/communities.js';
+import { RawClient } from './support/client.js';
+import { newAuthor, sign } from './support/events.js';
+import { startTestNode, type TestNode } from './support/node.js';
+
+let relay: TestNode;
+let client: RawClient;
+const alice = newAuthor();
+const MISSING = 'invalid: missing topic';
+const CLOSED = expect.stringMatching(/^invalid: missing topic/);
+
+beforeAll(async () => {
+  relay = await startTestNode({ env: { MINATO_TOPIC_MODE: 'required' } });
+  client = await RawClient.connect(relay.url);
+});
+afterAll(async () => {
+  await client.close();
+  await relay.close();
+});
+
+async function set(key: SettingKey, value: unknown): Promise<void> {
+  const community = () => relay.node.communities.find(undefined, 'default')!;
+  await writeSetting(relay.database.pool, community().id, key, value, Date.now());
+  await expect.poll(() => community().settings[key], { timeout: 10_000 }).toEqual(value);
+}
+
+async function count(...filters: object[]): Promise<unknown[]> {
+  const from = client.frames.length;
+  client.send(['COUNT', 'c', ...filters]);
+  return client.waitFor((frame) => frame[1] === 'c', from);
+}
+
+const FREE_KINDS = [0, 3, 5, 62, 1059, 10_000, 10_002, 19_999];
+
+describe('an event', () => {
+  it.each<[string, string[][]]>([
+    ['no tags', []],
+    [
+      'other tags only',
+      [
+        ['p', alice.pubkey],
+        ['T', 'boats'],
+        ['topic', 'boats'],
+      ],
+    ],
+    ['a t tag without a value', [['t']]],
+    ['a t tag with an empty value', [['t', '']]],
+    ['a topic of 257 characters', [['t', 'x'.repeat(257)]]],
+    ['a topic with a control character', [['t', 'a\u0000b']]],
+  ])('with %s is refused', async (_what, tags) => {
+    expect(await client.publish(sign(alice, { tags }))).toEqual([false, MISSING]);
+  });
+
+  it.each([1, 4, 7, 1_111, 20_001, 30_023, 9_999, 40_000])('of kind %i needs a topic', async (kind) => {
+    expect(await client.publish(sign(alice, { kind, tags: [['d', '']] }))).toEqual([false, MISSING]);
+    const tags = [
+      ['d', ''],
+      ['t', 'boats'],
+    ];
+    expect(await client.publish(sign(alice, { kind, tags }))).toEqual([true, '']);
+  });
+
+  it.each(FREE_KINDS)('of kind %i needs no topic', async (kind) => {
+    const event = sign(alice, { kind });
+    expect(await client.publish(event)).toEqual([true, '']);
+  });
+
+  it('one good topic among bad ones is enough', async () => {
+    const event = sign(alice, { tags: [['t', ''], ['t'], ['t', 'boats']] });
+    expect(await client.publish(event)).toEqual([true, '']);
+    expect((await client.query({ '#t': ['boats'], ids: [event.id] })).events).toEqual([event]);
+  });
+});
+
+describe('a filter', () => {
+  it.each<[string, object]>([
+    ['nothing', {}],
+    ['kinds that need a topic', { kinds: [1] }],
+    ['a free kind and another', { kinds: [0, 1] }],
+    ['no kind at all', { kinds: [] }],
+    ['ids', { ids: ['a'.repeat(64)] }],
+    ['authors', { authors: [alice.pubkey] }],
+    ['another tag', { '#e': ['boats'] }],
+    ['the letter in upper case', { '#T': ['boats'] }],
+    ['limit 0', { limit: 0 }],
+  ])('with %s and no #t closes the REQ and the COUNT', async (_what, filter) => {
+    expect(await client.query(filter)).toEqual({ events: [], closed: CLOSED });
+    expect(await count(filter)).toEqual(['CLOSED', 'c', CLOSED]);
+  });
+
+  it('with #t passes whatever else it asks', async () => {
+    const event = sign(alice, { tags: [['t', 'passes']] });
+    await client.publish(event);
+    for (const filter of [{}, { kinds: [1] }, { authors: [alice.pubkey] }, { ids: [event.id] }]) {
+      expect(await client.query({ ...filter, '#t': ['passes'] })).toEqual({ events: [event] });
+      expect(await count({ ...filter, '#t': ['passes'] })).toEqual(['COUNT', 'c', { count: 1 }]);
+    }
+    expect(await client.query({ '#t': [] })).toEqual({ events: [] });
+  });
+
+  it('of free kinds only needs no #t', async () => {
+    const author = newAuthor();
+    const event = sign(author, { kind: 10_002 });
+    await client.publish(event);
+    expect(await client.query({ kinds: FREE_KINDS, authors: [author.pubkey] })).toEqual({ events: [event] });
+    expect(await count({ kinds: FREE_KINDS, authors: [author.pubkey] })).toEqual([
+      'COUNT',
+      'c',
+      { count: 1 },
+    ]);
+  });
+
+  it('that is refused closes the whole REQ and COUNT, wherever it stands', async () => {
+    const good = { '#t': ['passes'] };
+    for (const filters of [
+      [good, { kinds: [1] }],
+      [{ kinds: [1] }, good],
+      [good, { kinds: [0] }, {}],
+    ]) {
+      expect(await client.query(...filters)).toEqual({ events: [], closed: CLOSED });
+      expect(await count(...filters)).toEqual(['CLOSED', 'c', CLOSED]);
+    }
+    expect((await client.query(good, { kinds: [0] })).closed).toBeUndefined();
+  });
+
+  it('that is refused leaves no live subscription', async () => {
+    const reader = await RawClient.connect(relay.url);
+    reader.send(['REQ', 'refused', { kinds: [1] }]);
+    reader.send(['REQ', 'mark', { '#t': ['watched'] }]);
+    await reader.waitFor((frame) => frame[0] === 'EOSE');
+    await client.publish(sign(alice, { tags: [['t', 'watched']] }));
+    await reader.waitFor((frame) => frame[0] === 'EVENT');
+    expect(reader.frames.filter((frame) => frame[0] === 'EVENT').map((frame) => frame[1])).toEqual(['mark']);
+    await reader.close();
+  });
+});
+
+describe('a change of the settings', () => {
+  it('of topic.mode takes effect on an open connection, both ways', async () => {
+    const early = sign(alice, { content: 'without a topic' });
+    expect(await client.publish(early)).toEqual([false, MISSING]);
+    await set('topic.mode', 'open');
+    expect(await client.publish(early)).toEqual([true, '']);
+    expect(await client.query({ ids: [early.id] })).toEqual({ events: [early] });
+    expect(await count({ ids: [early.id] })).toEqual(['COUNT', 'c', { count: 1 }]);
+    await set('topic.mode', 'required');
+    expect(await client.publish(sign(alice, { content: 'too late' }))).toEqual([false, MISSING]);
+    expect((await client.query({ ids: [early.id] })).closed).toEqual(CLOSED);
+    expect(await count({ ids: [early.id] })).toEqual(['CLOSED', 'c', CLOSED]);
+  });
+
+  it('of topic.freeKinds takes effect for events and filters, with numbers and ranges', async () => {
+    await set('topic.freeKinds', [7, '1000-1002']);
+    for (const kind of [7, 1_000, 1_001, 1_002]) {
+      expect(await client.publish(sign(newAuthor(), { kind }))).toEqual([true, '']);
+      expect((await client.query({ kinds: [kind] })).closed).toBeUndefined();
+    }
+    for (const kind of [0, 6, 999, 1_003]) {
+      expect(await client.publish(sign(newAuthor(), { kind }))).toEqual([false, MISSING]);
+      expect((await client.query({ kinds: [kind] })).closed).toEqual(CLOSED);
+    }
+  });
+});
+
+describe('open mode', () => {
+  it('is a plain relay: neither events nor filters need a topic', async () => {
+    const open = await startTestNode({ env: { MINATO_TOPIC_MODE: 'open' } });
+    const member = await RawClient.connect(open.url);
+    const event = sign(alice, { content: 'plain' });
+    expect(await member.publish(event)).toEqual([true, '']);
+    expect(await member.query({})).toEqual({ events: [event] });
+    expect(await member.query({ kinds: [1] }, { ids: [event.id] })).toEqual({ events: [event] });
+    await member.close();
+    await open.close();
+  });
+
+  it('required is the mode of a node that was told nothing', async () => {
+    const plain = await startTestNode({ env: { MINATO_TOPIC_MODE: '' } });
+    const member = await RawClient.connect(plain.url);
+    expect(await member.publish(sign(alice))).toEqual([false, MISSING]);
+    await member.close();
+    await plain.close();
+  });
+
+  it('MINATO_TOPIC_MODE is only the first value: a later start does not change the setting', async () => {
+    const second = await startTestNode({ on: relay.test, env: { MINATO_TOPIC_MODE: 'open' } });
+    const member = await RawClient.connect(second.url);
+    expect(await member.publish(sign(alice))).toEqual([false, MISSING]);
+    await member.close();
+    await second.close();
+  });
+});
