@@ -29,6 +29,7 @@ export interface Communities {
 export async function watchCommunities(pool: Pool, log: Log): Promise<Communities> {
   const stopping = new AbortController();
   let version = -1;
+  let failing = false;
   let byId = new Map<number, Community>();
 
   const refresh = async (): Promise<void> => {
@@ -48,7 +49,14 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
     while (!stopping.signal.aborted) {
       await delay(POLL_MS, undefined, { signal: stopping.signal }).catch(() => undefined);
       if (stopping.signal.aborted) return;
-      await refresh().catch((error) => log.warn({ error: String(error) }, 'settings could not be read'));
+      const problem = await refresh().then(
+        () => undefined,
+        (error: unknown) => String(error),
+      );
+      // Told once when it begins and once when it ends, not twice a second in between.
+      if (problem !== undefined && !failing) log.warn({ error: problem }, 'settings cannot be read');
+      if (problem === undefined && failing) log.info('settings can be read again');
+      failing = problem !== undefined;
     }
   };
 

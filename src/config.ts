@@ -1,7 +1,12 @@
 /** Boot settings: environment variables, checked once, all problems told together. Everything else is a community's setting. */
 import { z } from 'zod';
 
-const port = z.coerce.number().int().min(0).max(65_535);
+const PORT_PROBLEM = 'must be a port between 0 and 65535';
+const port = z.coerce
+  .number({ error: PORT_PROBLEM })
+  .int(PORT_PROBLEM)
+  .min(0, PORT_PROBLEM)
+  .max(65_535, PORT_PROBLEM);
 const pubkeys = z.string().transform((list, context) => {
   const keys = list.split(',').flatMap((key) => (key.trim() === '' ? [] : [key.trim()]));
   for (const key of keys) {
@@ -45,6 +50,13 @@ export interface Config {
 }
 
 export class ConfigError extends Error {}
+
+/** Names that look like ours but are not: most likely misspelt. */
+export function unknownVariables(env: NodeJS.ProcessEnv): string[] {
+  return Object.keys(env).filter(
+    (name) => name.startsWith('MINATO_') && !Object.hasOwn(environment.shape, name),
+  );
+}
 
 export function readConfig(env: NodeJS.ProcessEnv): Config {
   // An empty variable is an unset one: `MINATO_PORT= minato serve` means the default.

@@ -62,6 +62,8 @@ export function startLane(options: LaneOptions): Lane {
   let session: Client | undefined;
   let running: Promise<void> | undefined;
   let closing = false;
+  /** The last batch was given up: while nothing works, the next ones try once and are told at once. */
+  let hopeless = false;
 
   const drain = async (): Promise<void> => {
     while (queue.size > 0) {
@@ -77,6 +79,7 @@ export function startLane(options: LaneOptions): Lane {
       session ??= await connectSession(database);
       const plan = await transact(session, items, options);
       done();
+      hopeless = false;
       metrics.laneBatch.observe(items.length);
       options.onCommit?.(plan);
       items.forEach((item, place) => {
@@ -97,7 +100,8 @@ export function startLane(options: LaneOptions): Lane {
     await dropSession();
     const missingPartition = code === '23514' && (await makePartitions());
     if (isDataError(code) && !missingPartition) return split(items, attempt);
-    if (attempt >= ATTEMPTS_MAX) {
+    if (hopeless || attempt >= ATTEMPTS_MAX) {
+      hopeless = true;
       for (const item of items) item.settle(refusal('error', 'failed to store event'));
       return;
     }

@@ -3,6 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { type Admission, createAdmission, RecentIds } from './admission.js';
 import { type Communities, watchCommunities } from './communities.js';
 import type { Config } from './config.js';
+import type { Plan } from './core/plan.js';
 import { type Lane, startLane } from './lane.js';
 import type { Log } from './log.js';
 import { createMetrics, type Metrics } from './metrics.js';
@@ -45,26 +46,42 @@ export async function prepareDatabase(
   }
 }
 
-/** What writes events, without a server: the import needs no more. */
+export interface NodeOptions {
+  readonly database: Database;
+  readonly config: Config;
+  readonly log: Log;
+  readonly now?: () => number;
+}
+
+/** What writes events, without a server: an import needs no more. */
 export interface Writer {
   readonly admission: Admission;
   readonly communities: Communities;
   readonly verifier: Verifier;
+  readonly lane: Lane;
+  readonly tagHash: TagHash;
+  readonly recent: RecentIds;
+  readonly metrics: Metrics;
   close(): Promise<void>;
 }
 
-export async function startWriter(database: Database, config: Config, log: Log): Promise<Writer> {
-  const now = Date.now;
+export async function startWriter(options: NodeOptions, onCommit?: (plan: Plan) => void): Promise<Writer> {
+  const { database, config, log, now = Date.now } = options;
   const metrics = createMetrics();
+  const recent = new RecentIds();
   const tagHash = await prepareDatabase(database, config, now, log);
   const communities = await watchCommunities(database.pool, log);
   const verifier = await startVerifier();
-  const lane = startLane({ database, tagHash, metrics, log, now });
-  const admission = createAdmission({ lane, verifier, recent: new RecentIds(), metrics, now });
+  const lane = startLane({ database, tagHash, metrics, log, now, ...(onCommit ? { onCommit } : {}) });
+  const admission = createAdmission({ lane, verifier, recent, metrics, now });
   return {
     admission,
     communities,
     verifier,
+    lane,
+    tagHash,
+    recent,
+    metrics,
     close: async () => {
       await lane.close();
       await verifier.close();
@@ -84,24 +101,13 @@ export interface Node {
   close(): Promise<void>;
 }
 
-export interface NodeOptions {
-  readonly database: Database;
-  readonly config: Config;
-  readonly log: Log;
-  readonly now?: () => number;
-}
-
-export async function startNode({ database, config, log, now = Date.now }: NodeOptions): Promise<Node> {
-  const metrics = createMetrics();
-  const tagHash = await prepareDatabase(database, config, now, log);
-  const communities = await watchCommunities(database.pool, log);
-  const verifier = await startVerifier();
-  const recent = new RecentIds();
+export async function startNode(options: NodeOptions): Promise<Node> {
+  const { database, config, log, now = Date.now } = options;
   const cache = new PayloadCache();
+  const writer = await startWriter(options, (plan) => fanout.onCommit(plan));
+  const { admission, communities, metrics, recent, tagHash, verifier } = writer;
   const fanout = new Fanout({ database, cache, recent, metrics, log });
   await fanout.start();
-  const lane = startLane({ database, tagHash, metrics, log, now, onCommit: (plan) => fanout.onCommit(plan) });
-  const admission = createAdmission({ lane, verifier, recent, metrics, now });
   const stopUpkeep = startUpkeep(database, now, log);
   const server: RelayServer = await startServer({
     host: config.host,
@@ -124,17 +130,16 @@ export async function startNode({ database, config, log, now = Date.now }: NodeO
     port: server.port,
     communities,
     fanout,
-    lane,
+    lane: writer.lane,
     metrics,
     verifier,
     close: async () => {
       server.stopAccepting();
       await stopUpkeep();
-      await lane.close();
+      await writer.lane.close();
       await server.close();
       await fanout.stop();
-      await communities.stop();
-      await verifier.close();
+      await writer.close();
     },
   };
 }

@@ -255,8 +255,9 @@ function shapeOf(text: string): string {
 }
 
 function drivingPath(text: string): string {
-  if (text.includes('JOIN event_dedupe')) return 'ids';
-  if (text.includes('FROM event_tags g\n      JOIN events')) return 'tag';
+  if (text.includes('event_dedupe')) return 'ids';
+  // A tag that is only checked on the way stands inside an EXISTS.
+  if (text.split('EXISTS')[0]!.includes('event_tags')) return 'tag';
   if (text.includes('e.pubkey = author.pubkey AND e.kind = asked.kind')) return 'author, kind';
   if (text.includes('e.pubkey = author.pubkey'))
     return text.includes('e.kind = ANY') ? 'author, many kinds' : 'author';

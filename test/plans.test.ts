@@ -4,19 +4,28 @@
  * months, before the tables have statistics, after, and ten times larger.
  */
 import { createHash } from 'node:crypto';
-import type { PoolClient } from 'pg';
+import type { Client, ClientBase, Pool, PoolClient } from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { readConfig } from '../src/config.js';
 import { type NostrEvent, serializeEvent } from '../src/core/event.js';
 import { type Filter, parseFilter } from '../src/core/filter.js';
+import { Keep } from '../src/core/keep.js';
+import { type Plan, planBatch } from '../src/core/plan.js';
 import { isRefusal } from '../src/core/reply.js';
 import { startLane } from '../src/lane.js';
 import { createLog } from '../src/log.js';
 import { createMetrics } from '../src/metrics.js';
 import { prepareDatabase } from '../src/node.js';
 import { type Database, openDatabase } from '../src/postgres/database.js';
+import { readFacts, writePlan } from '../src/store/batch.js';
 import { ensurePartitions } from '../src/store/partitions.js';
-import { findStatement, type Statement } from '../src/store/query.js';
+import {
+  countEvents,
+  findStatement,
+  readPayloads,
+  readPayloadsById,
+  type Statement,
+} from '../src/store/query.js';
 import type { TagHash } from '../src/store/tag-hash.js';
 import { createTestDatabase, type TestDatabase } from './support/database.js';
 
@@ -42,7 +51,7 @@ function eventAt(at: number): NostrEvent {
     created_at: timeOf(at),
     kind: KINDS[at % 10]!,
     tags: [
-      ['t', TOPICS[at % 2]!],
+      ['t', TOPICS[Math.floor(at / 10) % 2]!],
       ['d', `article ${at}`],
       ['p', AUTHORS[at % 3]!],
       ['e', hash(`event ${at - (at % 50)}`)],
@@ -56,7 +65,9 @@ function eventAt(at: number): NostrEvent {
 
 interface Shape {
   readonly name: string;
-  readonly filter: Record<string, unknown>;
+  /** A filter, or a call whose last (or nth) statement is meant. */
+  readonly filter: Record<string, unknown> | ((connection: Pool & ClientBase) => Promise<unknown>);
+  readonly nth?: number;
   /** The indexes that it uses, by the name of their partitioned parent. */
   readonly indexes: readonly string[];
   /** Index walks that it asks for, one per value. */
@@ -71,6 +82,21 @@ const BY_TAG = ['event_tags_tag', 'events_place'];
 const middle = timeOf(EVENTS_FIRST / 2);
 const someIds = Array.from({ length: 30 }, (_, at) => hash(`event ${at * 50}`));
 const manyKinds = [1, 6, 7, ...Array.from({ length: 60 }, (_, at) => 2_000 + at)];
+/** Known and new, with and without a key. */
+const submissions = Array.from({ length: 100 }, (_, at) => ({
+  community: COMMUNITY,
+  event: eventAt(at * 23),
+  payload: '',
+}));
+/** Places where nothing lies, so that running the plan changes nothing. */
+const supersedingNothing: Plan = {
+  ...planBatch([], { lastSeq: 0, known: new Set(), heads: new Map() }, 0),
+  superseded: someIds.map((id) => ({
+    community: COMMUNITY + 1,
+    id,
+    row: { seq: -1, ingestedAt: MONTHS[0]!, keep: Keep.current },
+  })),
+};
 const SHAPES: Shape[] = [
   { name: 'newest', filter: {}, indexes: ['events_newest'], walks: 1 },
   { name: 'newest, until', filter: { until: middle }, indexes: ['events_newest'], walks: 1 },
@@ -166,7 +192,76 @@ const SHAPES: Shape[] = [
     filter: { ids: someIds, '#t': ['sea'] },
     indexes: ['event_dedupe_pkey', 'events_place', 'event_tags_tag'],
     walks: 30,
-    each: 3,
+    each: 4,
+    rows: 1,
+  },
+  {
+    name: 'COUNT of a topic and an author',
+    filter: (pool) =>
+      countEvents(
+        pool,
+        COMMUNITY,
+        [parsed({ '#t': ['sea'] }), parsed({ authors: [AUTHORS[1]] })],
+        LIMIT,
+        tagHash,
+      ),
+    indexes: [...BY_TAG, 'events_author'],
+    walks: 2,
+    each: 2,
+  },
+  {
+    name: 'payloads by place',
+    filter: (pool) =>
+      readPayloads(
+        pool,
+        someIds.map((_, at) => ({ seq: 1 + at, ingestedAt: MONTHS[0]!, keep: Keep.days30 })),
+      ),
+    indexes: ['events_place'],
+    walks: 30,
+    rows: 1,
+  },
+  {
+    name: 'payloads by id',
+    filter: (pool) =>
+      readPayloadsById(
+        pool,
+        someIds.map((id) => ({ community: COMMUNITY, id })),
+      ),
+    indexes: ['event_dedupe_pkey', 'events_place'],
+    walks: 30,
+    each: 2,
+    rows: 1,
+  },
+  {
+    name: 'the lane: known ids',
+    filter: (session) => readFacts(session, submissions),
+    nth: 0,
+    indexes: ['event_dedupe_pkey'],
+    walks: 100,
+    rows: 1,
+  },
+  {
+    name: 'the lane: heads',
+    filter: (session) => readFacts(session, submissions),
+    indexes: ['event_heads_pkey', 'event_dedupe_pkey'],
+    walks: 100,
+    each: 2,
+    rows: 1,
+  },
+  {
+    name: 'the lane: superseded rows',
+    filter: (session) => writePlan(session, supersedingNothing, 0, tagHash),
+    nth: 0,
+    indexes: ['event_dedupe_pkey', 'events_place'],
+    walks: 100,
+    each: 2,
+    rows: 1,
+  },
+  {
+    name: 'the lane: tags of superseded rows',
+    filter: (session) => writePlan(session, supersedingNothing, 0, tagHash),
+    indexes: ['event_tags_tag'],
+    walks: 100,
     rows: 1,
   },
 ];
@@ -185,7 +280,9 @@ interface PlanNode {
 }
 
 const nodesOf = (node: PlanNode): PlanNode[] => [node, ...(node.Plans ?? []).flatMap(nodesOf)];
-const isScan = (node: PlanNode) => node['Relation Name'] !== undefined;
+/** Reads of a table that grows; `lane_state` has one row. */
+const isScan = (node: PlanNode) =>
+  node['Node Type'].endsWith('Scan') && ![undefined, 'lane_state'].includes(node['Relation Name']);
 /** `Actual Rows` is the mean of all loops, so the product may be off by rounding. */
 const rowsOut = (node: PlanNode) => node['Actual Rows'] * node['Actual Loops'];
 /** Rows that the indexes handed over in the whole plan. */
@@ -202,24 +299,72 @@ const SORT_GROUP = 32;
 /** What the walks of a shape may yield. */
 const answerMax = ({ walks, rows = LIMIT + SORT_GROUP + PARTITIONS }: Shape) => walks * rows;
 
-/** The plan that the reader pool runs: prepared, and so generic. Its parameters are given as literals. */
-async function explain(reader: PoolClient, { text, values }: Statement): Promise<PlanNode> {
-  const types = values.map((_, at) => text.match(new RegExp(`\\$${at + 1}::(\\w+(?:\\[\\])?)`))![1]!);
-  const casts = types.map((type, at) => `quote_literal($${at + 1}::${type}::text)`);
-  const { rows: literals } = await reader.query<string[]>({
-    text: `SELECT ${casts.join(', ')}`,
-    values,
-    rowMode: 'array',
-  });
-  await reader.query(`PREPARE explained AS ${text}`);
-  try {
-    const { rows } = await reader.query<{ 'QUERY PLAN': [{ Plan: PlanNode }] }>(
-      `EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE explained (${literals[0]!.join(', ')})`,
+/** A statement as a long-lived session has it: prepared and used while the tables were empty, then kept. */
+class Kept {
+  private readonly types: string[];
+  private constructor(
+    private readonly session: ClientBase,
+    private readonly name: string,
+    text: string,
+    count: number,
+  ) {
+    this.types = Array.from(
+      { length: count },
+      (_, at) => text.match(new RegExp(`\\$${at + 1}::(\\w+(?:\\[\\])?)`))![1]!,
+    );
+  }
+
+  static async prepare(session: ClientBase, name: string, { text, values }: Statement): Promise<Kept> {
+    const kept = new Kept(session, name, text, values.length);
+    await session.query(`PREPARE ${name} AS ${text}`);
+    const run = `EXECUTE ${name} (${await kept.literals(values)})`;
+    // After five runs PostgreSQL may settle on one plan for all values.
+    for (let times = 0; times < 7; times += 1) await session.query(run);
+    return kept;
+  }
+
+  async explain(values: readonly unknown[]): Promise<PlanNode> {
+    const { rows } = await this.session.query<{ 'QUERY PLAN': [{ Plan: PlanNode }] }>(
+      `EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE ${this.name} (${await this.literals(values)})`,
     );
     return rows[0]!['QUERY PLAN'][0].Plan;
-  } finally {
-    await reader.query('DEALLOCATE explained');
   }
+
+  /** EXECUTE takes no parameters, so the binary ones are written out. */
+  private async literals(values: readonly unknown[]): Promise<string> {
+    const casts = this.types.map((type, at) => `quote_literal($${at + 1}::${type}::text)`);
+    const { rows } = await this.session.query<string[]>({
+      text: `SELECT ${casts.join(', ')}`,
+      values: [...values],
+      rowMode: 'array',
+    });
+    return rows[0]!.join(', ');
+  }
+}
+
+/** Whatever is asked for, this row has it. */
+const ANY_ROW = {
+  last_seq: 0,
+  community: COMMUNITY,
+  id: hash('event 0'),
+  seq: -1,
+  ingested_at: MONTHS[0]!,
+  keep: Keep.days30,
+  payload: serializeEvent(eventAt(0)).payload,
+};
+
+/** Stands in for a connection and only notes what it is asked. */
+async function recorded(ask: (connection: Pool & ClientBase) => Promise<unknown>): Promise<Statement[]> {
+  const statements: Statement[] = [];
+  const connection = {
+    query: async (statement: Statement) => {
+      statements.push(statement);
+      return { rows: [ANY_ROW] };
+    },
+  };
+  // The answer is not used, and need not make sense to the one who asks.
+  await ask(connection as unknown as Pool & ClientBase).catch(() => undefined);
+  return statements;
 }
 
 // ── The tests ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -228,6 +373,8 @@ let test: TestDatabase;
 let database: Database;
 let tagHash: TagHash;
 let reader: PoolClient;
+/** A session with the options that the lane asks for. */
+let lane: Client;
 /** From the index of a partition to the index of its parent. */
 let parents: Map<string, string>;
 const log = createLog('warn');
@@ -249,17 +396,9 @@ async function addEvents(from: number, to: number): Promise<void> {
   await lane.close();
 }
 
-async function readPlans(): Promise<Map<string, PlanNode>> {
-  const { rows } = await reader.query<{ name: string; parent: string }>(
-    `SELECT c.relname AS name, pg_partition_root(c.oid)::regclass::text AS parent FROM pg_class c
-     WHERE c.relkind = 'i' AND c.relispartition`,
-  );
-  parents = new Map(rows.map((row) => [row.name, row.parent]));
-  const plans = new Map<string, PlanNode>();
-  for (const { name, filter } of SHAPES) {
-    plans.set(name, await explain(reader, findStatement(COMMUNITY, parsed(filter), LIMIT, tagHash)));
-  }
-  return plans;
+async function statementOf({ filter, nth = -1 }: Shape): Promise<Statement> {
+  if (typeof filter !== 'function') return findStatement(COMMUNITY, parsed(filter), LIMIT, tagHash);
+  return (await recorded(filter)).at(nth)!;
 }
 
 function parsed(raw: Record<string, unknown>): Filter {
@@ -268,9 +407,20 @@ function parsed(raw: Record<string, unknown>): Filter {
   return filter;
 }
 
-let fresh: Map<string, PlanNode>;
-let analyzed: Map<string, PlanNode>;
-let larger: Map<string, PlanNode>;
+type Plans = Map<string, PlanNode>;
+let kept: Map<string, Kept>;
+
+async function readPlans(): Promise<Plans> {
+  const plans: Plans = new Map();
+  for (const shape of SHAPES) {
+    plans.set(shape.name, await kept.get(shape.name)!.explain((await statementOf(shape)).values));
+  }
+  return plans;
+}
+
+let fresh: Plans;
+let analyzed: Plans;
+let larger: Plans;
 
 beforeAll(async () => {
   test = await createTestDatabase();
@@ -278,7 +428,18 @@ beforeAll(async () => {
   tagHash = await prepareDatabase(database, readConfig({ MINATO_TOPIC_MODE: 'open' }), () => MONTHS[0]!, log);
   const client = await database.connect();
   for (const month of MONTHS) await ensurePartitions(client, month);
+  const { rows } = await client.query<{ name: string; parent: string }>(
+    `SELECT c.relname AS name, pg_partition_root(c.oid)::regclass::text AS parent FROM pg_class c
+     WHERE c.relkind = 'i' AND c.relispartition`,
+  );
+  parents = new Map(rows.map((row) => [row.name, row.parent]));
   reader = await database.pool.connect();
+  lane = await database.connect({ indexWalks: true });
+  kept = new Map();
+  for (const shape of SHAPES) {
+    const session = shape.name.startsWith('the lane') ? lane : reader;
+    kept.set(shape.name, await Kept.prepare(session, `kept_${kept.size}`, await statementOf(shape)));
+  }
   await addEvents(0, EVENTS_FIRST);
   fresh = await readPlans();
   await client.query('ANALYZE');
@@ -290,12 +451,13 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   reader.release();
+  await lane.end();
   await database.close();
   await test.drop();
 });
 
 const times = [
-  { when: 'before the first statistics', plans: () => fresh },
+  { when: 'made on empty tables', plans: () => fresh },
   { when: 'with statistics', plans: () => analyzed },
   { when: 'on a table ten times larger', plans: () => larger },
 ];
@@ -328,6 +490,5 @@ describe.each(times)('plans $when', ({ plans }) => {
 
 it.each(SHAPES)('$name: a table ten times larger is not read more', ({ name }) => {
   const before = rowsRead(analyzed.get(name)!);
-  console.log(name, rowsRead(fresh.get(name)!), before, rowsRead(larger.get(name)!));
   expect(rowsRead(larger.get(name)!)).toBeLessThanOrEqual(before + before / 4 + PARTITIONS);
 });

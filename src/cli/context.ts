@@ -15,7 +15,7 @@ export interface CommandContext {
 
 /** Commands speak through their output; the log is for what goes wrong. */
 function commandLog(config: Config): Log {
-  return createLog(config.logLevel === 'info' ? 'warn' : config.logLevel);
+  return createLog(config.logLevel === 'info' ? 'warn' : config.logLevel, 'stderr');
 }
 
 /** Opens the database (of the running node, if there is one), does the work, closes it again. */

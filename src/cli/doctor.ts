@@ -296,7 +296,9 @@ async function* checkServer(client: Client, where: string): AsyncGenerator<Findi
   yield ok(`the database holds ${bytesText(health.databaseBytes)}`);
 }
 
-function* checkDurability(health: ServerHealth): Generator<Finding> {
+type Durability = Pick<ServerHealth, 'fsync' | 'fullPageWrites' | 'synchronousCommit' | 'checksums'>;
+
+export function* checkDurability(health: Durability): Generator<Finding> {
   const { fsync, fullPageWrites, synchronousCommit, checksums } = health;
   const off = [fsync ? [] : ['fsync'], fullPageWrites ? [] : ['full_page_writes']].flat();
   if (off.length > 0) {

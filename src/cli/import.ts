@@ -9,9 +9,10 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Command } from 'commander';
 import type { Pool } from 'pg';
 import { z } from 'zod';
-import { isRefusal, type Outcome, type Refusal } from '../core/reply.js';
+import { isRefusal, type Outcome, type Refusal, words } from '../core/reply.js';
 import { FRAME_BYTES_MAX } from '../core/settings.js';
 import { startWriter, type Writer } from '../node.js';
+import { readConfigVersion } from '../store/communities.js';
 import { type Checkpoint, checkpointAt } from './checkpoint.js';
 import { COMMUNITY_OPTION, withDatabase } from './context.js';
 import { Ledger, ledgerSchema, type Reject, type Settled } from './import-ledger.js';
@@ -59,7 +60,7 @@ async function importFile(file: string | undefined, options: Options): Promise<v
   const interruption = watchInterruption();
   try {
     await withDatabase(async ({ database, config, log }) => {
-      const writer = await startWriter(database, config, log);
+      const writer = await startWriter({ database, config, log });
       try {
         await new Import(
           input,
@@ -214,7 +215,7 @@ class Import {
     if (whole) await this.input.checkpoint?.remove();
     else await this.saveCheckpoint();
     this.report();
-    if (failure !== undefined) throw new Error(`${this.reason(failure)}${this.howToGoOn()}`);
+    if (failure !== undefined) throw new Error(`${this.reason(failure)}.${this.howToGoOn()}`);
     if (!whole) {
       process.stderr.write(`Interrupted.${this.howToGoOn()}\n`);
       process.exitCode = this.interruption.exitCode() ?? 1;
@@ -275,7 +276,7 @@ class Import {
 
   private async storeAnswers(): Promise<boolean> {
     try {
-      await this.pool.query('SELECT 1');
+      await readConfigVersion(this.pool);
       return true;
     } catch (error) {
       this.stopFor(new Error(`the database does not answer any more (${reasonOf(error)})`));
@@ -396,7 +397,7 @@ function malformed(reason: string, text: string): Reject {
 }
 
 function rejected({ refused, why }: Refusal, text: string): Reject {
-  return { refused, reason: `${refused}: ${why}`, text };
+  return { refused, reason: words({ refused, why }), text };
 }
 
 function reasonOf(error: unknown): string {

@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { readConfig } from '../config.js';
+import { readConfig, unknownVariables } from '../config.js';
 import { createLog } from '../log.js';
 import { type Node, startNode } from '../node.js';
 import { openPostgres } from '../postgres/open.js';
@@ -33,6 +33,9 @@ The modes are only the first value: later, "minato settings set topic.mode open"
 async function serve(): Promise<void> {
   const config = readConfig(process.env);
   const log = createLog(config.logLevel);
+  const unknown = unknownVariables(process.env);
+  if (unknown.length > 0)
+    log.warn({ variables: unknown }, 'unknown environment variables; are they misspelt?');
   const opened = await openPostgres({
     ...config,
     log,

@@ -66,6 +66,6 @@ export function eventFrameHead(subscriptionId: string): string {
   return `["EVENT",${JSON.stringify(subscriptionId)},`;
 }
 
-function words({ refused, why }: Refusal): string {
+export function words({ refused, why }: Refusal): string {
   return `${refused}: ${why}`;
 }

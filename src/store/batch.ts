@@ -120,6 +120,21 @@ async function moveSuperseded(client: ClientBase, { superseded }: Plan, tagHash:
     ],
   });
   await removeTags(client, rows, tagHash);
+  await lowerTotals(client, rows);
+}
+
+async function lowerTotals(client: ClientBase, rows: readonly TaggedRow[]): Promise<void> {
+  await client.query({
+    name: 'lower-totals',
+    text: `UPDATE community_totals t SET events = t.events - g.events, bytes = t.bytes - g.bytes
+      FROM (SELECT community, count(*) AS events, sum(bytes) AS bytes
+        FROM unnest($1::int[], $2::bigint[]) AS u (community, bytes) GROUP BY community) g
+      WHERE t.community = g.community`,
+    values: [
+      int4Array(rows.map((row) => row.community)),
+      int8Array(rows.map((row) => Buffer.byteLength(row.payload))),
+    ],
+  });
 }
 
 interface TaggedRow {
@@ -231,7 +246,7 @@ const ROWS_SQL = `
       AS o (seq, created_at, community, kind, reason, event_id, author, topics, effective_key)
   ), totalled AS (
     INSERT INTO community_totals AS t (community, events, bytes)
-    SELECT community, count(*), sum(octet_length(payload)) FROM rows GROUP BY community
+    SELECT community, count(*), sum(octet_length(payload)) FROM rows WHERE hidden = 0 GROUP BY community
     ON CONFLICT (community) DO UPDATE SET events = t.events + excluded.events, bytes = t.bytes + excluded.bytes
   ), numbered AS (
     UPDATE lane_state SET last_seq = $25::bigint

@@ -30,6 +30,10 @@ export interface Message {
   readonly body: Buffer;
 }
 
+/** The statement that ends a transaction; not the COMMITTED of an isolation level. */
+export const isCommit = ({ type, body }: Message): boolean =>
+  type === 'Q' && /\bCOMMIT\b/.test(body.toString('latin1'));
+
 interface Rule {
   readonly matches: (message: Message) => boolean;
   readonly fault: () => Fault;

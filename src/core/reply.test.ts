@@ -1,0 +1,109 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  closedFrame,
+  countFrame,
+  eoseFrame,
+  eventFrameHead,
+  isRefusal,
+  noticeFrame,
+  okFrame,
+  refusal,
+} from './reply.js';
+
+const id = 'a'.repeat(64);
+const hostile = fc.oneof(
+  fc.string({ unit: 'binary' }),
+  fc.constantFrom(
+    '"',
+    '\\',
+    '","x',
+    '"]',
+    '],["OK"',
+    '\u0000',
+    '\n',
+    '\u2028',
+    '\ud800',
+    '</script>',
+    '🌊',
+    '',
+  ),
+);
+function each(check: (text: string) => void): void {
+  const property = fc.property(hostile, (text) => {
+    check(text);
+  });
+  fc.assert(property, { seed: 7447, numRuns: 200 });
+}
+
+describe('OK', () => {
+  it('says true and nothing more for what is accepted', () => {
+    expect(JSON.parse(okFrame(id, 'stored'))).toEqual(['OK', id, true, '']);
+    expect(JSON.parse(okFrame(id, 'broadcast'))).toEqual(['OK', id, true, '']);
+  });
+
+  it('says true with the prefix duplicate for what is there already', () => {
+    expect(JSON.parse(okFrame(id, 'duplicate'))).toEqual([
+      'OK',
+      id,
+      true,
+      expect.stringMatching(/^duplicate: ./),
+    ]);
+    expect(JSON.parse(okFrame(id, 'older'))).toEqual(['OK', id, true, 'duplicate: have a newer version']);
+  });
+
+  it('says false with prefix and reason for every refusal, also one called duplicate (I2)', () => {
+    each((why) => {
+      expect(JSON.parse(okFrame(id, refusal('blocked', why)))).toEqual(['OK', id, false, `blocked: ${why}`]);
+    });
+    expect(JSON.parse(okFrame(id, refusal('duplicate', 'x')))[2]).toBe(false);
+  });
+
+  it('is right for an id that is no id', () => {
+    each((wrong) => expect(JSON.parse(okFrame(wrong, 'stored'))).toEqual(['OK', wrong, true, '']));
+  });
+});
+
+describe('frames of a subscription', () => {
+  it('EOSE and CLOSED name the subscription exactly, whatever it is called', () => {
+    each((name) => {
+      expect(JSON.parse(eoseFrame(name))).toEqual(['EOSE', name]);
+      expect(JSON.parse(closedFrame(name, refusal('invalid', name)))).toEqual([
+        'CLOSED',
+        name,
+        `invalid: ${name}`,
+      ]);
+    });
+  });
+
+  it('the head of an EVENT frame and a payload make one frame', () => {
+    each((name) => {
+      const frame = `${eventFrameHead(name)}{"content":"\\"]"}]`;
+      expect(JSON.parse(frame)).toEqual(['EVENT', name, { content: '"]' }]);
+    });
+  });
+
+  it('COUNT says approximate only when it is', () => {
+    each((name) => {
+      expect(JSON.parse(countFrame(name, 3, false))).toEqual(['COUNT', name, { count: 3 }]);
+      expect(JSON.parse(countFrame(name, 3, true))).toEqual(['COUNT', name, { count: 3, approximate: true }]);
+    });
+  });
+});
+
+describe('NOTICE', () => {
+  it('has prefix and reason', () => {
+    each((why) =>
+      expect(JSON.parse(noticeFrame(refusal('error', why)))).toEqual(['NOTICE', `error: ${why}`]),
+    );
+  });
+});
+
+describe('isRefusal', () => {
+  it('tells a refusal from everything that may stand in its place', () => {
+    expect(isRefusal(refusal('invalid', ''))).toBe(true);
+    for (const other of [undefined, null, 'stored', 'refused', 0, [], {}, { tags: [] }]) {
+      expect(isRefusal(other)).toBe(false);
+    }
+  });
+});
