@@ -1,21 +1,31 @@
 /** Boot settings: environment variables, checked once, all problems told together. Everything else is a community's setting. */
+import * as nip19 from 'nostr-tools/nip19';
 import { z } from 'zod';
 
-const PORT_PROBLEM = 'must be a port between 0 and 65535';
-const port = z.coerce
-  .number({ error: PORT_PROBLEM })
-  .int(PORT_PROBLEM)
-  .min(0, PORT_PROBLEM)
-  .max(65_535, PORT_PROBLEM);
+const port = z
+  .string()
+  .regex(/^\d{1,5}$/, 'must be a port between 0 and 65535')
+  .transform(Number)
+  .refine((value) => value <= 65_535, 'must be a port between 0 and 65535');
+
 const pubkeys = z.string().transform((list, context) => {
   const keys = list.split(',').flatMap((key) => (key.trim() === '' ? [] : [key.trim()]));
-  for (const key of keys) {
-    if (!/^[0-9a-f]{64}$/.test(key) && !/^npub1[02-9ac-hj-np-z]{58}$/.test(key)) {
-      context.addIssue(`"${key}" is neither 64 lowercase hex characters nor an npub`);
-    }
-  }
-  return keys;
+  return keys.map((key) => {
+    const hex = pubkeyOf(key);
+    if (hex === undefined) context.addIssue(`"${key}" is neither 64 lowercase hex characters nor an npub`);
+    return hex ?? '';
+  });
 });
+
+function pubkeyOf(key: string): string | undefined {
+  if (/^[0-9a-f]{64}$/.test(key)) return key;
+  try {
+    const decoded = nip19.decode(key);
+    return decoded.type === 'npub' ? decoded.data : undefined;
+  } catch {
+    return undefined;
+  }
+}
 
 const environment = z.object({
   MINATO_HOST: z.string().min(1).default('127.0.0.1'),

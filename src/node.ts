@@ -15,7 +15,7 @@ import { RateLimit } from './relay/rate-limit.js';
 import { type RelayServer, startServer } from './relay/server.js';
 import { ensureDefaultCommunity } from './store/communities.js';
 import { fixNetworkId, fixTagHashSeed } from './store/node-state.js';
-import { trimBus } from './store/outbox.js';
+import { readHead, trimBus } from './store/outbox.js';
 import { ensurePartitions } from './store/partitions.js';
 import { createTagHash, type TagHash } from './store/tag-hash.js';
 import { startVerifier, type Verifier } from './verify/pool.js';
@@ -123,7 +123,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     log,
     now,
     ready: async () => {
-      await database.pool.query('SELECT 1');
+      await readHead(database.pool);
     },
   });
   return {

@@ -15,6 +15,7 @@ import { createLog } from '../src/log.js';
 import { createMetrics } from '../src/metrics.js';
 import { prepareDatabase } from '../src/node.js';
 import { type Database, openDatabase } from '../src/postgres/database.js';
+import { readTotals } from '../src/store/communities.js';
 import { readBus, readHead, readOutbox } from '../src/store/outbox.js';
 import { findEvents, readPayloads, readPayloadsById } from '../src/store/query.js';
 import type { TagHash } from '../src/store/tag-hash.js';
@@ -244,7 +245,7 @@ async function expectNotFound(community: number, ids: readonly string[]): Promis
   ).toEqual(new Map());
 }
 
-/** The tables under the view: each accepted id has one row and one dedupe row; tags are those of effective rows only. */
+/** The tables under the view: each accepted id has one row and one dedupe row; tags and totals are of effective rows only. */
 async function expectRows(community: number, announced: readonly Announced[]): Promise<void> {
   const upserts = announced.filter((row) => row.community === community && row.op === 'upsert');
   const { rows } = await client.query<{ stored: number; deduped: number; tagged: number; strays: number }>(
@@ -258,9 +259,11 @@ async function expectRows(community: number, announced: readonly Announced[]): P
           WHERE t.community = $1 AND e.seq IS NULL) AS strays`,
     [community],
   );
-  const tagsOf = (event: NostrEvent) => new Set(event.tags.map((tag) => tag.join('\n'))).size;
-  const tagged = [...(await viewOf(community)).values()].reduce((sum, event) => sum + tagsOf(event), 0);
+  const view = [...(await viewOf(community)).values()];
+  const tagged = view.reduce((sum, event) => sum + new Set(event.tags.map((tag) => tag.join('\n'))).size, 0);
   expect(rows[0]).toEqual({ stored: upserts.length, deduped: upserts.length, tagged, strays: 0 });
+  const bytes = view.reduce((sum, event) => sum + Buffer.byteLength(serializeEvent(event).payload), 0);
+  expect(await readTotals(database.pool, community)).toEqual({ events: view.length, bytes });
 }
 
 /** I3: of all the times that an id was sent, exactly one was told that it is new, or none if it never was effective. */

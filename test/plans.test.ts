@@ -65,9 +65,9 @@ function eventAt(at: number): NostrEvent {
 
 interface Shape {
   readonly name: string;
-  /** A filter, or a call whose last (or nth) statement is meant. */
+  /** A filter, or a call; of its statements the one that holds this text is meant. */
   readonly filter: Record<string, unknown> | ((connection: Pool & ClientBase) => Promise<unknown>);
-  readonly nth?: number;
+  readonly holds?: string;
   /** The indexes that it uses, by the name of their partitioned parent. */
   readonly indexes: readonly string[];
   /** Index walks that it asks for, one per value. */
@@ -235,7 +235,7 @@ const SHAPES: Shape[] = [
   {
     name: 'the lane: known ids',
     filter: (session) => readFacts(session, submissions),
-    nth: 0,
+    holds: 'lane_state',
     indexes: ['event_dedupe_pkey'],
     walks: 100,
     rows: 1,
@@ -243,6 +243,7 @@ const SHAPES: Shape[] = [
   {
     name: 'the lane: heads',
     filter: (session) => readFacts(session, submissions),
+    holds: 'event_heads',
     indexes: ['event_heads_pkey', 'event_dedupe_pkey'],
     walks: 100,
     each: 2,
@@ -251,7 +252,7 @@ const SHAPES: Shape[] = [
   {
     name: 'the lane: superseded rows',
     filter: (session) => writePlan(session, supersedingNothing, 0, tagHash),
-    nth: 0,
+    holds: 'UPDATE events e',
     indexes: ['event_dedupe_pkey', 'events_place'],
     walks: 100,
     each: 2,
@@ -260,6 +261,7 @@ const SHAPES: Shape[] = [
   {
     name: 'the lane: tags of superseded rows',
     filter: (session) => writePlan(session, supersedingNothing, 0, tagHash),
+    holds: 'DELETE FROM event_tags',
     indexes: ['event_tags_tag'],
     walks: 100,
     rows: 1,
@@ -396,9 +398,9 @@ async function addEvents(from: number, to: number): Promise<void> {
   await lane.close();
 }
 
-async function statementOf({ filter, nth = -1 }: Shape): Promise<Statement> {
+async function statementOf({ filter, holds = '' }: Shape): Promise<Statement> {
   if (typeof filter !== 'function') return findStatement(COMMUNITY, parsed(filter), LIMIT, tagHash);
-  return (await recorded(filter)).at(nth)!;
+  return (await recorded(filter)).find(({ text }) => text.includes(holds))!;
 }
 
 function parsed(raw: Record<string, unknown>): Filter {

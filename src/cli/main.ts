@@ -12,7 +12,6 @@ import { settingsCommand } from './settings.js';
 const program = new Command('minato')
   .description('A community node for Nostr: a relay with topics, members and an operator, on PostgreSQL.')
   .version(SOFTWARE_VERSION)
-  .showHelpAfterError('(try: minato --help)')
   .addHelpText(
     'after',
     `
@@ -37,6 +36,13 @@ for (const command of [
 ]) {
   program.addCommand(command);
 }
+
+/** An error of usage points to the help of the very command; commander does not hand this down by itself. */
+function pointToHelp(command: Command, name: string): void {
+  command.showHelpAfterError(`(try: ${name} --help)`);
+  for (const child of command.commands) pointToHelp(child, `${name} ${child.name()}`);
+}
+pointToHelp(program, 'minato');
 
 program.parseAsync().catch((error: unknown) => {
   process.stderr.write(`minato: ${error instanceof Error ? error.message : String(error)}\n`);

@@ -146,12 +146,11 @@ function modelView(list: readonly Submission[]): Map<string, NostrEvent> {
   return new Map([...winners.values()].map(({ community, event }) => [factKey(community, event.id), event]));
 }
 
-const check = (property: fc.IProperty<never> | fc.IProperty<[never]> | unknown) =>
-  fc.assert(property as fc.IProperty<unknown>, { seed: SEED, numRuns: 300 });
+const RUNS = { seed: SEED, numRuns: 300 };
 
 describe('planBatch', () => {
   it('any order of arrival and any grouping gives the view of the model (I4)', () => {
-    check(
+    fc.assert(
       fc.property(arrivals, ({ list, first, second }) => {
         const model = modelView(list);
         expect(storeAfter(first).view()).toEqual(model);
@@ -159,11 +158,12 @@ describe('planBatch', () => {
         expect(storeAfter([list]).view()).toEqual(model);
         expect(storeAfter(list.map((one) => [one])).view()).toEqual(model);
       }),
+      RUNS,
     );
   });
 
   it('a batch tells each client, and writes, what the same events one by one would', () => {
-    check(
+    fc.assert(
       fc.property(submissions, (list) => {
         const together = new MemoryStore();
         const decisions = together.run(list).decisions;
@@ -177,11 +177,12 @@ describe('planBatch', () => {
         expect(together.rows).toEqual(alone.rows);
         expect(new Map(together.heads)).toEqual(new Map(alone.heads));
       }),
+      RUNS,
     );
   });
 
   it('doing it twice changes nothing (I3)', () => {
-    check(
+    fc.assert(
       fc.property(arrivals, ({ first, second }) => {
         const store = storeAfter(first);
         const { lastSeq } = store;
@@ -201,6 +202,7 @@ describe('planBatch', () => {
         }
         expect(store.rows).toEqual(rows);
       }),
+      RUNS,
     );
   });
 
@@ -217,18 +219,19 @@ describe('planBatch', () => {
   });
 
   it('the facts that it was given stay as they were', () => {
-    check(
+    fc.assert(
       fc.property(submissions, submissions, (before, batch) => {
         const facts = storeAfter([before]).facts();
         const copy = structuredClone(facts);
         planBatch(batch, facts, 0);
         expect(facts).toEqual(copy);
       }),
+      RUNS,
     );
   });
 
   it('at most one row of a key is effective, also between batches (I4)', () => {
-    check(
+    fc.assert(
       fc.property(arrivals, ({ first }) => {
         const store = new MemoryStore();
         for (const batch of first) {
@@ -238,11 +241,12 @@ describe('planBatch', () => {
           expect(new Set(keys).size).toBe(keys.length);
         }
       }),
+      RUNS,
     );
   });
 
   it('ephemeral events are broadcast, once per batch, and never stored, announced or made a head', () => {
-    check(
+    fc.assert(
       fc.property(submissions, (list) => {
         const store = new MemoryStore();
         const plan = store.run(list);
@@ -258,22 +262,24 @@ describe('planBatch', () => {
         expect(written.filter((event) => event.kind === 20_001)).toEqual([]);
         expect(plan.heads.filter((head) => head.kind === 20_001)).toEqual([]);
       }),
+      RUNS,
     );
   });
 
   it('a superseded row is history, out of the view, in the bucket that is dropped first', () => {
-    check(
+    fc.assert(
       fc.property(arrivals, ({ first }) => {
         for (const { keep, effective } of storeAfter(first).rows.values())
           expect(keep === Keep.history).toBe(!effective);
       }),
+      RUNS,
     );
   });
 });
 
 describe('the outbox of the plans (I8)', () => {
   it('is numbered without gaps and rising, and every row has the number of its upsert', () => {
-    check(
+    fc.assert(
       fc.property(arrivals, ({ first }) => {
         const store = storeAfter(first);
         expect(store.outbox.map((row) => row.seq)).toEqual(store.outbox.map((_, at) => at + 1));
@@ -284,11 +290,12 @@ describe('the outbox of the plans (I8)', () => {
           expect(store.rows.get(seq)!.submission).toMatchObject({ community, event: { id: event.id } });
         }
       }),
+      RUNS,
     );
   });
 
   it('replayed from its beginning gives exactly the effective view, after every batch', () => {
-    check(
+    fc.assert(
       fc.property(arrivals, ({ first }) => {
         const store = new MemoryStore();
         const replayed = new Set<string>();
@@ -303,11 +310,12 @@ describe('the outbox of the plans (I8)', () => {
           expect([...replayed].sort()).toEqual([...store.view().keys()].sort());
         }
       }),
+      RUNS,
     );
   });
 
   it('each row is announced once, and its end once: the delete just before its successor', () => {
-    check(
+    fc.assert(
       fc.property(arrivals, ({ first }) => {
         const store = storeAfter(first);
         const names = (op: string) =>
@@ -331,11 +339,12 @@ describe('the outbox of the plans (I8)', () => {
           ]);
         });
       }),
+      RUNS,
     );
   });
 
   it('says of each event what it is: key, topics, author, time, also when it says delete', () => {
-    check(
+    fc.assert(
       fc.property(arrivals, ({ list, first }) => {
         const sent = new Map(list.map((one) => [factKey(one.community, one.event.id), one.event]));
         for (const { community, event, topics, effectiveKey, ingestedAt } of storeAfter(first).outbox) {
@@ -347,6 +356,7 @@ describe('the outbox of the plans (I8)', () => {
           expect(ingestedAt).toBe(1_000);
         }
       }),
+      RUNS,
     );
   });
 });

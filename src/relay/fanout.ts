@@ -190,6 +190,7 @@ export class Fanout {
 
   private ended(client: Client): Promise<void> {
     return new Promise((resolve) => {
+      if (this.stopping.signal.aborted) resolve();
       client.once('end', () => resolve());
       client.once('error', () => resolve());
       this.stopping.signal.addEventListener('abort', () => resolve(), { once: true });

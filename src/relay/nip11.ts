@@ -23,7 +23,7 @@ export function relayInformation(settings: Settings) {
       max_subscriptions: settings['limits.subscriptionsMax'],
       max_filters: settings['limits.filtersMax'],
       max_limit: settings['limits.limitMax'],
-      default_limit: settings['limits.limitDefault'],
+      default_limit: Math.min(settings['limits.limitDefault'], settings['limits.limitMax']),
       max_subid_length: settings['limits.subscriptionIdLengthMax'],
       max_event_tags: settings['limits.tagsMax'],
       max_event_bytes: settings['limits.eventBytesMax'],

@@ -40,7 +40,12 @@ export interface RelayServer {
 }
 
 export async function startServer(options: ServerOptions): Promise<RelayServer> {
-  const app = fastify({ logger: false, bodyLimit: FRAME_BYTES_MAX, forceCloseConnections: true });
+  const app = fastify({
+    logger: false,
+    bodyLimit: FRAME_BYTES_MAX,
+    forceCloseConnections: true,
+    routerOptions: { ignoreTrailingSlash: true },
+  });
   const sockets = new Map<Connection, number>();
   const state = { closing: false };
   addHealth(app, options, state);
@@ -124,7 +129,7 @@ function addPages(
     if (request.headers.accept?.includes('application/nostr+json')) {
       return reply.type('application/nostr+json').send(JSON.stringify(relayInformation(community.settings)));
     }
-    const path = new URL(request.url, 'http://any').pathname.replace(/\/$/, '');
+    const path = pathOf(request.raw).replace(/\/$/, '');
     return reply
       .type('text/html; charset=utf-8')
       .header('content-security-policy', PAGE_POLICY)
@@ -206,13 +211,18 @@ function acceptSockets(
 }
 
 function refuseUpgrade(socket: Duplex, status: string): void {
-  socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
+  // Not left to the client: one that does not hang up would hold up the shutdown.
+  socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`, () => socket.destroy());
+}
+
+/** Not by `new URL`, which throws on what a client may well send, and makes another path of some of the rest. */
+function pathOf(request: IncomingMessage): string {
+  return request.url?.split('?', 1)[0] ?? '/';
 }
 
 /** `/` goes by host name, `/c/<slug>` by name; any other path is nobody's. */
 function communityOf(request: IncomingMessage, { communities }: ServerOptions): Community | undefined {
-  const { pathname } = new URL(request.url ?? '/', 'http://any');
-  const match = /^(?:\/c\/([^/]+))?(?:\/|\/stats)?$/.exec(pathname);
+  const match = /^(?:\/c\/([^/]+))?(?:\/|\/stats)?$/.exec(pathOf(request));
   if (match === null) return undefined;
   return communities.find(request.headers.host?.replace(/:\d+$/, '').toLowerCase(), match[1]);
 }

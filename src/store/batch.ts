@@ -301,8 +301,11 @@ function tagRows({ rows }: Plan, tagHash: TagHash) {
   for (const { submission, seq, keep, effective } of rows) {
     if (!effective) continue;
     const { community, event } = submission;
-    for (const [letter, value] of indexedTags(event)) {
-      tags.tag.push(tagHash(community, letter, value));
+    // Two tags of one event whose hashes fall together are one row, or a page would hold the event twice.
+    for (const tag of new Set(
+      indexedTags(event).map(([letter, value]) => tagHash(community, letter, value)),
+    )) {
+      tags.tag.push(tag);
       tags.createdAt.push(event.created_at);
       tags.seq.push(seq);
       tags.community.push(community);

@@ -1,0 +1,194 @@
+import { describe, expect, it } from 'vitest';
+import { KIND_MAX, type NostrEvent, serializeEvent } from './event.js';
+import { type Arrival, policies, refuseArrival } from './policy.js';
+import { type SettingKey, settingsFrom } from './settings.js';
+
+const NOW = 1_700_000_000;
+const good: NostrEvent = {
+  id: `00${'f'.repeat(62)}`,
+  pubkey: 'a'.repeat(64),
+  created_at: NOW,
+  kind: 1,
+  tags: [['t', 'sea']],
+  content: 'hello',
+  sig: 'c'.repeat(128),
+};
+
+function arrivalOf(
+  change: Partial<NostrEvent>,
+  settings: Partial<Record<SettingKey, unknown>> = {},
+): Arrival {
+  const event = { ...good, ...change };
+  return {
+    event,
+    bytes: Buffer.byteLength(serializeEvent(event).payload),
+    settings: settingsFrom(new Map(Object.entries(settings))),
+    nowSeconds: NOW,
+  };
+}
+
+const refuse = (...arrival: Parameters<typeof arrivalOf>) => refuseArrival(arrivalOf(...arrival));
+
+/** For each policy, in its order: an event and settings that only this one refuses, and the words. */
+const CASES: {
+  policy: string;
+  change: Partial<NostrEvent>;
+  settings?: Partial<Record<SettingKey, unknown>>;
+  says: { refused: string; why: RegExp };
+}[] = [
+  {
+    policy: 'refuseCredential',
+    change: { kind: 22_242 },
+    says: { refused: 'invalid', why: /22242.*credential/ },
+  },
+  {
+    policy: 'refuseAccessControl',
+    change: {
+      kind: 39_020,
+      tags: [
+        ['t', 'a'],
+        ['d', ''],
+      ],
+    },
+    says: { refused: 'restricted', why: /^access control p2p-only$/ },
+  },
+  {
+    policy: 'refuseSize',
+    change: { content: 'x'.repeat(512) },
+    settings: { 'limits.eventBytesMax': 512 },
+    says: { refused: 'invalid', why: /512 bytes/ },
+  },
+  {
+    policy: 'refuseTime',
+    change: { created_at: NOW + 901 },
+    says: { refused: 'invalid', why: /900 seconds in the future/ },
+  },
+  { policy: 'refuseMissingD', change: { kind: 30_023 }, says: { refused: 'invalid', why: /^missing d$/ } },
+  {
+    policy: 'refuseProtected',
+    change: { tags: [['t', 'sea'], ['-']] },
+    says: { refused: 'restricted', why: /NIP-70/ },
+  },
+  {
+    policy: 'refusePow',
+    change: {},
+    settings: { 'limits.powBitsMin': 9 },
+    says: { refused: 'pow', why: /8 bits.*9 are needed/ },
+  },
+  { policy: 'refuseTopic', change: { tags: [] }, says: { refused: 'invalid', why: /^missing topic$/ } },
+];
+
+describe('policies', () => {
+  it('are these, in this order', () => {
+    expect(policies.map((policy) => policy.name)).toEqual(CASES.map((one) => one.policy));
+  });
+
+  it.each(CASES)('$policy refuses by its own words, and it alone', ({ policy, change, settings, says }) => {
+    const arrival = arrivalOf(change, settings);
+    expect(policies.filter((one) => one(arrival) !== undefined).map((one) => one.name)).toEqual([policy]);
+    expect(refuseArrival(arrival)).toEqual({ refused: says.refused, why: expect.stringMatching(says.why) });
+  });
+
+  it('none refuses a good event', () => {
+    expect(refuse({})).toBeUndefined();
+  });
+
+  it('the first that refuses has the word, so that nothing dearer is looked at', () => {
+    const all = arrivalOf(
+      { kind: 39_021, content: 'x'.repeat(600), created_at: NOW + 10_000, tags: [['-']] },
+      { 'limits.eventBytesMax': 512, 'limits.powBitsMin': 200 },
+    );
+    const refusals = policies.filter((policy) => policy(all) !== undefined);
+    expect(refusals.map((policy) => policy.name)).toEqual(CASES.slice(1).map((one) => one.policy));
+    expect(refuseArrival(all)).toEqual(refusals[0]!(all));
+  });
+});
+
+describe('kinds that are never accepted', () => {
+  it('are the credentials and the access control between members, and no other', () => {
+    const settings = { 'topic.mode': 'open' };
+    const refused: number[] = [];
+    for (let kind = 0; kind <= KIND_MAX; kind += 1) {
+      if (refuse({ kind, tags: [['d', '']] }, settings) !== undefined) refused.push(kind);
+    }
+    expect(refused).toEqual([22_242, 24_242, 27_235, 39_020, 39_021, 39_022]);
+  });
+});
+
+describe('size', () => {
+  it('an event of exactly the limit passes, one byte more does not; bytes, not characters', () => {
+    const bytes = arrivalOf({ content: '🌊'.repeat(200) }).bytes;
+    const settings = (max: number) => ({ 'limits.eventBytesMax': max });
+    expect(refuse({ content: '🌊'.repeat(200) }, settings(bytes))).toBeUndefined();
+    expect(refuse({ content: '🌊'.repeat(200) }, settings(bytes - 1))).toMatchObject({ refused: 'invalid' });
+  });
+
+  it('tags are counted', () => {
+    const tags = (count: number) => Array.from({ length: count }, () => ['t', 'a']);
+    expect(refuse({ tags: tags(3) }, { 'limits.tagsMax': 3 })).toBeUndefined();
+    expect(refuse({ tags: tags(4) }, { 'limits.tagsMax': 3 })).toMatchObject({
+      why: expect.stringContaining('3 tags'),
+    });
+  });
+
+  it('tags are weighed as JSON, in bytes', () => {
+    const tags = [['t', '🌊'.repeat(30)]];
+    const bytes = Buffer.byteLength(JSON.stringify(tags));
+    expect(refuse({ tags }, { 'limits.tagBytesMax': bytes })).toBeUndefined();
+    expect(refuse({ tags }, { 'limits.tagBytesMax': bytes - 1 })).toMatchObject({
+      why: expect.stringContaining('tags are larger'),
+    });
+  });
+});
+
+describe('time', () => {
+  it('created_at may be ahead by the limit and not a second more', () => {
+    const settings = { 'limits.createdAheadSecondsMax': 60 };
+    expect(refuse({ created_at: NOW + 60 }, settings)).toBeUndefined();
+    expect(refuse({ created_at: NOW + 61 }, settings)).toMatchObject({ refused: 'invalid' });
+    expect(refuse({ created_at: Number.MAX_SAFE_INTEGER }, settings)).toMatchObject({ refused: 'invalid' });
+  });
+
+  it('created_at may be behind by the limit and not a second more; 0 means no bound', () => {
+    const settings = { 'limits.createdBehindSecondsMax': 60 };
+    expect(refuse({ created_at: NOW - 60 }, settings)).toBeUndefined();
+    expect(refuse({ created_at: NOW - 61 }, settings)).toMatchObject({ refused: 'invalid' });
+    expect(refuse({ created_at: 0 }, { 'limits.createdBehindSecondsMax': 0 })).toBeUndefined();
+  });
+});
+
+describe('d', () => {
+  it('an addressable event needs a d tag, which may be empty', () => {
+    for (const kind of [30_000, 39_999]) {
+      expect(
+        refuse({
+          kind,
+          tags: [
+            ['t', 'sea'],
+            ['D', 'x'],
+          ],
+        }),
+      ).toMatchObject({ why: 'missing d' });
+      expect(
+        refuse({
+          kind,
+          tags: [
+            ['t', 'sea'],
+            ['d', ''],
+          ],
+        }),
+      ).toBeUndefined();
+      expect(refuse({ kind, tags: [['t', 'sea'], ['d']] })).toBeUndefined();
+    }
+    expect(refuse({ kind: 29_999 })).toBeUndefined();
+    expect(refuse({ kind: 40_000 })).toBeUndefined();
+  });
+});
+
+describe('work', () => {
+  it('an id needs as many leading zero bits as are asked for', () => {
+    expect(refuse({}, { 'limits.powBitsMin': 8 })).toBeUndefined();
+    expect(refuse({ id: `007f${'f'.repeat(60)}` }, { 'limits.powBitsMin': 9 })).toBeUndefined();
+    expect(refuse({}, { 'limits.powBitsMin': 9 })).toMatchObject({ refused: 'pow' });
+  });
+});

@@ -1,0 +1,112 @@
+import { describe, expect, it } from 'vitest';
+import {
+  checkSetting,
+  isSettingKey,
+  type SettingKey,
+  settingDefinitions,
+  settingKeys,
+  settingsFrom,
+} from './settings.js';
+
+const defaults = settingsFrom(new Map());
+
+describe('settings', () => {
+  it.each(settingKeys)('the default of %s passes its own schema unchanged, and is explained', (key) => {
+    expect(checkSetting(key, settingDefinitions[key].default)).toEqual({
+      value: settingDefinitions[key].default,
+    });
+    expect(settingDefinitions[key].about.length).toBeGreaterThan(5);
+    expect(defaults[key]).toEqual(settingDefinitions[key].default);
+  });
+
+  it('the defaults fit together', () => {
+    expect(defaults['limits.eventBytesMax']).toBeLessThanOrEqual(defaults['limits.messageBytesMax']);
+    expect(defaults['limits.tagBytesMax']).toBeLessThanOrEqual(defaults['limits.eventBytesMax']);
+    expect(defaults['limits.limitDefault']).toBeLessThanOrEqual(defaults['limits.limitMax']);
+  });
+
+  it('are safe by default: topics are required and every limit is on', () => {
+    expect(defaults['topic.mode']).toBe('required');
+    expect(defaults['rate.eventsPerSecond']).toBeGreaterThan(0);
+    expect(defaults['rate.queriesPerSecond']).toBeGreaterThan(0);
+  });
+});
+
+/** For each key values that do not fit. */
+const BAD: Record<SettingKey, unknown[]> = {
+  'relay.name': [1, null, 'x'.repeat(201)],
+  'relay.description': [1, 'x'.repeat(4_001)],
+  'relay.contact': [[], 'x'.repeat(401)],
+  'relay.pubkey': ['A'.repeat(64), 'a'.repeat(63), 'npub1x', null],
+  'relay.icon': [1, 'x'.repeat(2_001)],
+  'relay.urls': ['wss://a.example', ['https://a.example'], ['not a url'], Array(21).fill('wss://a.example')],
+  'topic.mode': ['closed', '', true],
+  'topic.freeKinds': [1, [-1], [65_536], [1.5], ['a'], ['1-'], ['1-2-3'], ['123456-1'], Array(101).fill(1)],
+  'auth.mode': ['on', false],
+  'limits.messageBytesMax': [1_023, 1_048_577, 2_000.5, '2000'],
+  'limits.eventBytesMax': [511, 1_048_577],
+  'limits.tagsMax': [-1, 10_001],
+  'limits.tagBytesMax': [63, 1_048_577],
+  'limits.subscriptionsMax': [0, 10_001],
+  'limits.filtersMax': [0, 101],
+  'limits.filterValuesMax': [0, 10_001],
+  'limits.limitDefault': [0, 5_001],
+  'limits.limitMax': [0, 5_001],
+  'limits.subscriptionIdLengthMax': [0, 257],
+  'limits.countMax': [0, 1_000_001],
+  'limits.createdAheadSecondsMax': [-1, 1e12],
+  'limits.createdBehindSecondsMax': [-1, Number.NaN],
+  'limits.powBitsMin': [-1, 257],
+  'rate.eventsPerSecond': [-1, Number.POSITIVE_INFINITY],
+  'rate.eventsBurst': [0],
+  'rate.queriesPerSecond': [-1],
+  'rate.queriesBurst': [0],
+  'rate.exemptLoopback': ['true', 1],
+};
+
+describe('checkSetting', () => {
+  const each = settingKeys.flatMap((key) => [...BAD[key], undefined].map((value) => [key, value] as const));
+  it.each(each)('%s: %j does not fit, and the sentence names the key', (key, value) => {
+    const checked = checkSetting(key, value);
+    expect(checked).toEqual({ problem: expect.stringMatching(new RegExp(`^${key}: .{5}`)) });
+  });
+
+  it.each([
+    ['relay.pubkey', 'a'.repeat(64)],
+    ['relay.urls', ['wss://relay.example', 'ws://localhost:7447/c/sea']],
+    ['topic.freeKinds', [0, '30000-39999']],
+    ['limits.powBitsMin', 256],
+  ] as const)('%s: %j fits', (key, value) => {
+    expect(checkSetting(key, value)).toEqual({ value });
+  });
+});
+
+describe('isSettingKey', () => {
+  it('knows its own keys and nothing that every object has', () => {
+    for (const key of settingKeys) expect(isSettingKey(key)).toBe(true);
+    for (const key of ['', 'relay', 'toString', '__proto__', 'constructor', 'relay.Name']) {
+      expect(isSettingKey(key)).toBe(false);
+    }
+  });
+});
+
+describe('settingsFrom', () => {
+  it('lays stored values over the defaults', () => {
+    const settings = settingsFrom(new Map<string, unknown>([['relay.name', 'Harbour']]));
+    expect(settings).toEqual({ ...defaults, 'relay.name': 'Harbour' });
+  });
+
+  it('leaves out a stored value that no longer fits, and a key that is gone', () => {
+    const stored = new Map<string, unknown>([
+      ['limits.tagsMax', -1],
+      ['gone.setting', 1],
+      ['__proto__', { polluted: true }],
+    ]);
+    expect(settingsFrom(stored)).toEqual(defaults);
+    expect(Object.keys(settingsFrom(stored))).toEqual(settingKeys);
+  });
+
+  it('cannot be changed by those who read it', () => {
+    expect(Object.isFrozen(defaults)).toBe(true);
+  });
+});
