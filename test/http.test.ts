@@ -509,12 +509,19 @@ describe('/metrics', () => {
 });
 
 describe('other requests', () => {
-  it.each(['/nothing', '/c/nobody', '/c/nobody/stats', '/admin', '/.env', '/c/../healthz/x', '/%00'])(
-    'GET %s is 404',
-    async (path) => {
-      expect((await fetch(relay.http + path)).status).toBe(404);
-    },
-  );
+  it.each([
+    '/nothing',
+    '/c/nobody',
+    '/c/nobody/stats',
+    '/admin',
+    '/.env',
+    '/c/../healthz/x',
+    '/%00',
+    '//',
+    '//c/art',
+  ])('GET %s is 404', async (path) => {
+    expect((await fetch(relay.http + path)).status).toBe(404);
+  });
 
   it('a method that nobody answers is refused', async () => {
     for (const method of ['POST', 'PUT', 'DELETE']) {

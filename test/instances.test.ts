@@ -150,7 +150,7 @@ describe('two nodes on one database', () => {
     );
     const winners = [
       ...versions.map((pair) => pair[1]!.id),
-      ...tied.map(([a, b]) => (a!.id < b!.id ? a!.id : b!.id)),
+      ...tied.map((pair) => pair.map(({ id }) => id).sort()[0]!),
     ].sort();
     const pubkeys = authors.map(({ pubkey }) => pubkey);
     for (const client of clients) {

@@ -27,11 +27,11 @@ const ALL = 5_000;
 // ── Events: small pools, so that keys, times and ids meet again and again ─────────────────────────────────────────
 
 const hash = (text: string) => createHash('sha256').update(text).digest('hex');
-const AUTHORS = ['alice', 'bob', 'carol'].map(hash);
+const AUTHORS = ['alice', 'bob'].map(hash);
 const KINDS = {
   regular: [1, 5, 62, 9_999, 65_535],
-  replaceable: [0, 3, 10_002],
-  addressable: [30_000, 39_999],
+  replaceable: [0, 10_002],
+  addressable: [30_000],
   ephemeral: [20_000, 29_999],
 };
 type Class = keyof typeof KINDS;
@@ -49,10 +49,10 @@ interface Sent {
 
 const event = fc
   .record({
-    kind: fc.constantFrom(...Object.values(KINDS).flat()),
+    kind: fc.constantFrom(...Object.values(KINDS)).chain((kinds) => fc.constantFrom(...kinds)),
     pubkey: fc.constantFrom(...AUTHORS),
-    created_at: fc.integer({ min: 0, max: 4 }),
-    d: fc.constantFrom(...D_VALUES),
+    created_at: fc.integer({ min: 0, max: 6 }),
+    d: fc.oneof(fc.constantFrom('', 'a'), fc.constantFrom(...D_VALUES)),
     topic: fc.constantFrom('sea', 'wind'),
     nonce: fc.integer({ min: 0, max: 20 }),
   })
@@ -62,11 +62,11 @@ const event = fc
     const id = hash(JSON.stringify([pubkey, created_at, kind, tags, content]));
     return { id, pubkey, created_at, kind, tags, content, sig: 'c'.repeat(128) };
   });
-const sent: fc.Arbitrary<Sent> = fc.record({ community: fc.integer({ min: 0, max: 2 }), event });
+const sent: fc.Arbitrary<Sent> = fc.record({ community: fc.constantFrom(0, 0, 0, 1, 2), event });
 
 /** Events, most of them more than once, in a random order, cut into groups that arrive together. */
 const arrivals = fc
-  .array(sent, { minLength: 1, maxLength: 60, size: 'max' })
+  .array(sent, { minLength: 1, maxLength: 90, size: 'max' })
   .chain((list) => fc.shuffledSubarray([...list, ...list], { minLength: list.length }))
   .chain((list) =>
     fc.record({

@@ -34,6 +34,7 @@ const INDEX_WALKS = [
   'enable_hashjoin=off',
   'enable_mergejoin=off',
   'enable_bitmapscan=off',
+  'enable_sort=off',
   'jit=off',
 ]
   .map((option) => `-c ${option}`)

@@ -183,7 +183,7 @@ export class Connection {
       return;
     }
     const { fanout, metrics } = this.context;
-    const subscription = new Subscription(id, filters, fanout.position, this.outgoing, (overflown) => {
+    const subscription = new Subscription(id, filters, fanout.head, this.outgoing, (overflown) => {
       this.drop(
         overflown,
         refusal('error', 'more new events than can wait while stored ones are sent; ask again'),

@@ -46,7 +46,7 @@ export interface FanoutOptions {
 
 export class Fanout {
   private readonly indexes = new Map<number, SubscriptionIndex<LiveReader>>();
-  private readonly committed = new LRUCache<number, { event: NostrEvent; payload: string }>({
+  private readonly committed = new LRUCache<number, Parsed>({
     max: COMMITTED_MAX,
   });
   private readonly stopping = new AbortController();
@@ -55,8 +55,8 @@ export class Fanout {
   private busWanted = true;
   private loops: Promise<unknown> = Promise.resolve();
   private busPosition = 0;
-  /** Everything up to this outbox number has been handed to the subscriptions. */
-  position = 0;
+  private position = 0;
+  private committedSeq = 0;
 
   constructor(private readonly options: FanoutOptions) {}
 
@@ -64,6 +64,14 @@ export class Fanout {
     this.position = await readHead(this.options.database.pool);
     this.busPosition = await readBusHead(this.options.database.pool);
     this.loops = Promise.all([this.readLoop(), this.listenLoop()]);
+  }
+
+  /**
+   * The last outbox number that a query starting now is sure to see: passed by the fan-out, or committed by this process,
+   * whose client may have had its OK already. A subscription counts as live what comes after it.
+   */
+  get head(): number {
+    return Math.max(this.position, this.committedSeq);
   }
 
   async stop(): Promise<void> {
@@ -88,6 +96,7 @@ export class Fanout {
       this.committed.set(row.seq, { event, payload });
       if (row.effective) this.options.cache.set(community, event.id, payload);
     }
+    this.committedSeq = plan.lastSeq;
     this.wake(plan.broadcasts.length > 0);
   }
 
@@ -125,26 +134,30 @@ export class Fanout {
 
   private async readOutboxOnce(): Promise<number> {
     const entries = await readOutbox(this.options.database.pool, this.position, READ_MAX);
-    const foreign = entries.filter((entry) => entry.op === 'upsert' && !this.committed.has(entry.seq));
+    // Taken in hand before anything is awaited: what waits here too long is dropped for newer events, and read instead.
+    const own = entries.map((entry) => this.committed.get(entry.seq));
+    const foreign = entries.filter((entry, at) => entry.op === 'upsert' && own[at] === undefined);
     const payloads =
-      foreign.length === 0 ? new Map() : await readPayloadsById(this.options.database.pool, foreign);
-    for (const entry of entries) this.dispatch(entry, payloads);
+      foreign.length === 0
+        ? new Map<string, string>()
+        : await readPayloadsById(this.options.database.pool, foreign);
+    entries.forEach((entry, at) => {
+      const payload = payloads.get(factKey(entry.community, entry.id));
+      this.dispatch(entry, own[at] ?? (payload === undefined ? undefined : parse(payload)));
+    });
     this.options.metrics.outboxHead.set(this.position);
     return entries.length;
   }
 
-  private dispatch(entry: OutboxEntry, payloads: ReadonlyMap<string, string>): void {
-    this.position = entry.seq;
-    const { community, id, seq } = entry;
-    if (entry.op === 'delete') {
+  private dispatch({ community, id, seq, op }: OutboxEntry, live: Parsed | undefined): void {
+    this.position = seq;
+    this.committed.delete(seq);
+    if (op === 'delete') {
       this.options.recent.forget(community, id);
       this.options.cache.forget(community, id);
       return;
     }
     this.options.recent.add(community, id);
-    const payload = payloads.get(factKey(community, id));
-    const live = this.committed.get(seq) ?? (payload === undefined ? undefined : parse(payload));
-    this.committed.delete(seq);
     // No payload: it is no longer effective, and a later row of the outbox says why.
     if (live !== undefined) this.deliver(community, { seq, ...live });
   }
@@ -198,6 +211,11 @@ export class Fanout {
   }
 }
 
-function parse(payload: string): { event: NostrEvent; payload: string } {
+interface Parsed {
+  readonly event: NostrEvent;
+  readonly payload: string;
+}
+
+function parse(payload: string): Parsed {
   return { event: JSON.parse(payload) as NostrEvent, payload };
 }

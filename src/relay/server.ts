@@ -93,7 +93,10 @@ function addHealth(app: FastifyInstance, options: ServerOptions, state: { closin
 function mayReadMetrics(request: FastifyRequest, token: string | undefined): boolean {
   if (token !== undefined && request.headers.authorization === `Bearer ${token}`) return true;
   // A proxy on this machine connects from loopback too, but says for whom.
-  return isLoopback(request.socket.remoteAddress ?? '') && request.headers['x-forwarded-for'] === undefined;
+  const forwarded = ['x-forwarded-for', 'x-real-ip', 'forwarded'].some(
+    (name) => request.headers[name] !== undefined,
+  );
+  return isLoopback(request.socket.remoteAddress ?? '') && !forwarded;
 }
 
 function addPages(
@@ -190,7 +193,7 @@ function acceptSockets(
   const wss = new WebSocketServer({ noServer: true, maxPayload: FRAME_BYTES_MAX, perMessageDeflate: false });
   app.server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     socket.on('error', () => undefined);
-    const community = communityOf(request, options);
+    const community = isStats(request) ? undefined : communityOf(request, options);
     if (state.closing || sockets.size >= CONNECTIONS_MAX)
       return refuseUpgrade(socket, '503 Service Unavailable');
     if (community === undefined) return refuseUpgrade(socket, '404 Not Found');
@@ -220,6 +223,10 @@ function pathOf(request: IncomingMessage): string {
   return request.url?.split('?', 1)[0] ?? '/';
 }
 
+function isStats(request: IncomingMessage): boolean {
+  return pathOf(request).endsWith('/stats');
+}
+
 /** `/` goes by host name, `/c/<slug>` by name; any other path is nobody's. */
 function communityOf(request: IncomingMessage, { communities }: ServerOptions): Community | undefined {
   const match = /^(?:\/c\/([^/]+))?(?:\/|\/stats)?$/.exec(pathOf(request));
@@ -230,7 +237,7 @@ function communityOf(request: IncomingMessage, { communities }: ServerOptions): 
 /** Behind a proxy on this machine, the client is the one that the proxy names last. */
 function clientAddress(request: IncomingMessage): { address: string; isLoopback: boolean } {
   const peer = request.socket.remoteAddress ?? '';
-  const forwarded = request.headers['x-forwarded-for'];
+  const forwarded = request.headers['x-forwarded-for'] ?? request.headers['x-real-ip'];
   const named = (Array.isArray(forwarded) ? forwarded.join(',') : forwarded)?.split(',').at(-1)?.trim();
   const address = isLoopback(peer) && named ? named : peer;
   return { address, isLoopback: isLoopback(address) };

@@ -4,8 +4,8 @@
  *   loading ──stored rows sent, EOSE──▶ live ──CLOSE, CLOSED, socket gone──▶ ended
  *      │ live events that match wait in a bounded buffer
  *
- * No gap: it is filed in the live index before the query starts, and the query sees every event that the fan-out had
- * passed by then. No double: an answer's rows that the fan-out had not passed yet are remembered until it does.
+ * No gap: it is filed in the live index before the query starts, and the query sees every event up to `startSeq`; the
+ * fan-out brings all that comes after. No double: rows of the answer after `startSeq` are remembered until it does.
  */
 
 import type { Filter } from '../core/filter.js';
@@ -25,7 +25,7 @@ export class Subscription implements LiveReader {
   constructor(
     readonly id: string,
     readonly filters: readonly Filter[],
-    /** The fan-out's position when this was filed in the live index. */
+    /** The fan-out's head when this was filed in the live index. */
     private readonly startSeq: number,
     private readonly outgoing: Outgoing,
     /** More live events came while loading than may wait. */
@@ -62,7 +62,7 @@ export class Subscription implements LiveReader {
   }
 
   deliver(live: LiveEvent): void {
-    if (this.state === 'ended') return;
+    if (this.state === 'ended' || (live.seq !== undefined && live.seq <= this.startSeq)) return;
     if (this.state === 'loading') {
       this.waiting.push(live);
       if (this.waiting.length > WAITING_EVENTS_MAX) this.onOverflow(this);

@@ -9,6 +9,7 @@ import type { NostrEvent } from '../core/event.js';
 import { Keep } from '../core/keep.js';
 import { type BatchFacts, factKey, type Head, type Plan, type Submission } from '../core/plan.js';
 import { hexArray, int2Array, int4Array, int8Array, textArray } from './binary.js';
+import { dedupeOf } from './query.js';
 import { indexedTags, type TagHash } from './tag-hash.js';
 
 /** Wakes the outbox readers of every instance; only a hint, polling is the truth. */
@@ -24,13 +25,15 @@ const KNOWN_SQL = `
   LEFT JOIN (
     SELECT d.community, d.event_id
     FROM unnest($1::int[], $2::bytea[]) AS asked (community, event_id)
-    JOIN event_dedupe d USING (community, event_id)
+    ${dedupeOf('asked.community', 'asked.event_id')}
   ) d ON true`;
 
+/** Heads are looked up one by one, fenced like the dedupe rows, so that a small table is never read as a whole. */
 const HEADS_SQL = `
   SELECT asked.place::int, h.created_at, encode(h.event_id, 'hex') AS id, h.topics, d.seq, d.ingested_at, d.keep
   FROM unnest($1::int[], $2::bytea[]) WITH ORDINALITY AS asked (community, address_hash, place)
-  JOIN event_heads h USING (community, address_hash)
+  CROSS JOIN LATERAL (SELECT * FROM event_heads at
+    WHERE at.community = asked.community AND at.address_hash = asked.address_hash OFFSET 0) h
   LEFT JOIN event_dedupe d ON d.community = h.community AND d.event_id = h.event_id`;
 
 export async function readFacts(client: ClientBase, submissions: readonly Submission[]): Promise<BatchFacts> {
@@ -108,8 +111,8 @@ const SUPERSEDE_SQL = `
   RETURNING g.seq, g.ingested_at, g.keep, e.community, e.payload`;
 
 async function moveSuperseded(client: ClientBase, { superseded }: Plan, tagHash: TagHash): Promise<void> {
+  // Not prepared, and so planned for the tables as they are now: the target of an UPDATE cannot be fenced.
   const { rows } = await client.query<TaggedRow>({
-    name: 'supersede',
     text: SUPERSEDE_SQL,
     values: [
       int8Array(superseded.map((s) => s.row.seq)),
@@ -164,7 +167,6 @@ async function removeTags(client: ClientBase, rows: readonly TaggedRow[], tagHas
   });
   if (tags.length === 0) return;
   await client.query({
-    name: 'untag',
     text: UNTAG_SQL,
     values: [
       int8Array(tags.map((t) => t.tag)),

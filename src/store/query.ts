@@ -35,6 +35,20 @@ class Parameters {
   }
 }
 
+/**
+ * The event at a known place. The fence (OFFSET 0) keeps every other condition out, so that the unique index on the place is
+ * the only way in, whatever the planner believes about a table that was empty when the statement was prepared.
+ */
+export function eventAt(place: string): string {
+  return `CROSS JOIN LATERAL (SELECT * FROM events at
+      WHERE at.keep = ${place}.keep AND at.ingested_at = ${place}.ingested_at AND at.seq = ${place}.seq OFFSET 0) e`;
+}
+
+/** The dedupe row of a known id, fenced for the same reason. */
+export function dedupeOf(community: string, id: string): string {
+  return `CROSS JOIN LATERAL (SELECT * FROM event_dedupe at WHERE at.community = ${community} AND at.event_id = ${id} OFFSET 0) d`;
+}
+
 const COLUMNS = 'e.seq, e.ingested_at, e.keep, e.created_at, e.id, octet_length(e.payload) AS bytes';
 const NEWEST_FIRST = 'ORDER BY created_at DESC, id';
 
@@ -134,8 +148,8 @@ function perValue(context: Context, asked: string, from: string, where: string):
 function selectByIds(context: Context, community: number, filter: Filter): string {
   const ids = context.params.add(hexArray([...(filter.ids ?? [])]), 'bytea[]');
   return `SELECT ${COLUMNS} FROM unnest(${ids}) AS asked (id)
-    JOIN event_dedupe d ON d.community = ${context.community} AND d.event_id = asked.id
-    JOIN events e ON e.keep = d.keep AND e.ingested_at = d.ingested_at AND e.seq = d.seq
+    ${dedupeOf(context.community, 'asked.id')}
+    ${eventAt('d')}
     WHERE ${conditions(context, community, filter, { ids: true })}
     ${NEWEST_FIRST} LIMIT ${context.limit}`;
 }
@@ -149,7 +163,7 @@ function selectByTag(context: Context, community: number, filter: Filter, tag: T
   const rest = conditions(context, community, filter, { tag });
   return `SELECT DISTINCT ON (created_at, id) r.* FROM ${askedTags(context, community, tag)} CROSS JOIN LATERAL (
       SELECT ${COLUMNS.replace('e.created_at', 'g.created_at')} FROM event_tags g
-      JOIN events e ON e.keep = g.keep AND e.ingested_at = g.ingested_at AND e.seq = g.seq
+      ${eventAt('g')}
       WHERE g.tag = asked.tag AND g.keep IN (${servedKeeps(filter)}) ${range}
         AND strpos(e.payload, asked.needle) > 0 AND ${rest}
       ORDER BY g.created_at DESC, e.id LIMIT ${context.limit}) r
@@ -234,7 +248,7 @@ export async function countEvents(
 const PAYLOAD_SQL = `
   SELECT asked.place::int, e.payload
   FROM unnest($1::bigint[], $2::bigint[], $3::smallint[]) WITH ORDINALITY AS asked (seq, ingested_at, keep, place)
-  JOIN events e ON e.keep = asked.keep AND e.ingested_at = asked.ingested_at AND e.seq = asked.seq
+  ${eventAt('asked')}
   WHERE e.hidden IS NULL`;
 
 /** Payloads in the order asked; undefined where the row is no longer effective. */
@@ -263,8 +277,8 @@ export async function readPayloadsById(
   const { rows } = await run<[number, string, string]>(pool, {
     text: `SELECT d.community, encode(d.event_id, 'hex'), e.payload
       FROM unnest($1::int[], $2::bytea[]) AS asked (community, event_id)
-      JOIN event_dedupe d USING (community, event_id)
-      JOIN events e ON e.keep = d.keep AND e.ingested_at = d.ingested_at AND e.seq = d.seq
+      ${dedupeOf('asked.community', 'asked.event_id')}
+      ${eventAt('d')}
       WHERE e.hidden IS NULL`,
     values: [int4Array(asked.map((a) => a.community)), hexArray(asked.map((a) => a.id))],
   });

@@ -79,7 +79,9 @@ export class RawClient {
     this.send(['REQ', id, ...filters]);
     const end = await this.waitFor((f) => (f[0] === 'EOSE' || f[0] === 'CLOSED') && f[1] === id, from);
     this.send(['CLOSE', id]);
-    const events = this.frames.slice(from).filter((f) => f[0] === 'EVENT' && f[1] === id);
+    const events = this.frames
+      .slice(from, this.frames.indexOf(end))
+      .filter((f) => f[0] === 'EVENT' && f[1] === id);
     return {
       events: events.map((f) => f[2] as { id: string }),
       ...(end[0] === 'CLOSED' ? { closed: end[2] as string } : {}),
