@@ -173,4 +173,5 @@ CREATE UNLOGGED TABLE live_bus (
   event_id bytea NOT NULL,
   payload text NOT NULL
 );
+CREATE UNIQUE INDEX live_bus_event ON live_bus (community, event_id);
 CREATE INDEX live_bus_sent_at ON live_bus (sent_at);

@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import type { ClientBase } from 'pg';
-import { addressOf } from '../core/classify.js';
+import { addressOf, classify } from '../core/classify.js';
 import type { NostrEvent } from '../core/event.js';
 import { Keep } from '../core/keep.js';
 import { type BatchFacts, factKey, type Head, type Plan, type Submission } from '../core/plan.js';
@@ -44,7 +44,22 @@ export async function readFacts(client: ClientBase, submissions: readonly Submis
   });
   const known = new Set<string>();
   for (const row of rows) if (row.community !== null) known.add(factKey(row.community, row.id));
+  for (const key of await readBroadcast(client, submissions)) known.add(key);
   return { lastSeq: rows[0]!.last_seq, known, heads: await readHeads(client, submissions) };
+}
+
+/** Ephemeral events that are on the live bus already, perhaps through another instance: announced once (I3). */
+async function readBroadcast(client: ClientBase, submissions: readonly Submission[]): Promise<string[]> {
+  const ephemeral = submissions.filter(({ event }) => classify(event.kind) === 'ephemeral');
+  if (ephemeral.length === 0) return [];
+  const { rows } = await client.query<{ community: number; id: string }>({
+    name: 'facts-broadcast',
+    text: `SELECT b.community, encode(b.event_id, 'hex') AS id
+      FROM unnest($1::int[], $2::bytea[]) AS asked (community, event_id)
+      JOIN live_bus b USING (community, event_id)`,
+    values: [int4Array(ephemeral.map((s) => s.community)), hexArray(ephemeral.map((s) => s.event.id))],
+  });
+  return rows.map((row) => factKey(row.community, row.id));
 }
 
 async function readHeads(client: ClientBase, submissions: readonly Submission[]): Promise<Map<string, Head>> {
