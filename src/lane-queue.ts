@@ -42,6 +42,8 @@ export class LaneQueue<T extends Queued> {
     const batch: T[] = [];
     let bytes = 0;
     while (this.size > 0) {
+      if (this.lines.size === 0)
+        throw new Error(`the lane counts ${this.size} waiting events, but holds none`);
       for (const [community, line] of this.lines) {
         const item = line.items[line.next]!;
         if (batch.length > 0 && (batch.length >= eventsMax || bytes + item.bytes > bytesMax)) return batch;

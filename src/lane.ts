@@ -30,6 +30,8 @@ const IDLE_TIMEOUT_MS = 10_000;
 /** About half a minute in all: enough for PostgreSQL to recover from a crash, then clients are told. */
 const ATTEMPTS_MAX = 20;
 const RETRY_MS_MAX = 2_000;
+/** SQLSTATE of a row that no partition takes; a check constraint gives the same. */
+const NO_PARTITION = '23514';
 
 export interface LaneOptions {
   readonly database: Database;
@@ -77,9 +79,10 @@ export function startLane(options: LaneOptions): Lane {
     const done = metrics.laneCommit.startTimer();
     try {
       session ??= await connectSession(database);
-      const plan = await transact(session, items, options);
+      const plan = await transact(session, items, options, () => {
+        hopeless = false;
+      });
       done();
-      hopeless = false;
       metrics.laneBatch.observe(items.length);
       options.onCommit?.(plan);
       items.forEach((item, place) => {
@@ -98,8 +101,11 @@ export function startLane(options: LaneOptions): Lane {
     log.warn({ code, events: items.length, attempt, error: String(error) }, 'a batch failed');
     metrics.laneRetries.inc();
     await dropSession();
-    const missingPartition = code === '23514' && (await makePartitions());
-    if (isDataError(code) && !missingPartition) return split(items, attempt);
+    if (code === NO_PARTITION && attempt === 1) {
+      await makePartitions();
+      return commit(items, 2);
+    }
+    if (isDataError(code)) return split(items, attempt);
     if (hopeless || attempt >= ATTEMPTS_MAX) {
       hopeless = true;
       for (const item of items) item.settle(refusal('error', 'failed to store event'));
@@ -126,14 +132,13 @@ export function startLane(options: LaneOptions): Lane {
     await broken?.end().catch(() => undefined);
   };
 
-  /** True when this month's partition was missing and now is there. */
-  const makePartitions = async (): Promise<boolean> => {
+  /** This month's partition may be missing: the node slept, or its clock was set. */
+  const makePartitions = async (): Promise<void> => {
     try {
       session ??= await connectSession(database);
-      return (await ensurePartitions(session, options.now())).length > 0;
+      await ensurePartitions(session, options.now());
     } catch (error) {
       log.error({ error: String(error) }, 'partitions could not be made');
-      return false;
     }
   };
 
@@ -168,7 +173,13 @@ function connectSession(database: Database): Promise<Client> {
   });
 }
 
-async function transact(session: Client, items: readonly Item[], options: LaneOptions): Promise<Plan> {
+async function transact(
+  session: Client,
+  items: readonly Item[],
+  options: LaneOptions,
+  /** Everything worked so far; what fails from here on has an unknown fate and must be tried again. */
+  beforeCommit: () => void,
+): Promise<Plan> {
   const submissions = items.map((item) => item.submission);
   const now = options.now();
   await session.query(`BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock(${LANE_LOCK})`);
@@ -176,6 +187,7 @@ async function transact(session: Client, items: readonly Item[], options: LaneOp
   await writePlan(session, plan, now, options.tagHash);
   // Ephemeral events are not kept, so their commit need not wait for the disk. All others do, whatever the server's default.
   const durable = plan.outbox.length > 0;
+  beforeCommit();
   await session.query(`SET LOCAL synchronous_commit = ${durable ? 'on' : 'off'}; COMMIT`);
   return plan;
 }

@@ -313,6 +313,8 @@ describe('import', () => {
     const file = await fileWith(gzipSync(jsonl(many)), '.gz');
     const { child, ended } = await stalledImport(file);
     child.kill('SIGINT');
+    // The signal has to be heard before the lane goes on, or the rest of the file would be taken first.
+    await new Promise((resolve) => setTimeout(resolve, 500));
     await release();
     const first = await ended;
     expect(first.code).toBe(130);

@@ -22,7 +22,13 @@ const count = (min: number, max: number) => z.number().int().min(min).max(max);
 const YEAR_SECONDS = 31_536_000;
 const kindEntry = z.union([
   z.number().int().min(0).max(KIND_MAX),
-  z.string().regex(/^\d{1,5}-\d{1,5}$/, 'a range of kinds looks like "10000-19999"'),
+  z
+    .string()
+    .regex(/^\d{1,5}-\d{1,5}$/, 'a range of kinds looks like "10000-19999"')
+    .refine((range) => {
+      const [from, to] = range.split('-').map(Number) as [number, number];
+      return from <= to && to <= KIND_MAX;
+    }, `a range of kinds goes upwards, to ${KIND_MAX} at most`),
 ]);
 
 export const settingDefinitions = {

@@ -23,6 +23,7 @@ export const VERSION_MIN = 150_000;
 const POOL_SIZE = 6;
 const READ_TIMEOUT_MS = 15_000;
 const CONNECT_TIMEOUT_MS = 10_000;
+const SILENCE_MS = 5_000;
 
 /**
  * Every read of a REQ and of the lane is a walk along an index. These keep the planner from guessing otherwise while a table
@@ -55,6 +56,7 @@ export function openDatabase(target: ConnectionTarget): Database {
     ...base,
     max: POOL_SIZE,
     statement_timeout: READ_TIMEOUT_MS,
+    query_timeout: READ_TIMEOUT_MS + SILENCE_MS,
     options: INDEX_WALKS,
   });
   // A dropped idle connection is replaced at its next use; without a listener it would end the process.
@@ -65,6 +67,8 @@ export function openDatabase(target: ConnectionTarget): Database {
       const client = new pg.Client({
         ...base,
         statement_timeout: options.statementTimeoutMs ?? 0,
+        // A connection that falls silent is not ended by the server's own timeouts: then the client gives up.
+        ...(options.statementTimeoutMs ? { query_timeout: options.statementTimeoutMs + SILENCE_MS } : {}),
         lock_timeout: options.lockTimeoutMs ?? 0,
         idle_in_transaction_session_timeout: options.idleInTransactionTimeoutMs ?? 0,
         ...(options.indexWalks ? { options: INDEX_WALKS } : {}),

@@ -79,6 +79,8 @@ export class Connection {
 
   /** Called at each heartbeat: a socket that did not pong since the last one is gone. */
   ping(): void {
+    // Its pong would wait unread. What it is paused for has a bound of its own.
+    if (this.paused) return;
     if (this.alive) this.ws.ping();
     else this.ws.terminate();
     this.alive = false;

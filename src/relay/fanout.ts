@@ -191,6 +191,8 @@ export class Fanout {
         client = await this.options.database.connect();
         client.on('notification', ({ payload }) => this.wake(payload === BUS_NOTICE));
         await client.query(`LISTEN ${OUTBOX_CHANNEL}`);
+        // Ephemeral batches commit without waiting for the disk: after a crash the bus may have fallen behind this reader.
+        this.busPosition = Math.min(this.busPosition, await readBusHead(client));
         this.wake(true);
         await this.ended(client);
       } catch (error) {

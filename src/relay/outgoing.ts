@@ -15,6 +15,8 @@ const BACKLOG_BYTES_MAX = 4 * 1_048_576;
 /** How long a reader may stay behind before it is closed. */
 const BEHIND_MS_MAX = 30_000;
 const CLOSE_GRACE_MS = 2_000;
+/** A slow reader has up to 1 MiB to read before it comes to the reason. */
+const SLOW_CLOSE_GRACE_MS = 10_000;
 export const CLOSE_SLOW_READER = 4_408;
 
 export class Outgoing {
@@ -74,11 +76,11 @@ export class Outgoing {
   }
 
   /** Says why, then closes; a peer that does not answer is cut off. */
-  close(code: number, why: string): void {
+  close(code: number, why: string, graceMs = CLOSE_GRACE_MS): void {
     if (this.closing) return;
     this.closing = true;
     this.ws.close(code, why);
-    setTimeout(() => this.ws.terminate(), CLOSE_GRACE_MS).unref();
+    setTimeout(() => this.ws.terminate(), graceMs).unref();
   }
 
   private closeSlow(): void {
@@ -88,7 +90,7 @@ export class Outgoing {
     this.ws.send(
       noticeFrame(refusal('error', 'closed because you read too slowly; ask again from where you are')),
     );
-    this.close(CLOSE_SLOW_READER, 'slow reader');
+    this.close(CLOSE_SLOW_READER, 'slow reader', SLOW_CLOSE_GRACE_MS);
   }
 
   private onDrain(): void {
