@@ -190,9 +190,9 @@ export class Fanout {
       try {
         client = await this.options.database.connect();
         client.on('notification', ({ payload }) => this.wake(payload === BUS_NOTICE));
-        await client.query(`LISTEN ${OUTBOX_CHANNEL}`);
         // Ephemeral batches commit without waiting for the disk: after a crash the bus may have fallen behind this reader.
         this.busPosition = Math.min(this.busPosition, await readBusHead(client));
+        await client.query(`LISTEN ${OUTBOX_CHANNEL}`);
         this.wake(true);
         await this.ended(client);
       } catch (error) {
