@@ -13,7 +13,8 @@ import type { Metrics } from './metrics.js';
 import type { Verifier } from './verify/pool.js';
 
 const RECENT_IDS_MAX = 100_000;
-const VERIFY_PENDING_MAX = 50_000;
+/** Bytes of events that wait for their signature check. */
+const VERIFY_BYTES_MAX = 64 * 1_048_576;
 
 /**
  * Ids that were announced lately, so that a repeat is answered without a signature check or a query. It follows the
@@ -46,12 +47,18 @@ export interface Admission {
 }
 
 export function createAdmission({ lane, verifier, recent, metrics, now }: AdmissionOptions): Admission {
+  let verifyingBytes = 0;
+
   const verify = async (event: NostrEvent, preimage: string): Promise<Refusal | undefined> => {
-    if (verifier.pending >= VERIFY_PENDING_MAX)
+    if (verifyingBytes >= VERIFY_BYTES_MAX)
       return refusal('rate-limited', 'the relay is busy, try again in a moment');
     const done = metrics.verify.startTimer();
-    const verdict = await verifier.verify({ id: event.id, pubkey: event.pubkey, sig: event.sig, preimage });
-    done();
+    const { id, pubkey, sig } = event;
+    verifyingBytes += preimage.length;
+    const verdict = await verifier.verify({ id, pubkey, sig, preimage }).finally(() => {
+      verifyingBytes -= preimage.length;
+      done();
+    });
     if (verdict === 'wrong-id') return refusal('invalid', 'id is not the hash of the event');
     return verdict === 'wrong-signature' ? refusal('invalid', 'signature verification failed') : undefined;
   };

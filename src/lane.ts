@@ -27,8 +27,10 @@ const BATCH_BYTES_MAX = 4 * 1_048_576;
 const LOCK_TIMEOUT_MS = 10_000;
 const STATEMENT_TIMEOUT_MS = 20_000;
 const IDLE_TIMEOUT_MS = 10_000;
-/** About half a minute in all: enough for PostgreSQL to recover from a crash, then clients are told. */
+/** Enough for PostgreSQL to recover from a crash; then clients are told. */
+const TRYING_MS_MAX = 30_000;
 const ATTEMPTS_MAX = 20;
+const STATEMENT_TOO_LONG = '57014';
 const RETRY_MS_MAX = 2_000;
 /** SQLSTATE of a row that no partition takes; a check constraint gives the same. */
 const NO_PARTITION = '23514';
@@ -58,6 +60,15 @@ interface Item {
   readonly settle: (outcome: Outcome | Refusal) => void;
 }
 
+interface Batch {
+  readonly items: readonly Item[];
+  readonly attempt: number;
+  /** Wall clock, in milliseconds: after it the clients are told. */
+  readonly deadline: number;
+  /** An earlier try got as far as COMMIT, so its events may be stored. */
+  readonly commitSent: boolean;
+}
+
 export function startLane(options: LaneOptions): Lane {
   const { database, metrics, log } = options;
   const queue = new LaneQueue<Item>();
@@ -69,60 +80,67 @@ export function startLane(options: LaneOptions): Lane {
 
   const drain = async (): Promise<void> => {
     while (queue.size > 0) {
-      await commit(queue.take(BATCH_EVENTS_MAX, BATCH_BYTES_MAX), 1);
+      const items = queue.take(BATCH_EVENTS_MAX, BATCH_BYTES_MAX);
+      await commit({ items, attempt: 1, deadline: Date.now() + TRYING_MS_MAX, commitSent: false });
       metrics.laneDepth.set(queue.size);
     }
     running = undefined;
   };
 
-  const commit = async (items: readonly Item[], attempt: number): Promise<void> => {
+  const commit = async (batch: Batch): Promise<void> => {
     const done = metrics.laneCommit.startTimer();
+    const { items, commitSent } = batch;
+    let sent = commitSent;
     try {
       session ??= await connectSession(database);
       const plan = await transact(session, items, options, () => {
         hopeless = false;
+        sent = true;
       });
       done();
       metrics.laneBatch.observe(items.length);
       options.onCommit?.(plan);
       items.forEach((item, place) => {
         const decision = plan.decisions[place]!;
-        // A batch that is tried again may find what its own first try committed: that is stored, not a duplicate.
-        item.settle(attempt > 1 && decision === 'duplicate' ? 'stored' : decision);
+        // After a COMMIT of unknown fate the next try may find what it committed: that is stored, not a duplicate.
+        item.settle(commitSent && decision === 'duplicate' ? 'stored' : decision);
       });
     } catch (error) {
-      await recover(items, attempt, error);
+      await recover({ ...batch, commitSent: sent }, error);
     }
   };
 
   /** Every failure of a batch ends here, and nowhere else: split, try again, or tell the clients. */
-  const recover = async (items: readonly Item[], attempt: number, error: unknown): Promise<void> => {
+  const recover = async (batch: Batch, error: unknown): Promise<void> => {
+    const { items, attempt, deadline } = batch;
     const code = (error as { code?: string }).code;
     log.warn({ code, events: items.length, attempt, error: String(error) }, 'a batch failed');
     metrics.laneRetries.inc();
     await dropSession();
     if (code === NO_PARTITION && attempt === 1) {
       await makePartitions();
-      return commit(items, 2);
+      return commit({ ...batch, attempt: 2 });
     }
-    if (isDataError(code)) return split(items, attempt);
-    if (hopeless || attempt >= ATTEMPTS_MAX) {
+    if (isDataError(code) || (code === STATEMENT_TOO_LONG && items.length > 1)) return split(batch);
+    if (hopeless || (closing && attempt > 1) || attempt >= ATTEMPTS_MAX || Date.now() > deadline) {
       hopeless = true;
       for (const item of items) item.settle(refusal('error', 'failed to store event'));
       return;
     }
     await delay(Math.min(RETRY_MS_MAX, 25 * 2 ** attempt));
-    return commit(items, attempt + 1);
+    return commit({ ...batch, attempt: attempt + 1 });
   };
 
-  const split = async (items: readonly Item[], attempt: number): Promise<void> => {
+  /** What fails on one event's data is halved until that event stands alone; it is refused, the others are stored. */
+  const split = async (batch: Batch): Promise<void> => {
+    const { items } = batch;
     if (items.length === 1) {
       items[0]!.settle(refusal('error', 'failed to store event'));
       return;
     }
     const half = Math.ceil(items.length / 2);
-    await commit(items.slice(0, half), attempt);
-    await commit(items.slice(half), attempt);
+    await commit({ ...batch, items: items.slice(0, half) });
+    await commit({ ...batch, items: items.slice(half) });
   };
 
   const dropSession = async (): Promise<void> => {

@@ -11,6 +11,7 @@ import { checkVersion, type Database } from './postgres/database.js';
 import { migrate } from './postgres/migrate.js';
 import { Fanout } from './relay/fanout.js';
 import { PayloadCache } from './relay/payload-cache.js';
+import { QueryGate } from './relay/query-gate.js';
 import { RateLimit } from './relay/rate-limit.js';
 import { type RelayServer, startServer } from './relay/server.js';
 import { ensureDefaultCommunity } from './store/communities.js';
@@ -70,7 +71,7 @@ export async function startWriter(options: NodeOptions, onCommit?: (plan: Plan) 
   const metrics = createMetrics();
   const recent = new RecentIds();
   const tagHash = await prepareDatabase(database, config, now, log);
-  const communities = await watchCommunities(database.pool, log);
+  const communities = await watchCommunities(database.ownPool, log);
   const verifier = await startVerifier();
   const lane = startLane({ database, tagHash, metrics, log, now, ...(onCommit ? { onCommit } : {}) });
   const admission = createAdmission({ lane, verifier, recent, metrics, now });
@@ -109,7 +110,12 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   const fanout = new Fanout({ database, cache, recent, metrics, log });
   await fanout.start();
   const stopUpkeep = startUpkeep(database, now, log);
-  const server: RelayServer = await startServer({
+  const stop = async (): Promise<void> => {
+    await stopUpkeep();
+    await fanout.stop();
+    await writer.close();
+  };
+  const serving = startServer({
     host: config.host,
     port: config.port,
     publicUrl: config.publicUrl,
@@ -118,13 +124,20 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     communities,
     fanout,
     stored: { pool: database.pool, tagHash, cache },
+    ownPool: database.ownPool,
+    gate: new QueryGate(),
     rates: new RateLimit(),
     metrics,
     log,
     now,
     ready: async () => {
-      await readHead(database.pool);
+      await readHead(database.ownPool);
     },
+  });
+  // A port that is taken must not leave the rest running.
+  const server: RelayServer = await serving.catch(async (error) => {
+    await stop();
+    throw error;
   });
   return {
     port: server.port,
@@ -135,11 +148,9 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     verifier,
     close: async () => {
       server.stopAccepting();
-      await stopUpkeep();
       await writer.lane.close();
       await server.close();
-      await fanout.stop();
-      await writer.close();
+      await stop();
     },
   };
 }

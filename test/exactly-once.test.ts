@@ -299,7 +299,7 @@ describe('a reader of the outbox that is held up', () => {
 
   /** Takes every connection of the node's pool; they come as the node gives them back. */
   function occupy(node: TestNode) {
-    const { pool } = node.database;
+    const pool = node.database.ownPool;
     return Promise.all(Array.from({ length: pool.options.max }, () => pool.connect()));
   }
 });

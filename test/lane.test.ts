@@ -1,4 +1,4 @@
-/** The lane's traps (design section 3), one by one: each test fails when its rule is broken. Real PostgreSQL, real faults. */
+/** The lane's traps, one by one: each test fails when its rule is broken. Real PostgreSQL, real faults. */
 import { randomBytes } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';

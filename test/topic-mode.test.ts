@@ -1,4 +1,4 @@
-/** The rule of the `required` mode (seed 004): events and filters name a topic, the free kinds aside. */
+/** The rule of the `required` mode: events and filters name a topic, the free kinds aside. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { SettingKey } from '../src/core/settings.js';
 import { writeSetting } from '../src/store/communities.js';

@@ -4,7 +4,7 @@ import { type Config, readConfig } from '../config.js';
 import { createLog, type Log } from '../log.js';
 import { prepareDatabase } from '../node.js';
 import type { Database } from '../postgres/database.js';
-import { openPostgres } from '../postgres/open.js';
+import { type OpenedDatabase, openPostgres } from '../postgres/open.js';
 
 export interface CommandContext {
   readonly config: Config;
@@ -22,11 +22,23 @@ function commandLog(config: Config): Log {
 export async function withDatabase<T>(work: (context: CommandContext) => Promise<T>): Promise<T> {
   const config = readConfig(process.env);
   const log = commandLog(config);
-  const opened = await openPostgres({ ...config, log, attach: true });
+  const opened = await openInterruptibly(config, log);
   try {
     return await work({ config, database: opened.database, log, where: opened.where });
   } finally {
     await opened.close();
+  }
+}
+
+/** An interrupt while the embedded server starts stops it again; later each command has its own way to end. */
+async function openInterruptibly(config: Config, log: Log): Promise<OpenedDatabase> {
+  const starting = new AbortController();
+  const interrupt = () => starting.abort(new Error('interrupted'));
+  process.once('SIGINT', interrupt).once('SIGTERM', interrupt);
+  try {
+    return await openPostgres({ ...config, log, attach: true, signal: starting.signal });
+  } finally {
+    process.off('SIGINT', interrupt).off('SIGTERM', interrupt);
   }
 }
 

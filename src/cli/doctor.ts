@@ -9,7 +9,7 @@ import { dirname, join, resolve } from 'node:path';
 import { Command } from 'commander';
 import { finalizeEvent, generateSecretKey } from 'nostr-tools/pure';
 import type { Client } from 'pg';
-import { type Config, ConfigError, readConfig } from '../config.js';
+import { type Config, ConfigError, readConfig, unknownVariables } from '../config.js';
 import { serializeEvent } from '../core/event.js';
 import { checkSetting, isSettingKey } from '../core/settings.js';
 import { dataLockHolder } from '../postgres/data-lock.js';
@@ -182,6 +182,13 @@ async function measure(verify: (job: VerifyJob) => Promise<string>): Promise<num
 
 function* checkEnvironment(config: Config): Generator<Finding> {
   yield ok('environment variables are valid');
+  const unknown = unknownVariables(process.env);
+  if (unknown.length > 0) {
+    yield warn(
+      `unknown environment variables: ${unknown.join(', ')}`,
+      'Are they misspelt? They have no effect.',
+    );
+  }
   if (config.publicUrl === undefined) {
     yield info(
       'MINATO_PUBLIC_URL is not set',

@@ -44,6 +44,9 @@ function pointToHelp(command: Command, name: string): void {
 }
 pointToHelp(program, 'minato');
 
+// `minato export | head` ends when its reader does.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => process.exit(error.code === 'EPIPE' ? 141 : 1));
+
 program.parseAsync().catch((error: unknown) => {
   process.stderr.write(`minato: ${error instanceof Error ? error.message : String(error)}\n`);
   if (process.env.MINATO_LOG_LEVEL === 'debug' && error instanceof Error)

@@ -36,15 +36,20 @@ async function serve(): Promise<void> {
   const unknown = unknownVariables(process.env);
   if (unknown.length > 0)
     log.warn({ variables: unknown }, 'unknown environment variables; are they misspelt?');
+  const starting = new AbortController();
+  let stop = async (): Promise<void> => starting.abort();
+  stopOnSignal(() => stop());
   const opened = await openPostgres({
     ...config,
     log,
     attach: false,
+    signal: starting.signal,
     onGiveUp: (error) => {
       log.error({ error: error.message }, 'PostgreSQL cannot be kept running; the node stops');
       process.exit(1);
     },
   });
+  stop = () => opened.close();
   let node: Node;
   try {
     node = await startNode({ database: opened.database, config, log });
@@ -52,6 +57,12 @@ async function serve(): Promise<void> {
     await opened.close();
     throw portError(error, config.host, config.port);
   }
+  stop = async () => {
+    log.info('stopping: finishing what was accepted');
+    await node.close();
+    await opened.close();
+    log.info('stopped');
+  };
   log.info(
     {
       address: `ws://${config.host}:${node.port}`,
@@ -62,14 +73,9 @@ async function serve(): Promise<void> {
     },
     'ready',
   );
-  stopOnSignal(async () => {
-    log.info('stopping: finishing what was accepted');
-    await node.close();
-    await opened.close();
-    log.info('stopped');
-  });
 }
 
+/** From the first moment on: what has been started by then is stopped in order. */
 function stopOnSignal(stop: () => Promise<void>): void {
   let stopping = false;
   const onSignal = (): void => {

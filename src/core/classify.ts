@@ -1,4 +1,4 @@
-/** The four classes of events (NIP-01, seed 001), and the key under which at most one version is effective (I4). */
+/** The four classes of events (NIP-01), and the key under which at most one version is effective (I4). */
 import { firstTagValue, type NostrEvent } from './event.js';
 
 export type EventClass = 'regular' | 'replaceable' | 'addressable' | 'ephemeral';

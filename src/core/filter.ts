@@ -113,6 +113,14 @@ export function parseFilters(
   return filters;
 }
 
+/** How many values the filters hold, all fields together. */
+export function valuesIn(filters: readonly Filter[]): number {
+  return filters.reduce((sum, { ids, authors, kinds, tags }) => {
+    const inTags = tags.reduce((total, tag) => total + tag.values.size, 0);
+    return sum + (ids?.size ?? 0) + (authors?.size ?? 0) + (kinds?.size ?? 0) + inTags;
+  }, 0);
+}
+
 /** True when no event at all can match, so that no query is needed. */
 export function matchesNothing(filter: Filter): boolean {
   return (

@@ -1,5 +1,5 @@
 /**
- * The `keep` bucket of a stored event (seed 002, design section 6): the first level of the partitions of `events`,
+ * The `keep` bucket of a stored event : the first level of the partitions of `events`,
  * so that what is kept equally long lies together and can be dropped together.
  * The numbers are in the database; they never change.
  */

@@ -1,6 +1,6 @@
 /**
  * The cheap checks at the door, read from top to bottom: each policy refuses or says nothing.
- * All of them come before the signature, the dearest step (design section 3).
+ * All of them come before the signature, the dearest step.
  */
 import { classify } from './classify.js';
 import { firstTagValue, isProtected, type NostrEvent, powBits } from './event.js';
@@ -20,7 +20,7 @@ type Policy = (arrival: Arrival) => Refusal | undefined;
 
 /** AUTH, NIP-98 and Blossom authorizations are credentials: publishing one would give it away. */
 const CREDENTIAL_KINDS: ReadonlySet<number> = new Set([22_242, 27_235, 24_242]);
-/** Access control of seed 001: exchanged between members only. */
+/** Access control: exchanged between members only. */
 const P2P_ONLY_KINDS: ReadonlySet<number> = new Set([39_020, 39_021, 39_022]);
 
 const refuseCredential: Policy = ({ event }) =>

@@ -48,6 +48,8 @@ const BAD: Record<SettingKey, unknown[]> = {
   'limits.tagsMax': [-1, 10_001],
   'limits.tagBytesMax': [63, 1_048_577],
   'limits.subscriptionsMax': [0, 10_001],
+  'limits.subscriptionValuesMax': [0, 1_000_001],
+  'limits.connectionsPerAddressMax': [0, 10_001],
   'limits.filtersMax': [0, 101],
   'limits.filterValuesMax': [0, 10_001],
   'limits.limitDefault': [0, 5_001],

@@ -72,6 +72,16 @@ export const settingDefinitions = {
     'Most bytes in the tags of one event, as JSON',
   ),
   'limits.subscriptionsMax': define(count(1, 10_000), 20, 'Most open subscriptions on one connection'),
+  'limits.subscriptionValuesMax': define(
+    count(1, 1_000_000),
+    10_000,
+    'Most values in all filters of the open subscriptions of one connection',
+  ),
+  'limits.connectionsPerAddressMax': define(
+    count(1, 10_000),
+    100,
+    'Most connections from one address; clients on this machine are exempt',
+  ),
   'limits.filtersMax': define(count(1, 100), 10, 'Most filters in one REQ or COUNT'),
   'limits.filterValuesMax': define(count(1, 10_000), 1_000, 'Most values in one filter, all fields together'),
   'limits.limitDefault': define(count(1, 5_000), 500, 'Rows for a filter that has no limit'),

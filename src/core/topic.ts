@@ -1,4 +1,4 @@
-/** Topics are carried in `t` tags (seed 004). This file holds the rule of the `required` mode. */
+/** Topics are carried in `t` tags. This file holds the rule of the `required` mode. */
 import type { NostrEvent } from './event.js';
 import type { Filter } from './filter.js';
 import { type Refusal, refusal } from './reply.js';
@@ -33,7 +33,7 @@ export function refuseEventTopic(event: NostrEvent, settings: Settings): Refusal
   return topicsOf(event).length === 0 ? refusal('invalid', 'missing topic') : undefined;
 }
 
-/** A filter without `#t` passes only when every kind it names needs no topic (design section 9). */
+/** A filter without `#t` passes only when every kind it names needs no topic. */
 export function refuseFilterTopic(filter: Filter, settings: Settings): Refusal | undefined {
   if (settings['topic.mode'] === 'open' || filter.tags.some((tag) => tag.name === 't')) return undefined;
   const { kinds } = filter;

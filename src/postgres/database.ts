@@ -5,7 +5,10 @@ import type { EmbeddedConnection } from './embedded.js';
 export type ConnectionTarget = { readonly url: string } | EmbeddedConnection;
 
 export interface Database {
+  /** For clients' queries. */
   readonly pool: pg.Pool;
+  /** For the node's own reads (outbox, settings, readiness), which must not wait behind slow queries of clients. */
+  readonly ownPool: pg.Pool;
   /** A session outside the pool, for work that holds state: the lane, LISTEN, migrations. */
   connect(options?: SessionOptions): Promise<pg.Client>;
   close(): Promise<void>;
@@ -21,7 +24,8 @@ export interface SessionOptions {
 
 export const VERSION_MIN = 150_000;
 const POOL_SIZE = 6;
-const READ_TIMEOUT_MS = 15_000;
+const OWN_POOL_SIZE = 3;
+const READ_TIMEOUT_MS = 10_000;
 const CONNECT_TIMEOUT_MS = 10_000;
 const SILENCE_MS = 5_000;
 
@@ -52,17 +56,20 @@ const types = {
 export function openDatabase(target: ConnectionTarget): Database {
   const where = 'url' in target ? { connectionString: target.url } : target;
   const base = { ...where, types, application_name: 'minato', connectionTimeoutMillis: CONNECT_TIMEOUT_MS };
-  const pool = new pg.Pool({
+  const reading = {
     ...base,
-    max: POOL_SIZE,
     statement_timeout: READ_TIMEOUT_MS,
     query_timeout: READ_TIMEOUT_MS + SILENCE_MS,
     options: INDEX_WALKS,
-  });
+  };
+  const pool = new pg.Pool({ ...reading, max: POOL_SIZE });
+  const ownPool = new pg.Pool({ ...reading, max: OWN_POOL_SIZE });
   // A dropped idle connection is replaced at its next use; without a listener it would end the process.
   pool.on('error', () => undefined);
+  ownPool.on('error', () => undefined);
   return {
     pool,
+    ownPool,
     connect: async (options = {}) => {
       const client = new pg.Client({
         ...base,
@@ -78,19 +85,28 @@ export function openDatabase(target: ConnectionTarget): Database {
       await client.connect();
       return client;
     },
-    close: () => pool.end(),
+    close: async () => {
+      await pool.end();
+      await ownPool.end();
+    },
   };
 }
 
 /** PostgreSQL 15 or newer; an older one is refused with a sentence. */
 export async function checkVersion(client: pg.ClientBase | pg.Pool): Promise<string> {
-  const { rows } = await client.query<{ number: string; version: string }>(
-    "SELECT current_setting('server_version_num') AS number, current_setting('server_version') AS version",
+  const { rows } = await client.query<{ number: string; version: string; encoding: string }>(
+    `SELECT current_setting('server_version_num') AS number, current_setting('server_version') AS version,
+       current_setting('server_encoding') AS encoding`,
   );
-  const { number, version } = rows[0]!;
+  const { number, version, encoding } = rows[0]!;
   if (Number(number) < VERSION_MIN) {
     throw new Error(
       `PostgreSQL ${version} is too old: Minato needs version 15 or newer. Upgrade the server behind DATABASE_URL, or unset DATABASE_URL to use the embedded one.`,
+    );
+  }
+  if (encoding !== 'UTF8') {
+    throw new Error(
+      `The database has the encoding ${encoding}, which cannot hold every event. Make one with: CREATE DATABASE minato ENCODING 'UTF8' TEMPLATE template0`,
     );
   }
   return version;

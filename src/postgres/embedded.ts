@@ -28,6 +28,8 @@ export interface EmbeddedOptions {
   onGiveUp?: (error: Error) => void;
   /** Tries in a row before that. */
   restartsMax?: number;
+  /** Ends a start that is under way. */
+  signal?: AbortSignal;
 }
 
 export async function startEmbedded(
@@ -36,6 +38,8 @@ export async function startEmbedded(
   options: EmbeddedOptions = {},
 ): Promise<EmbeddedServer> {
   const supervisor = new Supervisor(await prepareSite(dataDir, log), log, options);
+  options.signal?.addEventListener('abort', () => void supervisor.stop(), { once: true });
+  options.signal?.throwIfAborted();
   await supervisor.start();
   return supervisor;
 }

@@ -67,9 +67,9 @@ export async function migrate(client: Client): Promise<string[]> {
     return done.map((migration) => migration.name);
   } catch (error) {
     // A failed migration leaves its transaction open; without this the unlock below would hide the real error.
-    await client.query('ROLLBACK');
+    await client.query('ROLLBACK').catch(() => undefined);
     throw error;
   } finally {
-    await client.query('SELECT pg_advisory_unlock($1)', [MIGRATE_LOCK]);
+    await client.query('SELECT pg_advisory_unlock($1)', [MIGRATE_LOCK]).catch(() => undefined);
   }
 }

@@ -18,6 +18,8 @@ export interface OpenOptions {
   /** A command may use the database of a node that runs on the same folder; a second node may not. */
   readonly attach: boolean;
   readonly onGiveUp?: (error: Error) => void;
+  /** Ends a start of the embedded server that is under way, and the server with it. */
+  readonly signal?: AbortSignal;
 }
 
 export async function openPostgres(options: OpenOptions): Promise<OpenedDatabase> {
@@ -40,11 +42,14 @@ export async function openPostgres(options: OpenOptions): Promise<OpenedDatabase
   return startOwn(options);
 }
 
-async function startOwn({ dataDir, log, onGiveUp }: OpenOptions): Promise<OpenedDatabase> {
+async function startOwn({ dataDir, log, onGiveUp, signal }: OpenOptions): Promise<OpenedDatabase> {
   const lock: DataLock = await acquireDataLock(dataDir);
   let server: EmbeddedServer;
   try {
-    server = await startEmbedded(dataDir, log, onGiveUp === undefined ? {} : { onGiveUp });
+    server = await startEmbedded(dataDir, log, {
+      ...(onGiveUp ? { onGiveUp } : {}),
+      ...(signal ? { signal } : {}),
+    });
   } catch (error) {
     await lock.release();
     throw error;

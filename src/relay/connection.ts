@@ -6,7 +6,7 @@ import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
 import type { Admission } from '../admission.js';
 import type { Communities, Community } from '../communities.js';
-import { type Filter, matchesNothing, parseFilters } from '../core/filter.js';
+import { type Filter, matchesNothing, parseFilters, valuesIn } from '../core/filter.js';
 import {
   closedFrame,
   countFrame,
@@ -23,8 +23,9 @@ import type { Metrics } from '../metrics.js';
 import { countEvents } from '../store/query.js';
 import type { Fanout } from './fanout.js';
 import { Outgoing } from './outgoing.js';
+import type { QueryGate } from './query-gate.js';
 import type { RateLimit } from './rate-limit.js';
-import { type StoredContext, sendStored } from './stored.js';
+import { QueryTooLong, type StoredContext, sendStored } from './stored.js';
 import { Subscription } from './subscription.js';
 
 /** Events of one client between arrival and OK. */
@@ -40,6 +41,7 @@ export interface ConnectionContext {
   readonly fanout: Fanout;
   readonly stored: StoredContext;
   readonly rates: RateLimit;
+  readonly gate: QueryGate;
   readonly metrics: Metrics;
   readonly log: Log;
   readonly now: () => number;
@@ -71,6 +73,10 @@ export class Connection {
     ws.on('message', (data: Buffer, isBinary: boolean) => this.onMessage(data, isBinary));
     ws.on('pong', () => {
       this.alive = true;
+    });
+    ws.on('ping', (data: Buffer) => {
+      this.outgoing.pong(data);
+      this.regulate();
     });
     ws.on('close', () => this.endAll());
     // The close that follows says the same; without a listener an oversized frame would end the process.
@@ -133,6 +139,7 @@ export class Connection {
     const id = eventIdOf(input);
     if (id === undefined) return refusal('invalid', 'EVENT needs an event with an id');
     if (!this.mayGoOn(community, 'events')) {
+      this.context.metrics.events.inc({ outcome: 'rate-limited' });
       this.outgoing.send(okFrame(id, refusal('rate-limited', 'too many events, slow down')));
       return undefined;
     }
@@ -148,7 +155,7 @@ export class Connection {
   /** What REQ and COUNT have in common: a usable id, the rate, and filters that pass. */
   private onQuery(
     community: Community,
-    [, id, ...inputs]: unknown[],
+    [verb, id, ...inputs]: unknown[],
     run: (id: string, filters: Filter[]) => void,
   ): Refusal | undefined {
     const { settings } = community;
@@ -156,7 +163,7 @@ export class Connection {
     if (typeof id !== 'string' || id === '')
       return refusal('invalid', 'a subscription id must be a non-empty string');
     const refuse = (why: Refusal): undefined => {
-      this.unsubscribe(id);
+      if (verb === 'REQ') this.unsubscribe(id);
       this.outgoing.send(closedFrame(id, why));
     };
     if (id.length > lengthMax) {
@@ -184,6 +191,16 @@ export class Connection {
       this.outgoing.send(closedFrame(id, refusal('restricted', `more than ${max} subscriptions`)));
       return;
     }
+    const values = [...this.subscriptions.values()].reduce(
+      (sum, open) => sum + open.values,
+      valuesIn(filters),
+    );
+    const valuesMax = community.settings['limits.subscriptionValuesMax'];
+    if (values > valuesMax) {
+      const why = refusal('restricted', `more than ${valuesMax} values in the filters of all subscriptions`);
+      this.outgoing.send(closedFrame(id, why));
+      return;
+    }
     const { fanout, metrics } = this.context;
     const subscription = new Subscription(id, filters, fanout.head, this.outgoing, (overflown) => {
       this.drop(
@@ -202,7 +219,9 @@ export class Connection {
     const { stored, metrics } = this.context;
     const done = metrics.request.startTimer();
     try {
-      metrics.rowsServed.inc(await sendStored(stored, id, settings, subscription, this.outgoing));
+      metrics.rowsServed.inc(
+        await sendStored({ ...stored, ask: this.ask }, id, settings, subscription, this.outgoing),
+      );
       if (subscription.ended) return;
       this.outgoing.send(eoseFrame(subscription.id));
       subscription.goLive();
@@ -218,7 +237,9 @@ export class Connection {
     this.enqueue(async () => {
       try {
         const possible = filters.filter((filter) => !matchesNothing(filter));
-        const count = await countEvents(stored.pool, community.id, possible, max, stored.tagHash);
+        const count = await this.ask(() =>
+          countEvents(stored.pool, community.id, possible, max, stored.tagHash),
+        );
         this.outgoing.send(countFrame(id, Math.min(count, max), count > max));
       } catch (error) {
         this.outgoing.send(closedFrame(id, this.readFailure(error)));
@@ -227,17 +248,25 @@ export class Connection {
   }
 
   private readFailure(error: unknown): Refusal {
-    if ((error as { code?: string }).code === QUERY_CANCELED) {
+    if (error instanceof QueryTooLong || (error as { code?: string }).code === QUERY_CANCELED) {
       return refusal('error', 'the query took too long; narrow the filter');
     }
     this.context.log.warn({ error: String(error) }, 'events could not be read');
     return refusal('error', 'events could not be read, try again in a moment');
   }
 
+  /** In its turn among all clients. Only the asking: sending the answer to a slow reader holds up nobody. */
+  private readonly ask = <T>(query: () => Promise<T>): Promise<T> =>
+    this.context.gate.run(this.client, query);
+
   /** One query of a client at a time, so that many of one client do not stand in the way of the others'. */
   private enqueue(query: () => Promise<void>): void {
     this.queriesWaiting += 1;
-    this.queries = this.queries.then(query).finally(() => {
+    const run = async () => {
+      // A client that is gone waits for nothing.
+      if (this.ws.readyState === this.ws.OPEN) await query();
+    };
+    this.queries = this.queries.then(run).finally(() => {
       this.queriesWaiting -= 1;
     });
   }
@@ -300,7 +329,7 @@ export class Connection {
   }
 }
 
-/** The id to answer to: whatever text the client gave, since even a malformed event gets its OK (I2). */
+/** The id to answer to: the text that the client gave, cut to a sane length; even a malformed event gets its OK (I2). */
 function eventIdOf(input: unknown): string | undefined {
   if (typeof input !== 'object' || input === null) return undefined;
   const { id } = input as { id?: unknown };

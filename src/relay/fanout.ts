@@ -22,8 +22,8 @@ import { SubscriptionIndex } from './subscription-index.js';
 const POLL_MS = 1_000;
 const READ_MAX = 500;
 const RECONNECT_MS = 1_000;
-/** Parsed events of this process on their way from commit to delivery. */
-const COMMITTED_MAX = 5_000;
+/** Bytes of parsed events of this process on their way from commit to delivery. */
+const COMMITTED_BYTES_MAX = 16 * 1_048_576;
 
 export interface LiveEvent {
   /** Its number in the outbox; undefined for an ephemeral event, which has none. */
@@ -47,7 +47,8 @@ export interface FanoutOptions {
 export class Fanout {
   private readonly indexes = new Map<number, SubscriptionIndex<LiveReader>>();
   private readonly committed = new LRUCache<number, Parsed>({
-    max: COMMITTED_MAX,
+    maxSize: COMMITTED_BYTES_MAX,
+    sizeCalculation: ({ payload }) => payload.length,
   });
   private readonly stopping = new AbortController();
   private awake: (() => void) | undefined;
@@ -61,8 +62,8 @@ export class Fanout {
   constructor(private readonly options: FanoutOptions) {}
 
   async start(): Promise<void> {
-    this.position = await readHead(this.options.database.pool);
-    this.busPosition = await readBusHead(this.options.database.pool);
+    this.position = await readHead(this.options.database.ownPool);
+    this.busPosition = await readBusHead(this.options.database.ownPool);
     this.loops = Promise.all([this.readLoop(), this.listenLoop()]);
   }
 
@@ -133,14 +134,14 @@ export class Fanout {
   }
 
   private async readOutboxOnce(): Promise<number> {
-    const entries = await readOutbox(this.options.database.pool, this.position, READ_MAX);
+    const entries = await readOutbox(this.options.database.ownPool, this.position, READ_MAX);
     // Taken in hand before anything is awaited: what waits here too long is dropped for newer events, and read instead.
     const own = entries.map((entry) => this.committed.get(entry.seq));
     const foreign = entries.filter((entry, at) => entry.op === 'upsert' && own[at] === undefined);
     const payloads =
       foreign.length === 0
         ? new Map<string, string>()
-        : await readPayloadsById(this.options.database.pool, foreign);
+        : await readPayloadsById(this.options.database.ownPool, foreign);
     entries.forEach((entry, at) => {
       const payload = payloads.get(factKey(entry.community, entry.id));
       this.dispatch(entry, own[at] ?? (payload === undefined ? undefined : parse(payload)));
@@ -164,7 +165,7 @@ export class Fanout {
 
   private async readBusOnce(): Promise<number> {
     this.busWanted = false;
-    const entries = await readBus(this.options.database.pool, this.busPosition, READ_MAX);
+    const entries = await readBus(this.options.database.ownPool, this.busPosition, READ_MAX);
     if (entries.length === READ_MAX) this.busWanted = true;
     for (const { position, community, payload } of entries) {
       this.busPosition = position;
@@ -191,7 +192,8 @@ export class Fanout {
         client = await this.options.database.connect();
         client.on('notification', ({ payload }) => this.wake(payload === BUS_NOTICE));
         // Ephemeral batches commit without waiting for the disk: after a crash the bus may have fallen behind this reader.
-        this.busPosition = Math.min(this.busPosition, await readBusHead(client));
+        const busHead = await readBusHead(client);
+        this.busPosition = Math.min(this.busPosition, busHead);
         await client.query(`LISTEN ${OUTBOX_CHANNEL}`);
         this.wake(true);
         await this.ended(client);

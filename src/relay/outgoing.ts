@@ -52,8 +52,19 @@ export class Outgoing {
         this.socket.uncork();
       });
     }
-    this.metrics.bytesOut.inc(frame.length);
+    this.metrics.bytesOut.inc(Buffer.byteLength(frame));
     this.ws.send(frame);
+    this.watch();
+  }
+
+  /** Answers a ping, unless the peer does not read the answers. */
+  pong(data: Buffer): void {
+    if (this.closing || this.behind) return;
+    this.ws.pong(data);
+    this.watch();
+  }
+
+  private watch(): void {
     if (this.behind) this.behindTimer ??= setTimeout(() => this.closeSlow(), BEHIND_MS_MAX);
   }
 
@@ -65,7 +76,7 @@ export class Outgoing {
     }
     if (this.closing) return;
     this.backlog.push(frame);
-    this.backlogBytes += frame.length;
+    this.backlogBytes += Buffer.byteLength(frame);
     if (this.backlogBytes > BACKLOG_BYTES_MAX) this.closeSlow();
   }
 

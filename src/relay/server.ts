@@ -7,16 +7,23 @@ import type { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import { LRUCache } from 'lru-cache';
+import type { Pool } from 'pg';
 import { WebSocketServer } from 'ws';
 import type { Community } from '../communities.js';
 import { FRAME_BYTES_MAX } from '../core/settings.js';
-import { readTotals } from '../store/communities.js';
+import { DEFAULT_SLUG, readTotals } from '../store/communities.js';
 import { readRecentTopics } from '../store/outbox.js';
-import { CLOSE_GOING_AWAY, Connection, type ConnectionContext } from './connection.js';
+import { CLOSE_GOING_AWAY, type Client, Connection, type ConnectionContext } from './connection.js';
 import { relayInformation } from './nip11.js';
 import { PAGE_POLICY, renderPage, type Stats } from './page.js';
 
 const CONNECTIONS_MAX = 10_000;
+/** NIP-11 is read by web pages of any origin. */
+const CORS = {
+  'access-control-allow-origin': '*',
+  'access-control-allow-headers': '*',
+  'access-control-allow-methods': 'GET, OPTIONS',
+};
 const HEARTBEAT_MS = 30_000;
 const TOPICS_SHOWN = 24;
 /** What the landing page reads from the database is read at most this often per community. */
@@ -27,6 +34,7 @@ export interface ServerOptions extends ConnectionContext {
   readonly port: number;
   readonly publicUrl: string | undefined;
   readonly metricsToken: string | undefined;
+  readonly ownPool: Pool;
   /** Resolves when the database answers. */
   readonly ready: () => Promise<void>;
 }
@@ -104,17 +112,18 @@ function addPages(
   options: ServerOptions,
   sockets: ReadonlyMap<Connection, number>,
 ): void {
-  const cached = new LRUCache<number, { topics: string[]; events: number }>({ max: 100, ttl: PAGE_CACHE_MS });
+  const cached = new LRUCache<number, Promise<{ topics: string[]; events: number }>>({
+    max: 100,
+    ttl: PAGE_CACHE_MS,
+  });
 
-  const read = async (community: number) => {
+  const read = (community: number) => {
     const hit = cached.get(community);
     if (hit !== undefined) return hit;
-    const { pool } = options.stored;
-    const [topics, totals] = await Promise.all([
-      readRecentTopics(pool, community, TOPICS_SHOWN),
-      readTotals(pool, community),
-    ]);
-    const value = { topics, events: totals.events };
+    const value = Promise.all([
+      readRecentTopics(options.ownPool, community, TOPICS_SHOWN),
+      readTotals(options.ownPool, community),
+    ]).then(([topics, totals]) => ({ topics, events: totals.events }));
     cached.set(community, value);
     return value;
   };
@@ -128,7 +137,7 @@ function addPages(
   const page = async (request: FastifyRequest, reply: FastifyReply) => {
     const community = communityOf(request.raw, options);
     if (community === undefined) return reply.code(404).send({ error: 'no such community' });
-    reply.header('access-control-allow-origin', '*').header('vary', 'accept');
+    reply.headers(CORS).header('vary', 'accept');
     if (request.headers.accept?.includes('application/nostr+json')) {
       return reply.type('application/nostr+json').send(JSON.stringify(relayInformation(community.settings)));
     }
@@ -157,16 +166,7 @@ function addPages(
   for (const prefix of ['', '/c/:slug']) {
     app.get(prefix || '/', page);
     app.get(`${prefix}/stats`, stats);
-    app.options(prefix || '/', (_request, reply) =>
-      reply
-        .headers({
-          'access-control-allow-origin': '*',
-          'access-control-allow-headers': '*',
-          'access-control-allow-methods': 'GET, OPTIONS',
-        })
-        .code(204)
-        .send(),
-    );
+    app.options(prefix || '/', (_request, reply) => reply.headers(CORS).code(204).send());
   }
 }
 
@@ -179,8 +179,12 @@ function addressOf(
 ): string {
   const [configured] = community.settings['relay.urls'];
   if (configured !== undefined) return configured;
-  if (publicUrl !== undefined) return publicUrl.replace(/^http/, 'ws').replace(/\/$/, '') + path;
-  return `ws://${request.headers.host ?? 'localhost'}${path}`;
+  if (publicUrl === undefined) return `ws://${request.headers.host ?? 'localhost'}${path}`;
+  const base = publicUrl.replace(/^http/, 'ws').replace(/\/$/, '');
+  if (community.slug === DEFAULT_SLUG) return base;
+  return community.host === undefined
+    ? `${base}/c/${community.slug}`
+    : `${base.split('://', 1)[0]}://${community.host}`;
 }
 
 function acceptSockets(
@@ -190,19 +194,30 @@ function acceptSockets(
   state: { closing: boolean },
 ): NodeJS.Timeout {
   // No compression: a small frame could otherwise become a large one before any limit sees it.
-  const wss = new WebSocketServer({ noServer: true, maxPayload: FRAME_BYTES_MAX, perMessageDeflate: false });
+  const wss = new WebSocketServer({
+    noServer: true,
+    maxPayload: FRAME_BYTES_MAX,
+    perMessageDeflate: false,
+    autoPong: false,
+  });
+  const addresses = new AddressCounts();
   app.server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     socket.on('error', () => undefined);
     const community = isStats(request) ? undefined : communityOf(request, options);
     if (state.closing || sockets.size >= CONNECTIONS_MAX)
       return refuseUpgrade(socket, '503 Service Unavailable');
     if (community === undefined) return refuseUpgrade(socket, '404 Not Found');
+    const client = { community: community.id, ...clientAddress(request) };
+    if (!addresses.mayConnect(client, community.settings['limits.connectionsPerAddressMax'])) {
+      return refuseUpgrade(socket, '429 Too Many Requests');
+    }
     wss.handleUpgrade(request, socket, head, (ws) => {
-      const client = { community: community.id, ...clientAddress(request) };
+      addresses.add(client.address);
       const connection = new Connection(ws, socket, client, options);
       sockets.set(connection, community.id);
       options.metrics.sockets.set(sockets.size);
       ws.on('close', () => {
+        addresses.remove(client.address);
         sockets.delete(connection);
         options.metrics.sockets.set(sockets.size);
       });
@@ -211,6 +226,23 @@ function acceptSockets(
   return setInterval(() => {
     for (const connection of sockets.keys()) connection.ping();
   }, HEARTBEAT_MS);
+}
+
+/** Open sockets by address. */
+class AddressCounts {
+  private readonly counts = new Map<string, number>();
+
+  mayConnect({ address, isLoopback }: Client, max: number): boolean {
+    return isLoopback || (this.counts.get(address) ?? 0) < max;
+  }
+  add(address: string): void {
+    this.counts.set(address, (this.counts.get(address) ?? 0) + 1);
+  }
+  remove(address: string): void {
+    const left = (this.counts.get(address) ?? 1) - 1;
+    if (left === 0) this.counts.delete(address);
+    else this.counts.set(address, left);
+  }
 }
 
 function refuseUpgrade(socket: Duplex, status: string): void {
@@ -224,7 +256,7 @@ function pathOf(request: IncomingMessage): string {
 }
 
 function isStats(request: IncomingMessage): boolean {
-  return pathOf(request).endsWith('/stats');
+  return /^(\/c\/[^/]+)?\/stats$/.test(pathOf(request));
 }
 
 /** `/` goes by host name, `/c/<slug>` by name; any other path is nobody's. */

@@ -9,8 +9,13 @@ import type { PayloadCache } from './payload-cache.js';
 import type { Subscription } from './subscription.js';
 
 /** One portion in memory at a time, whatever the limit of the filter. */
-const PORTION_BYTES_MAX = 1_048_576;
+const PORTION_BYTES_MAX = 262_144;
 const PORTION_ROWS_MAX = 1_000;
+
+/** For all filters of one REQ together; each statement has its own timeout in the database. */
+const QUERY_MS_MAX = 10_000;
+
+export class QueryTooLong extends Error {}
 
 export interface StoredContext {
   readonly pool: Pool;
@@ -18,9 +23,14 @@ export interface StoredContext {
   readonly cache: PayloadCache;
 }
 
+interface Asking extends StoredContext {
+  /** Runs a query in the client's turn. */
+  readonly ask: <T>(query: () => Promise<T>) => Promise<T>;
+}
+
 /** Sends the stored events of a subscription. Returns how many; stops early when the subscription ends. */
 export async function sendStored(
-  context: StoredContext,
+  context: Asking,
   community: number,
   settings: Settings,
   subscription: Subscription,
@@ -44,16 +54,18 @@ export async function sendStored(
 }
 
 async function findRows(
-  { pool, tagHash }: StoredContext,
+  { pool, tagHash, ask }: Asking,
   community: number,
   settings: Settings,
   filters: readonly Filter[],
 ): Promise<FoundRow[]> {
   const found: FoundRow[][] = [];
+  const deadline = performance.now() + QUERY_MS_MAX;
   for (const filter of filters) {
+    if (performance.now() > deadline) throw new QueryTooLong();
     const limit = Math.min(filter.limit ?? settings['limits.limitDefault'], settings['limits.limitMax']);
     if (limit === 0 || matchesNothing(filter)) continue;
-    found.push(await findEvents(pool, community, filter, limit, tagHash));
+    found.push(await ask(() => findEvents(pool, community, filter, limit, tagHash)));
   }
   return found.length === 1 ? found[0]! : mergeRows(found.flat());
 }
@@ -80,17 +92,15 @@ function* portions(rows: readonly FoundRow[]): Generator<FoundRow[]> {
 }
 
 async function payloadsOf(
-  { pool, cache }: StoredContext,
+  { pool, cache, ask }: Asking,
   community: number,
   rows: readonly FoundRow[],
 ): Promise<(string | undefined)[]> {
   const payloads = rows.map((row) => cache.get(community, row.id));
   const missing = rows.flatMap((row, place) => (payloads[place] === undefined ? [{ row, place }] : []));
   if (missing.length === 0) return payloads;
-  const read = await readPayloads(
-    pool,
-    missing.map(({ row }) => row),
-  );
+  const rowsMissing = missing.map(({ row }) => row);
+  const read = await ask(() => readPayloads(pool, rowsMissing));
   missing.forEach(({ row, place }, at) => {
     const payload = read[at];
     if (payload === undefined) return;

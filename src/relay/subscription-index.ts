@@ -12,33 +12,35 @@ interface Entry<S> {
 
 export class SubscriptionIndex<S> {
   private readonly entries = new Map<string, Set<Entry<S>>>();
-  private readonly keysOf = new Map<S, { key: string; entry: Entry<S> }[]>();
+  private readonly entriesOf = new Map<S, Entry<S>[]>();
 
   add(subscription: S, filters: readonly Filter[]): void {
-    const keys = filters.flatMap((filter) => {
-      if (matchesNothing(filter)) return [];
-      const entry = { subscription, filter };
-      return filterKeys(filter).map((key) => ({ key, entry }));
-    });
-    for (const { key, entry } of keys) {
-      const set = this.entries.get(key);
-      if (set === undefined) this.entries.set(key, new Set([entry]));
-      else set.add(entry);
+    const entries = filters
+      .filter((filter) => !matchesNothing(filter))
+      .map((filter) => ({ subscription, filter }));
+    for (const entry of entries) {
+      for (const key of filterKeys(entry.filter)) {
+        const filed = this.entries.get(key);
+        if (filed === undefined) this.entries.set(key, new Set([entry]));
+        else filed.add(entry);
+      }
     }
-    this.keysOf.set(subscription, keys);
+    this.entriesOf.set(subscription, entries);
   }
 
   remove(subscription: S): void {
-    for (const { key, entry } of this.keysOf.get(subscription) ?? []) {
-      const set = this.entries.get(key);
-      set?.delete(entry);
-      if (set?.size === 0) this.entries.delete(key);
+    for (const entry of this.entriesOf.get(subscription) ?? []) {
+      for (const key of filterKeys(entry.filter)) {
+        const filed = this.entries.get(key);
+        filed?.delete(entry);
+        if (filed?.size === 0) this.entries.delete(key);
+      }
     }
-    this.keysOf.delete(subscription);
+    this.entriesOf.delete(subscription);
   }
 
   get size(): number {
-    return this.keysOf.size;
+    return this.entriesOf.size;
   }
 
   /** Each subscription that the event matches, once. */

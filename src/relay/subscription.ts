@@ -8,7 +8,7 @@
  * fan-out brings all that comes after. No double: rows of the answer after `startSeq` are remembered until it does.
  */
 
-import type { Filter } from '../core/filter.js';
+import { type Filter, valuesIn } from '../core/filter.js';
 import { eventFrameHead } from '../core/reply.js';
 import type { LiveEvent, LiveReader } from './fanout.js';
 import type { Outgoing } from './outgoing.js';
@@ -21,6 +21,8 @@ export class Subscription implements LiveReader {
   private readonly sentAhead = new Set<string>();
   private sentAheadSeq = 0;
   readonly head: string;
+  /** How many values its filters hold. */
+  readonly values: number;
 
   constructor(
     readonly id: string,
@@ -32,6 +34,7 @@ export class Subscription implements LiveReader {
     private readonly onOverflow: (subscription: Subscription) => void,
   ) {
     this.head = eventFrameHead(id);
+    this.values = valuesIn(filters);
   }
 
   get ended(): boolean {

@@ -41,9 +41,10 @@ export async function readCommunities(db: Db): Promise<CommunityRow[]> {
 export async function addCommunity(
   db: Db,
   slug: string,
-  host: string | undefined,
+  givenHost: string | undefined,
   now: number,
 ): Promise<number> {
+  const host = givenHost?.toLowerCase();
   if (!SLUG.test(slug)) {
     throw new Error(
       `"${slug}" is no community name: use 1 to 63 of a–z, 0–9 and -, starting with a letter or digit`,

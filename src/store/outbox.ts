@@ -1,5 +1,7 @@
 /** Reading the outbox and the live bus. Rows come in commit order: a reader of `seq > last` never skips one (I8). */
 import type { ClientBase, Pool } from 'pg';
+import type { NostrEvent } from '../core/event.js';
+import { topicsOf } from '../core/topic.js';
 
 export interface OutboxEntry {
   readonly seq: number;
@@ -27,16 +29,20 @@ export async function readOutbox(
   return rows;
 }
 
-/** The topics of the latest events of a community, most used first; looks at a bounded tail of the outbox. */
+/** The topics of the latest events of a community, most used first; looks at a bounded number of its events. */
 export async function readRecentTopics(db: Pool, community: number, limit: number): Promise<string[]> {
-  const { rows } = await db.query<{ topic: string }>({
-    name: 'recent-topics',
-    text: `SELECT topic FROM (SELECT community, topics, op FROM events_outbox ORDER BY seq DESC LIMIT 2000) o,
-        unnest(o.topics) AS topic
-      WHERE o.community = $1 AND o.op = 'upsert' GROUP BY topic ORDER BY count(*) DESC, topic LIMIT $2`,
-    values: [community, limit],
+  const { rows } = await db.query<{ payload: string }>({
+    name: 'recent-events',
+    text: `SELECT payload FROM events WHERE community = $1 AND hidden IS NULL ORDER BY created_at DESC LIMIT 300`,
+    values: [community],
   });
-  return rows.map((row) => row.topic);
+  const uses = new Map<string, number>();
+  for (const { payload } of rows) {
+    for (const topic of topicsOf(JSON.parse(payload) as NostrEvent))
+      uses.set(topic, (uses.get(topic) ?? 0) + 1);
+  }
+  const byUse = [...uses].sort(([a, usesA], [b, usesB]) => usesB - usesA || (a < b ? -1 : 1));
+  return byUse.slice(0, limit).map(([topic]) => topic);
 }
 
 export interface BusEntry {

@@ -57,7 +57,7 @@ export async function ensurePartitions(client: Client, now: number): Promise<str
     await client.query('COMMIT');
     return stillMissing.map((partition) => partition.name);
   } catch (error) {
-    await client.query('ROLLBACK');
+    await client.query('ROLLBACK').catch(() => undefined);
     throw error;
   }
 }

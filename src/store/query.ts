@@ -214,7 +214,11 @@ export async function findEvents(
   limit: number,
   tagHash: TagHash,
 ): Promise<FoundRow[]> {
-  const { rows } = await run<FoundTuple>(pool, findStatement(community, filter, limit, tagHash));
+  const { rows } = await run<FoundTuple>(
+    pool,
+    findStatement(community, filter, limit, tagHash),
+    filter.tags.length <= 2,
+  );
   return rows.map(([seq, ingestedAt, keep, createdAt, id, bytes]) => ({
     seq,
     ingestedAt,
@@ -241,7 +245,8 @@ export async function countEvents(
   });
   if (parts.length === 0) return 0;
   const text = `SELECT count(*) FROM (SELECT DISTINCT seq FROM (${parts.join(' UNION ALL ')}) u) n`;
-  const { rows } = await run<[number]>(pool, { text, values: params.values });
+  // Its shapes are many and large, so their plans are not kept.
+  const { rows } = await run<[number]>(pool, { text, values: params.values }, false);
   return rows[0]![0];
 }
 
@@ -289,9 +294,9 @@ export async function readPayloadsById(
 const names = new Map<string, string>();
 const NAMES_MAX = 200;
 
-function run<T extends unknown[]>(pool: Pool, { text, values }: Statement) {
-  let name = names.get(text);
-  if (name === undefined && names.size < NAMES_MAX) {
+function run<T extends unknown[]>(pool: Pool, { text, values }: Statement, prepared = true) {
+  let name = prepared ? names.get(text) : undefined;
+  if (prepared && name === undefined && names.size < NAMES_MAX) {
     name = `q${names.size}`;
     names.set(text, name);
   }

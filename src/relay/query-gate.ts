@@ -1,0 +1,56 @@
+/**
+ * Clients' queries under way, bounded and fair: each address has its turn, and none holds more than its share, so that heavy
+ * queries of one do not stand in the way of the light ones of others. Clients on this machine are held to the whole only.
+ */
+
+const UNDER_WAY_MAX = 6;
+const PER_ADDRESS_MAX = 2;
+
+interface Line {
+  readonly waiting: (() => void)[];
+  readonly max: number;
+  underWay: number;
+}
+
+export class QueryGate {
+  /** In the order of their turns: the one that was served last stands last. */
+  private readonly lines = new Map<string, Line>();
+  private underWay = 0;
+
+  async run<T>(
+    client: { readonly address: string; readonly isLoopback: boolean },
+    query: () => Promise<T>,
+  ): Promise<T> {
+    const { address, isLoopback } = client;
+    const line = this.lines.get(address) ?? {
+      waiting: [],
+      max: isLoopback ? UNDER_WAY_MAX : PER_ADDRESS_MAX,
+      underWay: 0,
+    };
+    this.lines.set(address, line);
+    await new Promise<void>((resolve) => {
+      line.waiting.push(resolve);
+      this.next();
+    });
+    try {
+      return await query();
+    } finally {
+      this.underWay -= 1;
+      line.underWay -= 1;
+      if (line.underWay === 0 && line.waiting.length === 0) this.lines.delete(address);
+      this.next();
+    }
+  }
+
+  private next(): void {
+    for (const [address, line] of [...this.lines]) {
+      if (this.underWay >= UNDER_WAY_MAX) return;
+      if (line.waiting.length === 0 || line.underWay >= line.max) continue;
+      line.underWay += 1;
+      this.underWay += 1;
+      this.lines.delete(address);
+      this.lines.set(address, line);
+      line.waiting.shift()!();
+    }
+  }
+}
