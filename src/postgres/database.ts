@@ -96,7 +96,7 @@ export function openDatabase(target: ConnectionTarget): Database {
 export async function checkVersion(client: pg.ClientBase | pg.Pool): Promise<string> {
   const { rows } = await client.query<{ number: string; version: string; encoding: string }>(
     `SELECT current_setting('server_version_num') AS number, current_setting('server_version') AS version,
-       current_setting('server_encoding') AS encoding`,
+       pg_encoding_to_char(encoding) AS encoding FROM pg_database WHERE datname = current_database()`,
   );
   const { number, version, encoding } = rows[0]!;
   if (Number(number) < VERSION_MIN) {
