@@ -3,13 +3,18 @@
  * Sockets and import go the same way. I2: every event gets exactly one outcome.
  */
 import { LRUCache } from 'lru-cache';
-import type { Community } from './communities.js';
+import type { Communities, Community } from './communities.js';
+import { highestStep } from './core/capacity.js';
+import { KIND_VANISH } from './core/classify.js';
 import { type NostrEvent, parseEvent, serializeEvent } from './core/event.js';
 import { factKey } from './core/plan.js';
 import { refuseArrival } from './core/policy.js';
 import { isRefusal, type Outcome, type Refusal, refusal } from './core/reply.js';
+import { vanishScope } from './core/vanish.js';
 import type { Lane } from './lane.js';
 import type { Metrics } from './metrics.js';
+import type { SeenCounts } from './seen-counts.js';
+import { DEFAULT_SLUG } from './store/communities.js';
 import type { Verifier } from './verify/pool.js';
 
 const RECENT_IDS_MAX = 100_000;
@@ -23,14 +28,29 @@ const VERIFY_BYTES_MAX = 64 * 1_048_576;
 export class RecentIds {
   private readonly ids = new LRUCache<string, true>({ max: RECENT_IDS_MAX });
 
+  /** Hidden by a commit whose row in the outbox has not been passed yet: no longer known, whatever comes late. */
+  private readonly withdrawn = new LRUCache<string, true>({ max: RECENT_IDS_MAX });
+
   has(community: number, id: string): boolean {
     return this.ids.get(factKey(community, id)) === true;
   }
   add(community: number, id: string): void {
-    this.ids.set(factKey(community, id), true);
+    const key = factKey(community, id);
+    if (!this.withdrawn.has(key)) this.ids.set(key, true);
+  }
+  withdraw(community: number, id: string): void {
+    const key = factKey(community, id);
+    this.withdrawn.set(key, true);
+    this.ids.delete(key);
+  }
+  /** Everything: after a request to vanish nothing by its author may be called a duplicate. */
+  clear(): void {
+    this.ids.clear();
   }
   forget(community: number, id: string): void {
-    this.ids.delete(factKey(community, id));
+    const key = factKey(community, id);
+    this.withdrawn.delete(key);
+    this.ids.delete(key);
   }
 }
 
@@ -38,15 +58,20 @@ export interface AdmissionOptions {
   readonly lane: Lane;
   readonly verifier: Verifier;
   readonly recent: RecentIds;
+  readonly seen: SeenCounts;
   readonly metrics: Metrics;
   readonly now: () => number;
+  readonly communities: Communities;
+  readonly publicUrl: string | undefined;
 }
 
 export interface Admission {
   admit(community: Community, input: unknown): Promise<Outcome | Refusal>;
 }
 
-export function createAdmission({ lane, verifier, recent, metrics, now }: AdmissionOptions): Admission {
+export function createAdmission(options: AdmissionOptions): Admission {
+  const { lane, verifier, recent, seen, metrics, now, communities } = options;
+  metrics.watchCapacity(() => Math.max(0, ...communities.all().map(({ capacity }) => highestStep(capacity))));
   let verifyingBytes = 0;
 
   const verify = async (event: NostrEvent, preimage: string): Promise<Refusal | undefined> => {
@@ -69,12 +94,15 @@ export function createAdmission({ lane, verifier, recent, metrics, now }: Admiss
     const { payload, preimage } = serializeEvent(event);
     const nowSeconds = Math.floor(now() / 1_000);
     const bytes = Buffer.byteLength(payload);
-    const refused = refuseArrival({ event, bytes, settings: community.settings, nowSeconds });
+    const { settings, capacity, topics } = community;
+    const refused = refuseArrival({ event, bytes, settings, nowSeconds, capacity, topics });
     if (refused !== undefined) return refused;
+    const vanishIn = event.kind === KIND_VANISH ? vanishCommunities(event, community, options) : undefined;
+    if (isRefusal(vanishIn)) return vanishIn;
     if (recent.has(community.id, event.id)) return 'duplicate';
     const wrong = await verify(event, preimage);
     if (wrong !== undefined) return wrong;
-    return lane.submit({ community: community.id, event, payload });
+    return lane.submit({ community: community.id, event, payload, ...(vanishIn ? { vanishIn } : {}) });
   };
 
   return {
@@ -82,8 +110,31 @@ export function createAdmission({ lane, verifier, recent, metrics, now }: Admiss
       const outcome = await admit(community, input).catch(() =>
         refusal('error', 'failed to check the event'),
       );
+      if (outcome === 'duplicate') seen.add(community.id, (input as NostrEvent).id, now());
       metrics.events.inc({ outcome: typeof outcome === 'string' ? outcome : outcome.refused });
       return outcome;
     },
   };
+}
+
+/** In which communities a request to vanish holds: this one, or with ALL_RELAYS every one of this node. */
+function vanishCommunities(
+  event: NostrEvent,
+  community: Community,
+  { communities, publicUrl }: AdmissionOptions,
+): number[] | Refusal {
+  switch (vanishScope(event, addressesOf(community, publicUrl))) {
+    case 'everywhere':
+      return communities.all().map(({ id }) => id);
+    case 'here':
+      return [community.id];
+    case 'elsewhere':
+      return refusal('invalid', 'the request to vanish names neither this relay nor ALL_RELAYS');
+  }
+}
+
+function addressesOf({ slug, settings }: Community, publicUrl: string | undefined): string[] {
+  const base = publicUrl?.replace(/\/$/, '');
+  const own = base === undefined ? [] : [slug === DEFAULT_SLUG ? base : `${base}/c/${slug}`];
+  return [...settings['relay.urls'], ...own];
 }

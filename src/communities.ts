@@ -4,9 +4,13 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Pool } from 'pg';
+import { AT_EASE, type Capacity, STEP_WORDS, type Step } from './core/capacity.js';
+import type { TopicSubscription } from './core/retention.js';
 import { type Settings, settingsFrom } from './core/settings.js';
 import type { Log } from './log.js';
+import { readCapacities } from './store/capacity.js';
 import { DEFAULT_SLUG, readCommunities, readConfigVersion } from './store/communities.js';
+import { readTopics } from './store/topics.js';
 
 const POLL_MS = 500;
 
@@ -15,6 +19,10 @@ export interface Community {
   readonly slug: string;
   readonly host: string | undefined;
   readonly settings: Settings;
+  /** Topics that the operator has set rules for. */
+  readonly topics: ReadonlyMap<string, TopicSubscription>;
+  /** How short space is, by the steps in force. */
+  readonly capacity: Capacity;
 }
 
 export interface Communities {
@@ -36,13 +44,28 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
     const current = await readConfigVersion(pool);
     if (current === version) return;
     const rows = await readCommunities(pool);
+    const topics = await readTopics(pool);
+    const capacities = await readCapacities(pool);
+    const before = version === -1 ? undefined : byId;
     byId = new Map(
       rows.map(({ id, slug, host, settings }) => [
         id,
-        { id, slug, host: host ?? undefined, settings: settingsFrom(settings) },
+        {
+          id,
+          slug,
+          host: host ?? undefined,
+          settings: settingsFrom(settings),
+          topics: topics.get(id) ?? new Map(),
+          capacity: capacities.get(id) ?? AT_EASE,
+        },
       ]),
     );
     version = current;
+    // At a start the steps are old news, and a command would repeat them each time.
+    if (before !== undefined) {
+      for (const community of byId.values())
+        logSteps(log, community, before.get(community.id)?.capacity ?? AT_EASE);
+    }
   };
 
   const poll = async (): Promise<void> => {
@@ -76,4 +99,17 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
       return polling;
     },
   };
+}
+
+function logSteps(log: Log, { slug, capacity }: Community, before: Capacity): void {
+  const tell = (from: Step, to: Step, topic?: string): void => {
+    if (from === to) return;
+    const told = { community: slug, ...(topic === undefined ? {} : { topic }), from, to };
+    if (to > from) log.warn(told, `space is short: ${STEP_WORDS[to]}`);
+    else log.info(told, `there is more space again: ${STEP_WORDS[to]}`);
+  };
+  tell(before.step, capacity.step);
+  for (const topic of new Set([...before.topics.keys(), ...capacity.topics.keys()])) {
+    tell(before.topics.get(topic) ?? 0, capacity.topics.get(topic) ?? 0, topic);
+  }
 }

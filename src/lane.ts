@@ -10,13 +10,18 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Client } from 'pg';
-import { type Plan, planBatch, type Submission } from './core/plan.js';
-import { type Outcome, type Refusal, refusal } from './core/reply.js';
+import type { Announced } from './core/hidden.js';
+import { type Plan, planBatch, planHiding, type StoredEvent, type Submission } from './core/plan.js';
+import { type Outcome, outcomeOf, type Refusal, refusal } from './core/reply.js';
+import type { TopicSubscription } from './core/retention.js';
+import type { Settings } from './core/settings.js';
 import { LaneQueue } from './lane-queue.js';
 import type { Log } from './log.js';
 import type { Metrics } from './metrics.js';
 import type { Database } from './postgres/database.js';
-import { readFacts, writePlan } from './store/batch.js';
+import { writePlan } from './store/batch.js';
+import { readFacts } from './store/facts.js';
+import { readHead } from './store/outbox.js';
 import { ensurePartitions } from './store/partitions.js';
 import type { TagHash } from './store/tag-hash.js';
 
@@ -30,6 +35,7 @@ const IDLE_TIMEOUT_MS = 10_000;
 /** Enough for PostgreSQL to recover from a crash; then clients are told. */
 const TRYING_MS_MAX = 30_000;
 const ATTEMPTS_MAX = 20;
+const JOBS_WAITING_MAX = 16;
 const STATEMENT_TOO_LONG = '57014';
 const RETRY_MS_MAX = 2_000;
 /** SQLSTATE of a row that no partition takes; a check constraint gives the same. */
@@ -42,6 +48,8 @@ export interface LaneOptions {
   readonly log: Log;
   /** Milliseconds; the only clock of the lane. */
   readonly now: () => number;
+  readonly settingsOf: (community: number) => Settings;
+  readonly topicsOf?: (community: number) => ReadonlyMap<string, TopicSubscription>;
   /** After the commit, before the clients are told. */
   readonly onCommit?: (plan: Plan) => void;
 }
@@ -49,8 +57,17 @@ export interface LaneOptions {
 export interface Lane {
   readonly depth: number;
   submit(submission: Submission): Promise<Outcome | Refusal>;
+  /** Short work under the lane's lock, in its turn between two batches: takes rows out of the view and announces it. */
+  hide(work: HidingWork): Promise<number>;
   /** Takes nothing more, finishes what waits. */
   close(): Promise<void>;
+}
+
+/** A bounded batch of rows that a job takes out of the view. */
+export interface HidingWork {
+  readonly hidden: Announced;
+  readonly purge: boolean;
+  select(client: Client, now: number): Promise<(StoredEvent & { readonly community: number })[]>;
 }
 
 interface Item {
@@ -78,13 +95,36 @@ export function startLane(options: LaneOptions): Lane {
   /** The last batch was given up: while nothing works, the next ones try once and are told at once. */
   let hopeless = false;
 
+  const jobs: (() => Promise<void>)[] = [];
+
   const drain = async (): Promise<void> => {
-    while (queue.size > 0) {
+    while (queue.size > 0 || jobs.length > 0) {
       const items = queue.take(BATCH_EVENTS_MAX, BATCH_BYTES_MAX);
-      await commit({ items, attempt: 1, deadline: Date.now() + TRYING_MS_MAX, commitSent: false });
+      if (items.length > 0) {
+        await commit({ items, attempt: 1, deadline: Date.now() + TRYING_MS_MAX, commitSent: false });
+      }
       metrics.laneDepth.set(queue.size);
+      await jobs.shift()?.();
     }
     running = undefined;
+  };
+
+  const start = (): void => {
+    running ??= Promise.resolve().then(drain);
+  };
+
+  /** A job that fails is its caller's to try again; the session is dropped, so nothing of it stays. */
+  const hide = async (work: HidingWork): Promise<number> => {
+    try {
+      session ??= await connectSession(database);
+      const plan = await transactHiding(session, work, options);
+      metrics.hidden.inc({ reason: work.hidden }, plan.hidden.length);
+      if (plan.outbox.length > 0) options.onCommit?.(plan);
+      return plan.hidden.length;
+    } catch (error) {
+      await dropSession();
+      throw error;
+    }
   };
 
   const commit = async (batch: Batch): Promise<void> => {
@@ -103,7 +143,7 @@ export function startLane(options: LaneOptions): Lane {
       items.forEach((item, place) => {
         const decision = plan.decisions[place]!;
         // After a COMMIT of unknown fate the next try may find what it committed: that is stored, not a duplicate.
-        item.settle(commitSent && decision === 'duplicate' ? 'stored' : decision);
+        item.settle(commitSent && decision === 'duplicate' ? 'stored' : outcomeOf(decision));
       });
     } catch (error) {
       await recover({ ...batch, commitSent: sent }, error);
@@ -172,7 +212,14 @@ export function startLane(options: LaneOptions): Lane {
           return settle(refusal('rate-limited', 'the relay is busy, try again in a moment'));
         }
         metrics.laneDepth.set(queue.size);
-        running ??= Promise.resolve().then(drain);
+        start();
+      }),
+    hide: (work) =>
+      new Promise((resolve, reject) => {
+        if (closing || jobs.length >= JOBS_WAITING_MAX)
+          return reject(new Error('the lane takes no more jobs now'));
+        jobs.push(() => hide(work).then(resolve, reject));
+        start();
       }),
     close: async () => {
       closing = true;
@@ -191,6 +238,22 @@ function connectSession(database: Database): Promise<Client> {
   });
 }
 
+const BEGIN_LOCKED = `BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock(${LANE_LOCK})`;
+
+async function transactHiding(
+  session: Client,
+  work: HidingWork,
+  { now: clock, tagHash }: LaneOptions,
+): Promise<Plan> {
+  const now = clock();
+  await session.query(BEGIN_LOCKED);
+  const rows = await work.select(session, now);
+  const plan = planHiding(rows, work.hidden, work.purge, await readHead(session), now);
+  await writePlan(session, plan, { now, tagHash });
+  await session.query('SET LOCAL synchronous_commit = on; COMMIT');
+  return plan;
+}
+
 async function transact(
   session: Client,
   items: readonly Item[],
@@ -200,11 +263,12 @@ async function transact(
 ): Promise<Plan> {
   const submissions = items.map((item) => item.submission);
   const now = options.now();
-  await session.query(`BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock(${LANE_LOCK})`);
-  const plan = planBatch(submissions, await readFacts(session, submissions), now);
-  await writePlan(session, plan, now, options.tagHash);
+  await session.query(BEGIN_LOCKED);
+  const { tagHash } = options;
+  const plan = planBatch(submissions, await readFacts(session, submissions, { ...options, now }), now);
+  await writePlan(session, plan, { now, tagHash });
   // Ephemeral events are not kept, so their commit need not wait for the disk. All others do, whatever the server's default.
-  const durable = plan.outbox.length > 0;
+  const durable = plan.outbox.length > 0 || plan.rows.length > 0;
   beforeCommit();
   await session.query(`SET LOCAL synchronous_commit = ${durable ? 'on' : 'off'}; COMMIT`);
   return plan;

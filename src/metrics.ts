@@ -9,6 +9,7 @@ export function createMetrics() {
   const registers = [new Registry()];
   const registry = registers[0]!;
   collectDefaultMetrics({ register: registry });
+  let highestStep = (): number => 0;
   return {
     registry,
     events: new Counter({
@@ -70,6 +71,30 @@ export function createMetrics() {
       registers,
     }),
     bytesOut: new Counter({ name: 'minato_sent_bytes_total', help: 'Bytes of frames sent', registers }),
+    jobRuns: new Counter({
+      name: 'minato_job_runs_total',
+      help: 'Runs of jobs by what became of them: ok, failed, busy (another instance was at it)',
+      labelNames: ['job', 'result'],
+      registers,
+    }),
+    capacityStep: new Gauge({
+      name: 'minato_capacity_step',
+      help: 'The highest step against short space of any community or topic: 0 fine, 1 no backfill, 2 only topics of higher priority, 3 purging',
+      registers,
+      collect() {
+        this.set(highestStep());
+      },
+    }),
+    /** Who knows the steps says how to read them; asked at each scrape. */
+    watchCapacity: (read: () => number): void => {
+      highestStep = read;
+    },
+    hidden: new Counter({
+      name: 'minato_hidden_events_total',
+      help: 'Events that jobs took out of the view, by reason; capacity: purged because space was short',
+      labelNames: ['reason'],
+      registers,
+    }),
     outboxHead: new Gauge({
       name: 'minato_outbox_head',
       help: 'Last outbox number this process has delivered',

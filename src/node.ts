@@ -1,9 +1,12 @@
 /** Puts a node together, in the order of dependence, and takes it apart in the reverse order. */
-import { setTimeout as delay } from 'node:timers/promises';
 import { type Admission, createAdmission, RecentIds } from './admission.js';
 import { type Communities, watchCommunities } from './communities.js';
 import type { Config } from './config.js';
 import type { Plan } from './core/plan.js';
+import { settingsFrom } from './core/settings.js';
+import { BOUNDS } from './jobs/job.js';
+import { JOBS } from './jobs/list.js';
+import { type Schedule, startSchedule } from './jobs/schedule.js';
 import { type Lane, startLane } from './lane.js';
 import type { Log } from './log.js';
 import { createMetrics, type Metrics } from './metrics.js';
@@ -14,16 +17,15 @@ import { PayloadCache } from './relay/payload-cache.js';
 import { QueryGate } from './relay/query-gate.js';
 import { RateLimit } from './relay/rate-limit.js';
 import { type RelayServer, startServer } from './relay/server.js';
+import { SeenCounts, startSeenFlush } from './seen-counts.js';
 import { ensureDefaultCommunity } from './store/communities.js';
 import { fixNetworkId, fixTagHashSeed } from './store/node-state.js';
-import { readHead, trimBus } from './store/outbox.js';
+import { readHead } from './store/outbox.js';
 import { ensurePartitions } from './store/partitions.js';
 import { createTagHash, type TagHash } from './store/tag-hash.js';
 import { startVerifier, type Verifier } from './verify/pool.js';
 
 const DEFAULT_NETWORK_ID = 'kukuri:main:';
-const UPKEEP_MS = 60_000;
-const EPHEMERAL_KEPT_MS = 5 * 60_000;
 
 /** Schema, partitions and what is fixed at the first boot. Safe on any number of instances at once. */
 export async function prepareDatabase(
@@ -73,8 +75,21 @@ export async function startWriter(options: NodeOptions, onCommit?: (plan: Plan) 
   const tagHash = await prepareDatabase(database, config, now, log);
   const communities = await watchCommunities(database.ownPool, log);
   const verifier = await startVerifier();
-  const lane = startLane({ database, tagHash, metrics, log, now, ...(onCommit ? { onCommit } : {}) });
-  const admission = createAdmission({ lane, verifier, recent, metrics, now });
+  const settingsOf = (community: number) => communities.get(community)?.settings ?? settingsFrom(new Map());
+  const lane = startLane({
+    database,
+    tagHash,
+    metrics,
+    log,
+    now,
+    settingsOf,
+    topicsOf: (community) => communities.get(community)?.topics ?? new Map(),
+    ...(onCommit ? { onCommit } : {}),
+  });
+  const { publicUrl } = config;
+  const seen = new SeenCounts();
+  const stopSeen = startSeenFlush(seen, database.pool, log);
+  const admission = createAdmission({ lane, verifier, recent, seen, metrics, now, communities, publicUrl });
   return {
     admission,
     communities,
@@ -85,6 +100,7 @@ export async function startWriter(options: NodeOptions, onCommit?: (plan: Plan) 
     metrics,
     close: async () => {
       await lane.close();
+      await stopSeen();
       await verifier.close();
       await communities.stop();
     },
@@ -96,6 +112,7 @@ export interface Node {
   readonly communities: Communities;
   readonly fanout: Fanout;
   readonly lane: Lane;
+  readonly schedule: Schedule;
   readonly metrics: Metrics;
   readonly verifier: Verifier;
   /** Stops accepting, finishes the lane, closes the sockets with 1001. The database is the caller's. */
@@ -107,11 +124,9 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   const cache = new PayloadCache();
   const writer = await startWriter(options, (plan) => fanout.onCommit(plan));
   const { admission, communities, metrics, recent, tagHash, verifier } = writer;
-  const fanout = new Fanout({ database, cache, recent, metrics, log });
+  const fanout = new Fanout({ database, cache, recent, metrics, log, now });
   await fanout.start();
-  const stopUpkeep = startUpkeep(database, now, log);
   const stop = async (): Promise<void> => {
-    await stopUpkeep();
     await fanout.stop();
     await writer.close();
   };
@@ -123,7 +138,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     admission,
     communities,
     fanout,
-    stored: { pool: database.pool, tagHash, cache },
+    stored: { pool: database.pool, tagHash, cache, now },
     ownPool: database.ownPool,
     gate: new QueryGate(),
     rates: new RateLimit(),
@@ -139,44 +154,27 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     await stop();
     throw error;
   });
+  const { lane } = writer;
+  const schedule = startSchedule({
+    context: { database, lane, communities, now, bounds: BOUNDS },
+    jobs: JOBS,
+    metrics,
+    log,
+  });
   return {
     port: server.port,
     communities,
     fanout,
-    lane: writer.lane,
+    lane,
+    schedule,
     metrics,
     verifier,
     close: async () => {
       server.stopAccepting();
-      await writer.lane.close();
+      await schedule.stop();
+      await lane.close();
       await server.close();
       await stop();
     },
-  };
-}
-
-/** Partitions ahead of time, and the live bus kept short. Both may run on several instances at once. */
-function startUpkeep(database: Database, now: () => number, log: Log): () => Promise<void> {
-  const stopping = new AbortController();
-  const upkeep = async (): Promise<void> => {
-    const client = await database.connect({ lockTimeoutMs: 5_000, statementTimeoutMs: 30_000 });
-    try {
-      await ensurePartitions(client, now());
-      await trimBus(client, now() - EPHEMERAL_KEPT_MS);
-    } finally {
-      await client.end();
-    }
-  };
-  const loop = async (): Promise<void> => {
-    while (!stopping.signal.aborted) {
-      await delay(UPKEEP_MS, undefined, { signal: stopping.signal }).catch(() => undefined);
-      if (stopping.signal.aborted) return;
-      await upkeep().catch((error) => log.warn({ error: String(error) }, 'upkeep failed; it runs again'));
-    }
-  };
-  const running = loop();
-  return () => {
-    stopping.abort();
-    return running;
   };
 }

@@ -6,24 +6,18 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import pg from 'pg';
 import { describe, expect, it } from 'vitest';
-import { readConfig } from '../src/config.js';
 import { type NostrEvent, serializeEvent } from '../src/core/event.js';
 import type { Plan, Submission } from '../src/core/plan.js';
 import { refusal } from '../src/core/reply.js';
-import { LANE_LOCK, type Lane, startLane } from '../src/lane.js';
+import { LANE_LOCK, type Lane } from '../src/lane.js';
 import { LaneQueue, QUEUE_BYTES_MAX, QUEUE_EVENTS_MAX } from '../src/lane-queue.js';
-import { createLog } from '../src/log.js';
-import { createMetrics } from '../src/metrics.js';
-import { prepareDatabase } from '../src/node.js';
 import { openDatabase } from '../src/postgres/database.js';
 import type { EmbeddedConnection } from '../src/postgres/embedded.js';
 import { BUS_NOTICE, OUTBOX_CHANNEL } from '../src/store/batch.js';
 import { ensurePartitions, monthsFrom } from '../src/store/partitions.js';
-import { createTestDatabase } from './support/database.js';
 import { FaultProxy, isCommit } from './support/fault-proxy.js';
+import { openTestStore } from './support/store.js';
 
-const log = createLog('silent');
-const config = readConfig({ MINATO_TOPIC_MODE: 'open' });
 const failed = refusal('error', 'failed to store event');
 
 /** One database with any number of lanes on it, each perhaps behind a proxy. */
@@ -41,7 +35,8 @@ type Cleanup = () => Promise<unknown>;
 /** `afterEach` belongs to a file; concurrent tests of a file each need their own. */
 async function inHarbour(work: (harbour: Harbour) => Promise<void>): Promise<void> {
   const cleanups: Cleanup[] = [];
-  const test = await createTestDatabase();
+  const store = await openTestStore({ logLevel: 'silent' });
+  const { test } = store;
   const plans: Plan[] = [];
   const proxies: FaultProxy[] = [];
   const session = async () => {
@@ -51,9 +46,6 @@ async function inHarbour(work: (harbour: Harbour) => Promise<void>): Promise<voi
     cleanups.push(() => client.end());
     return client;
   };
-  const direct = openDatabase(test.connection);
-  const tagHash = await prepareDatabase(direct, config, Date.now, log);
-  await direct.close();
   const own = await session();
   try {
     await work({
@@ -62,14 +54,7 @@ async function inHarbour(work: (harbour: Harbour) => Promise<void>): Promise<voi
       session,
       lane: async (at = test.connection) => {
         const database = openDatabase(at);
-        const lane = startLane({
-          database,
-          tagHash,
-          metrics: createMetrics(),
-          log,
-          now: Date.now,
-          onCommit: (plan) => plans.push(plan),
-        });
+        const lane = store.lane({ database, onCommit: (plan) => plans.push(plan) });
         cleanups.push(() => lane.close().then(() => database.close()));
         return lane;
       },
@@ -85,7 +70,7 @@ async function inHarbour(work: (harbour: Harbour) => Promise<void>): Promise<voi
     for (const proxy of proxies) proxy.release();
     // The last made first: a lane behind a proxy is closed while the proxy still stands.
     for (const cleanup of cleanups.reverse()) await cleanup();
-    await test.drop();
+    await store.close();
   }
 }
 

@@ -3,143 +3,262 @@
  * number of lanes, the view is that of the model, and the outbox tells exactly how it came about (I3, I4, I5, I6, I8, I9).
  */
 import { createHash } from 'node:crypto';
-import { setTimeout as delay } from 'node:timers/promises';
 import fc from 'fast-check';
 import type { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readConfig } from '../src/config.js';
 import { type NostrEvent, serializeEvent } from '../src/core/event.js';
-import type { Outcome, Refusal } from '../src/core/reply.js';
-import { LANE_LOCK, type Lane, startLane } from '../src/lane.js';
-import { createLog } from '../src/log.js';
-import { createMetrics } from '../src/metrics.js';
-import { prepareDatabase } from '../src/node.js';
-import { type Database, openDatabase } from '../src/postgres/database.js';
+import { HIDDEN_CODES } from '../src/core/hidden.js';
+import { isRefusal, type Outcome, type Refusal } from '../src/core/reply.js';
+import { settingsFrom } from '../src/core/settings.js';
+import type { Lane } from '../src/lane.js';
+import type { Database } from '../src/postgres/database.js';
 import { readTotals } from '../src/store/communities.js';
 import { readBus, readHead, readOutbox } from '../src/store/outbox.js';
-import { findEvents, readPayloads, readPayloadsById } from '../src/store/query.js';
+import { countEvents, findEvents, readPayloads, readPayloadsById } from '../src/store/query.js';
 import type { TagHash } from '../src/store/tag-hash.js';
-import { createTestDatabase, type TestDatabase } from './support/database.js';
+import { defaultSettings, inLockOrder, openTestStore, type TestStore } from './support/store.js';
 
 const SEED = 7447;
 const ALL = 5_000;
+/** The clock of both lanes starts here in every run, and moves by whole seconds. */
+const START = Math.floor(Date.now() / 1_000);
 
 // ── Events: small pools, so that keys, times and ids meet again and again ─────────────────────────────────────────
 
 const hash = (text: string) => createHash('sha256').update(text).digest('hex');
 const AUTHORS = ['alice', 'bob'].map(hash);
+/** The only one who asks to vanish. */
+const CAROL = hash('carol');
+const EVERYBODY = [...AUTHORS, CAROL];
+const TIME_MAX = 6;
 const KINDS = {
-  regular: [1, 5, 62, 9_999, 65_535],
+  regular: [1, 1_059, 9_999, 65_535],
   replaceable: [0, 10_002],
   addressable: [30_000],
   ephemeral: [20_000, 29_999],
 };
 type Class = keyof typeof KINDS;
-const CLASS_OF = new Map(
-  Object.entries(KINDS).flatMap(([name, kinds]) => kinds.map((kind) => [kind, name as Class] as const)),
-);
+const CLASS_OF = new Map<number, Class>([
+  ...Object.entries(KINDS).flatMap(([name, kinds]) => kinds.map((kind) => [kind, name as Class] as const)),
+  [5, 'regular'],
+  [62, 'regular'],
+]);
 /** Colons, the empty value, what looks like another key, and what text cannot hold. */
 const D_VALUES = ['', 'a', 'a:b', ':', '\u0000', '🌊', 'x'.repeat(5_000)];
 
 interface Sent {
-  /** 0, 1 or 2; each run has communities of its own. */
+  /** 0, 1 or 2; each run has communities of its own. In the last one deletion is physical. */
   readonly community: number;
   readonly event: NostrEvent;
+  /** For a request to vanish. */
+  readonly vanishIn?: readonly number[];
+}
+/** An event as it came: at this second. */
+interface Arrived extends Sent {
+  readonly clock: number;
+}
+
+function eventOf(draft: Pick<NostrEvent, 'kind' | 'pubkey' | 'created_at' | 'tags' | 'content'>): NostrEvent {
+  const { pubkey, created_at, kind, tags, content } = draft;
+  const id = hash(JSON.stringify([pubkey, created_at, kind, tags, content]));
+  return { id, pubkey, created_at, kind, tags, content, sig: 'c'.repeat(128) };
 }
 
 const event = fc
   .record({
     kind: fc.constantFrom(...Object.values(KINDS)).chain((kinds) => fc.constantFrom(...kinds)),
-    pubkey: fc.constantFrom(...AUTHORS),
-    created_at: fc.integer({ min: 0, max: 6 }),
+    pubkey: fc.constantFrom(...AUTHORS, ...AUTHORS, CAROL),
+    recipients: fc.subarray(EVERYBODY),
+    created_at: fc.integer({ min: 0, max: TIME_MAX }),
     d: fc.oneof(fc.constantFrom('', 'a'), fc.constantFrom(...D_VALUES)),
     topic: fc.constantFrom('sea', 'wind'),
+    expiresIn: fc.constantFrom(undefined, undefined, undefined, 1, 3, 1_000),
     nonce: fc.integer({ min: 0, max: 20 }),
   })
-  .map(({ kind, pubkey, created_at, d, topic, nonce }): NostrEvent => {
-    const tags = [['t', topic], ...(CLASS_OF.get(kind) === 'addressable' ? [['d', d]] : [])];
-    const content = `${nonce}`;
-    const id = hash(JSON.stringify([pubkey, created_at, kind, tags, content]));
-    return { id, pubkey, created_at, kind, tags, content, sig: 'c'.repeat(128) };
+  .map(({ kind, pubkey, created_at, d, topic, expiresIn, recipients, nonce }): NostrEvent => {
+    const tags = [
+      ['t', topic],
+      ...(CLASS_OF.get(kind) === 'addressable' ? [['d', d]] : []),
+      ...(kind === 1_059 ? recipients.map((one) => ['p', one]) : []),
+      ...(expiresIn === undefined ? [] : [['expiration', `${START + expiresIn}`]]),
+    ];
+    return eventOf({ kind, pubkey, created_at, tags, content: `${nonce}` });
   });
-const sent: fc.Arbitrary<Sent> = fc.record({ community: fc.constantFrom(0, 0, 0, 1, 2), event });
+const sent: fc.Arbitrary<Sent> = fc.record({ community: fc.constantFrom(0, 0, 0, 1, 2, 2), event });
+
+/** A request that names events of the list, by id and by address, rightfully and not, and some that never come. */
+function requestFor(list: readonly Sent[]): fc.Arbitrary<Sent> {
+  return fc
+    .record({
+      named: fc.array(fc.record({ one: fc.constantFrom(...list), byAddress: fc.boolean() }), {
+        minLength: 1,
+        maxLength: 6,
+        size: 'max',
+      }),
+      requester: fc.constantFrom(undefined, undefined, ...EVERYBODY),
+      elsewhere: fc.constantFrom(undefined, undefined, undefined, 0, 1, 2),
+      created_at: fc.integer({ min: 0, max: TIME_MAX }),
+    })
+    .map(({ named, requester, elsewhere, created_at }) => {
+      const pubkey = requester ?? named[0]!.one.event.pubkey;
+      const tags = named.map(({ one: { event }, byAddress }) =>
+        byAddress ? ['a', addressOf(event) ?? `1:${event.pubkey}:`] : ['e', event.id],
+      );
+      // One who vanishes takes the requests up to then along, so hers are never older than what they name.
+      const at = pubkey === CAROL ? TIME_MAX : created_at;
+      const extra = [
+        ['e', hash('never sent')],
+        ['e', 'malformed'],
+        ['k', '1'],
+      ];
+      const event = eventOf({ kind: 5, pubkey, created_at: at, tags: [...tags, ...extra], content: '' });
+      return { community: elsewhere ?? named[0]!.one.community, event };
+    });
+}
+
+const vanishing: fc.Arbitrary<Sent> = fc
+  .record({
+    community: fc.constantFrom(0, 1, 2),
+    created_at: fc.integer({ min: 0, max: TIME_MAX }),
+    everywhere: fc.boolean(),
+  })
+  .map(({ community, created_at, everywhere }) => ({
+    community,
+    event: eventOf({
+      kind: 62,
+      pubkey: CAROL,
+      created_at,
+      tags: everywhere ? [['relay', 'ALL_RELAYS']] : [],
+      content: '',
+    }),
+    vanishIn: everywhere ? [0, 1, 2] : [community],
+  }));
 
 /** Events, most of them more than once, in a random order, cut into groups that arrive together. */
 const arrivals = fc
-  .array(sent, { minLength: 1, maxLength: 90, size: 'max' })
+  .array(sent, { minLength: 1, maxLength: 70, size: 'max' })
+  .chain((list) =>
+    fc
+      .tuple(
+        fc.array(requestFor(list), { maxLength: 12, size: 'max' }),
+        fc.oneof({ weight: 2, arbitrary: fc.constant([]) }, fc.array(vanishing, { maxLength: 2 })),
+      )
+      .map(([requests, vanishes]) => [...list, ...requests, ...vanishes]),
+  )
   .chain((list) => fc.shuffledSubarray([...list, ...list], { minLength: list.length }))
   .chain((list) =>
     fc.record({
       list: fc.constant(list),
       groups: fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 60, maxLength: 60, size: 'max' }),
+      seconds: fc.infiniteStream(fc.constantFrom(0, 0, 1, 2)),
       lanes: fc.infiniteStream(fc.boolean()),
     }),
   );
 
 // ── The model ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-function keyOf({ kind, pubkey, tags, id }: NostrEvent): string {
-  const name = CLASS_OF.get(kind);
-  if (name === 'replaceable') return JSON.stringify([kind, pubkey]);
-  if (name === 'addressable') return JSON.stringify([kind, pubkey, tags.find((tag) => tag[0] === 'd')?.[1]]);
-  return id;
+const tagOf = ({ tags }: NostrEvent, name: string) => tags.find((tag) => tag[0] === name)?.[1];
+
+function addressOf(event: NostrEvent): string | undefined {
+  const name = CLASS_OF.get(event.kind);
+  if (name !== 'replaceable' && name !== 'addressable') return undefined;
+  return `${event.kind}:${event.pubkey}:${name === 'addressable' ? (tagOf(event, 'd') ?? '') : ''}`;
 }
 
-/** What is effective in a community once all of these have arrived. The order of the list is not looked at. */
-function modelView(list: readonly Sent[], community: number): Map<string, NostrEvent> {
-  const byKey = new Map<string, NostrEvent[]>();
-  for (const { community: where, event } of list) {
-    if (where !== community || CLASS_OF.get(event.kind) === 'ephemeral') continue;
-    byKey.set(keyOf(event), [...(byKey.get(keyOf(event)) ?? []), event]);
+const isOwner = ({ kind, pubkey, tags }: NostrEvent, who: string) =>
+  pubkey === who || (kind === 1_059 && tags.some(([name, value]) => name === 'p' && value === who));
+
+const isExpired = (event: NostrEvent, seconds: number) =>
+  Number(tagOf(event, 'expiration') ?? Number.POSITIVE_INFINITY) <= seconds;
+
+function isDeleted({ community, event }: Sent, list: readonly Sent[]): boolean {
+  if (event.kind === 5 || event.kind === 62) return false;
+  return list.some(
+    ({ community: where, event: request }) =>
+      where === community &&
+      request.kind === 5 &&
+      request.tags.some(([name, value]) => {
+        if (name === 'e') return value === event.id && isOwner(event, request.pubkey);
+        const isAsked = name === 'a' && event.pubkey === request.pubkey && value === addressOf(event);
+        return isAsked && event.created_at <= request.created_at;
+      }),
+  );
+}
+
+function isVanished({ community, event }: Sent, list: readonly Sent[]): boolean {
+  if (event.kind === 62 || !isOwner(event, CAROL)) return false;
+  return list.some(
+    ({ event: request, vanishIn }) => vanishIn?.includes(community) && event.created_at <= request.created_at,
+  );
+}
+
+const isNewer = (a: NostrEvent, b: NostrEvent) =>
+  a.created_at > b.created_at || (a.created_at === b.created_at && a.id < b.id);
+
+/**
+ * What is served in a community once all of these have arrived: of each key the newest that came in its time, if it is neither
+ * deleted nor vanished nor expired since. The order of the list is not looked at.
+ */
+function modelView(list: readonly Arrived[], community: number, seconds: number): Map<string, NostrEvent> {
+  const winners = new Map<string, Arrived>();
+  for (const one of list) {
+    const { event } = one;
+    if (one.community !== community || event.kind === 62 || CLASS_OF.get(event.kind) === 'ephemeral')
+      continue;
+    if (isExpired(event, one.clock)) continue;
+    const key = addressOf(event) ?? event.id;
+    const best = winners.get(key);
+    if (best === undefined || isNewer(event, best.event)) winners.set(key, one);
   }
-  const winners = [...byKey.values()].map((versions) => {
-    const newest = Math.max(...versions.map((version) => version.created_at));
-    const ties = versions.filter((version) => version.created_at === newest);
-    return ties.sort((a, b) => (a.id < b.id ? -1 : 1))[0]!;
-  });
-  return new Map(winners.map((winner) => [winner.id, winner]));
+  const served = [...winners.values()].filter(
+    (one) => !isDeleted(one, list) && !isVanished(one, list) && !isExpired(one.event, seconds),
+  );
+  return new Map(served.map(({ event }) => [event.id, event]));
 }
 
 // ── The real thing ────────────────────────────────────────────────────────────────────────────────────────────────
 
-let test: TestDatabase;
+let store: TestStore;
 let database: Database;
 let client: Client;
 let tagHash: TagHash;
 let lanes: [Lane, Lane];
 let communitiesUsed = 0;
+/** Seconds. */
+let clock = START;
 
 beforeAll(async () => {
-  test = await createTestDatabase();
-  database = openDatabase(test.connection);
-  const log = createLog('warn');
-  tagHash = await prepareDatabase(database, readConfig({ MINATO_TOPIC_MODE: 'open' }), Date.now, log);
-  const options = { database, tagHash, log, now: Date.now };
-  lanes = [
-    startLane({ ...options, metrics: createMetrics() }),
-    startLane({ ...options, metrics: createMetrics() }),
-  ];
+  store = await openTestStore({ now: () => clock * 1_000 });
+  database = store.database;
+  tagHash = store.tagHash;
+  const physical = settingsFrom(new Map([['deletion.mode', 'physical']]));
+  const settingsOf = (community: number) => (community % 3 === 2 ? physical : defaultSettings());
+  lanes = [store.lane({ settingsOf }), store.lane({ settingsOf })];
   client = await database.connect();
 });
 afterAll(async () => {
-  await Promise.all(lanes.map((lane) => lane.close()));
   await client.end();
-  await database.close();
-  await test.drop();
+  await store.close();
 });
 
-/** Communities that no run has used. */
+/** Communities that no run has used; their first is a multiple of three. The clock starts again. */
 function newCommunities(): number {
   communitiesUsed += 3;
+  clock = START;
   return communitiesUsed;
 }
 
-function submit(lane: Lane, base: number, { community, event }: Sent): Promise<Outcome | Refusal> {
-  return lane.submit({ community: base + community, event, payload: serializeEvent(event).payload });
+function submit(lane: Lane, base: number, { community, event, vanishIn }: Sent): Promise<Outcome | Refusal> {
+  return lane.submit({
+    community: base + community,
+    event,
+    payload: serializeEvent(event).payload,
+    ...(vanishIn === undefined ? {} : { vanishIn: vanishIn.map((one) => base + one) }),
+  });
 }
 
 async function viewOf(community: number): Promise<Map<string, NostrEvent>> {
-  const rows = await findEvents(database.pool, community, { tags: [] }, ALL, tagHash);
+  const rows = await findEvents(database.pool, community, { tags: [] }, ALL, tagHash, clock);
   const payloads = await readPayloads(database.pool, rows);
   return new Map(rows.map((row, at) => [row.id, JSON.parse(payloads[at]!) as NostrEvent]));
 }
@@ -168,13 +287,25 @@ async function outboxAfter(seq: number): Promise<Announced[]> {
 }
 
 /** Follows the outbox as a consumer would, and insists that each row makes sense where it stands. */
-function replay(rows: readonly Announced[]): Map<number, Set<string>> {
+function replay(
+  rows: readonly Announced[],
+  base: number,
+  list: readonly Arrived[],
+): Map<number, Set<string>> {
   const views = new Map<number, Set<string>>();
   const everUpserted = new Set<string>();
+  const sentAs = ({ community, id }: Announced): Arrived =>
+    list.find((one) => one.community === community - base && one.event.id === id)!;
   rows.forEach((row, at) => {
     const view = views.get(row.community) ?? new Set();
     views.set(row.community, view);
     const name = `${row.community}/${row.id}`;
+    const one = sentAs(row);
+    expect({ ...row, effective_key: undefined }).toMatchObject({
+      created_at: one.event.created_at,
+      author: one.event.pubkey,
+      kind: one.event.kind,
+    });
     if (row.op === 'upsert') {
       expect(everUpserted.has(name), 'announced once (I3)').toBe(false);
       everUpserted.add(name);
@@ -182,140 +313,250 @@ function replay(rows: readonly Announced[]): Map<number, Set<string>> {
       return;
     }
     expect(view.delete(row.id), 'only what is there is deleted').toBe(true);
+    if (row.reason === 'nip09') {
+      let before = at - 1;
+      while (rows[before]!.reason === 'nip09') before -= 1;
+      expect(rows[before], 'its request stands before it').toMatchObject({
+        op: 'upsert',
+        kind: 5,
+        community: row.community,
+      });
+      expect(isDeleted(one, [sentAs(rows[before]!)]), 'and is rightful').toBe(true);
+      return;
+    }
     expect(row.reason).toBe('superseded');
-    const successor = rows[at + 1];
-    expect(successor, 'the successor follows at once').toMatchObject({
-      op: 'upsert',
-      community: row.community,
-      effective_key: row.effective_key,
-      author: row.author,
-      kind: row.kind,
-    });
-    const isOlder = row.created_at < successor!.created_at;
-    expect(isOlder || (row.created_at === successor!.created_at && row.id > successor!.id)).toBe(true);
+    const next = rows[at + 1];
+    const isSucceeded =
+      next?.op === 'upsert' &&
+      next.community === row.community &&
+      next.effective_key === row.effective_key &&
+      isNewer(sentAs(next).event, one.event);
+    // Or a newer version came when it was deleted already, which is never announced.
+    const key = addressOf(one.event);
+    const unseen = list.filter(
+      (other) =>
+        other.community === one.community && addressOf(other.event) === key && isDeleted(other, list),
+    );
+    expect(isSucceeded || unseen.some((other) => isNewer(other.event, one.event))).toBe(true);
   });
   return views;
 }
 
-async function expectModel(base: number, list: readonly Sent[], before: number): Promise<void> {
+async function expectModel(base: number, list: readonly Arrived[], before: number): Promise<void> {
   const announced = await outboxAfter(before);
   const head = await readHead(database.pool);
-  expect(announced.map((row) => row.seq)).toEqual(
+  const { rows: withheld } = await client.query<{ seq: number }>(
+    'SELECT seq FROM events WHERE seq > $1 AND hidden = $2',
+    [before, HIDDEN_CODES.withheld],
+  );
+  const numbers = [...announced, ...withheld].map((row) => row.seq).sort((a, b) => a - b);
+  expect(numbers, 'no gap, but for what is withheld').toEqual(
     Array.from({ length: head - before }, (_, at) => before + at + 1),
   );
   // What consumers read is the same, whatever the size of their portions.
   const portions = [];
-  for (let at = before; at < head; at = portions.at(-1)!.seq) {
-    portions.push(...(await readOutbox(database.pool, at, 7)));
+  for (let at = before; ; at = portions.at(-1)!.seq) {
+    const portion = await readOutbox(database.pool, at, 7);
+    if (portion.length === 0) break;
+    portions.push(...portion);
   }
   expect(portions).toEqual(announced.map(({ seq, community, op, id }) => ({ seq, community, op, id })));
-  const replayed = replay(announced);
+  const replayed = replay(announced, base, list);
   for (const community of [0, 1, 2]) {
-    const model = modelView(list, community);
+    const model = modelView(list, community, clock);
     const view = await viewOf(base + community);
     expect(view).toEqual(model);
-    expect(replayed.get(base + community) ?? new Set()).toEqual(new Set(model.keys()));
-    const superseded = [
-      ...new Set(list.filter((one) => one.community === community).map((one) => one.event.id)),
-    ].filter((id) => !model.has(id));
-    await expectNotFound(base + community, superseded);
-    await expectRows(base + community, announced);
+    expect(await countEvents(database.pool, base + community, [{ tags: [] }], ALL, tagHash, clock)).toBe(
+      model.size,
+    );
+    const here = [
+      ...new Map(
+        list.filter((one) => one.community === community).map((one) => [one.event.id, one]),
+      ).values(),
+    ];
+    // What time and a mark hide is announced by a later sweep.
+    const unswept = replayed.get(base + community) ?? new Set();
+    const shown = here.filter(
+      (one) => unswept.has(one.event.id) && !isVanished(one, list) && !isExpired(one.event, clock),
+    );
+    expect(new Set(shown.map((one) => one.event.id))).toEqual(new Set(model.keys()));
+    const gone = here.map((one) => one.event.id).filter((id) => !model.has(id));
+    await expectNotFound(base + community, gone, unswept);
+    const unsweptEvents = here.filter((one) => unswept.has(one.event.id)).map((one) => one.event);
+    await expectRows(base + community, announced, unsweptEvents);
   }
 }
 
 /** I6: by no path. */
-async function expectNotFound(community: number, ids: readonly string[]): Promise<void> {
+async function expectNotFound(
+  community: number,
+  ids: readonly string[],
+  unswept: ReadonlySet<string>,
+): Promise<void> {
   const gone = new Set(ids);
   for (const filter of [
     { ids: gone, tags: [] },
-    { authors: new Set(AUTHORS), tags: [] },
+    { authors: new Set(EVERYBODY), tags: [] },
     { kinds: new Set(CLASS_OF.keys()), tags: [] },
-    { authors: new Set(AUTHORS), kinds: new Set(CLASS_OF.keys()), tags: [] },
+    { authors: new Set(EVERYBODY), kinds: new Set(CLASS_OF.keys()), tags: [] },
     { tags: [{ name: 't', values: new Set(['sea', 'wind']) }] },
     { tags: [{ name: 'd', values: new Set(D_VALUES) }] },
+    { tags: [{ name: 'p', values: new Set(EVERYBODY) }] },
   ]) {
-    const found = await findEvents(database.pool, community, filter, ALL, tagHash);
+    const found = await findEvents(database.pool, community, filter, ALL, tagHash, clock);
     expect(found.filter((row) => gone.has(row.id))).toEqual([]);
   }
   expect(
     await readPayloadsById(
       database.pool,
-      ids.map((id) => ({ community, id })),
+      ids.filter((id) => !unswept.has(id)).map((id) => ({ community, id })),
     ),
   ).toEqual(new Map());
 }
 
-/** The tables under the view: each accepted id has one row and one dedupe row; tags and totals are of effective rows only. */
-async function expectRows(community: number, announced: readonly Announced[]): Promise<void> {
-  const upserts = announced.filter((row) => row.community === community && row.op === 'upsert');
-  const { rows } = await client.query<{ stored: number; deduped: number; tagged: number; strays: number }>(
-    `SELECT (SELECT count(*) FROM events WHERE community = $1) AS stored,
+interface Counts {
+  stored: number;
+  deduped: number;
+  placed: number;
+  purged: number;
+  tagged: number;
+  strays: number;
+}
+
+/** The tables under the view: each accepted id has one dedupe row, and one row but where it was purged; tags and totals are of
+ * rows that are not hidden. */
+async function expectRows(
+  community: number,
+  announced: readonly Announced[],
+  unhidden: readonly NostrEvent[],
+): Promise<void> {
+  const isHere = (row: Announced) => row.community === community;
+  const upserts = announced.filter((row) => isHere(row) && row.op === 'upsert');
+  const { rows } = await client.query<Counts>(
+    `SELECT (SELECT count(*) FROM events WHERE community = $1 AND hidden IS DISTINCT FROM 7) AS stored,
+       (SELECT count(*) FROM event_dedupe WHERE community = $1 AND hidden IS DISTINCT FROM 7) AS deduped,
        (SELECT count(*) FROM event_dedupe d JOIN events e
           ON e.seq = d.seq AND e.ingested_at = d.ingested_at AND e.keep = d.keep AND e.id = d.event_id
-          WHERE d.community = $1) AS deduped,
+          AND e.hidden IS NOT DISTINCT FROM d.hidden
+          WHERE d.community = $1 AND d.hidden IS DISTINCT FROM 7) AS placed,
+       (SELECT count(*) FROM event_dedupe d LEFT JOIN events e ON e.id = d.event_id AND e.community = d.community
+          WHERE d.community = $1 AND d.hidden = 2 AND d.gone_at IS NOT NULL AND e.id IS NULL) AS purged,
        (SELECT count(*) FROM event_tags WHERE community = $1) AS tagged,
        (SELECT count(*) FROM event_tags t LEFT JOIN events e
           ON e.seq = t.seq AND e.keep = t.keep AND e.ingested_at = t.ingested_at AND e.hidden IS NULL
           WHERE t.community = $1 AND e.seq IS NULL) AS strays`,
     [community],
   );
-  const view = [...(await viewOf(community)).values()];
-  const tagged = view.reduce((sum, event) => sum + new Set(event.tags.map((tag) => tag.join('\n'))).size, 0);
-  expect(rows[0]).toEqual({ stored: upserts.length, deduped: upserts.length, tagged, strays: 0 });
-  const bytes = view.reduce((sum, event) => sum + Buffer.byteLength(serializeEvent(event).payload), 0);
-  expect(await readTotals(database.pool, community)).toEqual({ events: view.length, bytes });
+  const isPhysical = community % 3 === 2;
+  const purged = announced.filter((row) => isHere(row) && row.reason === 'nip09' && isPhysical).length;
+  const tagsOf = (event: NostrEvent) =>
+    new Set(event.tags.filter(([name]) => name!.length === 1).map((tag) => tag.slice(0, 2).join('\n')));
+  expect(rows[0]).toEqual({
+    stored: upserts.length - purged,
+    deduped: upserts.length,
+    placed: upserts.length - purged,
+    purged,
+    tagged: unhidden.reduce((sum, event) => sum + tagsOf(event).size, 0),
+    strays: 0,
+  });
+  const bytes = unhidden.reduce((sum, event) => sum + Buffer.byteLength(serializeEvent(event).payload), 0);
+  expect(await readTotals(database.pool, community)).toEqual({ events: unhidden.length, bytes });
 }
 
+/** What each refusal may say, by the model. */
+const isRightlyRefused: Record<string, (one: Arrived, list: readonly Arrived[]) => boolean> = {
+  'deleted by its author': isDeleted,
+  'its author asked to vanish': isVanished,
+  expired: (one) => isExpired(one.event, one.clock),
+};
+
 /** I3: of all the times that an id was sent, exactly one was told that it is new, or none if it never was effective. */
-function expectOutcomes(
-  list: readonly Sent[],
+async function expectOutcomes(
+  list: readonly Arrived[],
   outcomes: readonly (Outcome | Refusal)[],
-  announced: readonly Announced[],
-): void {
+  before: number,
+): Promise<void> {
   const byId = new Map<string, (Outcome | Refusal)[]>();
-  list.forEach(({ community, event }, at) => {
-    const name = `${community}/${event.id}`;
-    byId.set(name, [...(byId.get(name) ?? []), outcomes[at]!]);
-    const isEphemeral = CLASS_OF.get(event.kind) === 'ephemeral';
-    expect(isEphemeral ? ['broadcast', 'duplicate'] : ['stored', 'duplicate', 'older']).toContain(
-      outcomes[at],
-    );
+  list.forEach((one, at) => {
+    const name = `${one.community}/${one.event.id}`;
+    const outcome = outcomes[at]!;
+    byId.set(name, [...(byId.get(name) ?? []), outcome]);
+    if (isRefusal(outcome)) {
+      expect(isRightlyRefused[outcome.why]?.(one, list), `${name}: ${outcome.why}`).toBe(true);
+      return;
+    }
+    const isEphemeral = CLASS_OF.get(one.event.kind) === 'ephemeral';
+    expect(isEphemeral ? ['broadcast', 'duplicate'] : ['stored', 'duplicate', 'older']).toContain(outcome);
   });
   const isNew = (outcome: Outcome | Refusal) => outcome === 'stored' || outcome === 'broadcast';
   for (const [name, told] of byId) expect(told.filter(isNew).length, name).toBeLessThanOrEqual(1);
   const stored = [...byId.values()].map((told) => told.filter((outcome) => outcome === 'stored').length);
-  expect(stored.reduce((sum, count) => sum + count, 0)).toBe(
-    announced.filter((row) => row.op === 'upsert').length,
+  const { rows } = await client.query<{ count: number }>(
+    'SELECT count(*) AS count FROM event_dedupe WHERE seq > $1',
+    [before],
   );
+  expect(stored.reduce((sum, count) => sum + count, 0)).toBe(rows[0]!.count);
   for (const [name, told] of byId) {
     if (told.includes('duplicate'))
       expect(told, name).toContain(told.includes('broadcast') ? 'broadcast' : 'stored');
   }
 }
 
+/** I6: what was seen and went is never seen again. */
+class NoReturn {
+  private readonly seen = new Set<string>();
+  private readonly gone = new Set<string>();
+
+  async look(base: number): Promise<void> {
+    for (const community of [base, base + 1, base + 2]) {
+      const rows = await findEvents(database.pool, community, { tags: [] }, ALL, tagHash, clock);
+      const view = new Set(rows.map((row) => `${community}/${row.id}`));
+      for (const name of this.seen)
+        if (name.startsWith(`${community}/`) && !view.has(name)) this.gone.add(name);
+      for (const name of view) {
+        expect(this.gone.has(name), `${name} came back`).toBe(false);
+        this.seen.add(name);
+      }
+    }
+  }
+}
+
+const now = (one: Sent): Arrived => ({ ...one, clock });
+
 describe.each([
-  { on: 'one lane', pick: () => 0 as const, numRuns: 60 },
-  { on: 'two lanes at once', pick: (second: boolean) => (second ? 1 : 0) as 0 | 1, numRuns: 60 },
+  { on: 'one lane', pick: () => 0 as const, numRuns: 40 },
+  { on: 'two lanes at once', pick: (second: boolean) => (second ? 1 : 0) as 0 | 1, numRuns: 40 },
 ])('on $on', ({ pick, numRuns }) => {
   it('any order and grouping gives the view of the model, and the outbox replays to it', async () => {
-    const property = fc.asyncProperty(arrivals, async ({ list, groups, lanes: choices }) => {
+    const property = fc.asyncProperty(arrivals, async ({ list, groups, seconds, lanes: choices }) => {
       const base = newCommunities();
       const before = await readHead(database.pool);
+      const noReturn = new NoReturn();
+      const arrived: Arrived[] = [];
       const outcomes: (Outcome | Refusal)[] = [];
       for (let at = 0, group = 0; at < list.length; group += 1) {
         const together = list.slice(at, at + groups[group % groups.length]!);
         at += together.length;
         const told = together.map((one) => submit(lanes[pick(choices.next().value)], base, one));
         outcomes.push(...(await Promise.all(told)));
+        arrived.push(...together.map((one) => ({ ...one, clock })));
+        await noReturn.look(base);
+        clock += seconds.next().value;
       }
-      expectOutcomes(list, outcomes, await outboxAfter(before));
-      await expectModel(base, list, before);
+      await expectOutcomes(arrived, outcomes, before);
+      await expectModel(base, arrived, before);
     });
-    await fc.assert(property, { seed: SEED, numRuns });
+    await fc.assert(property, {
+      seed: SEED,
+      numRuns,
+      interruptAfterTimeLimit: 50_000,
+      markInterruptAsFailure: true,
+    });
   });
 
   it('sending everything again changes nothing', async () => {
-    const list = fc.sample(sent, { seed: SEED, numRuns: 150 });
+    const events = fc.sample(sent, { seed: SEED, numRuns: 150 });
+    const list = [...events, ...fc.sample(requestFor(events), { seed: SEED, numRuns: 20 })];
     const base = newCommunities();
     const before = await readHead(database.pool);
     const sendAll = (order: readonly Sent[]) =>
@@ -325,23 +566,9 @@ describe.each([
     const told = await sendAll([...list].reverse());
     expect(await readHead(database.pool)).toBe(head);
     expect(told).not.toContain('stored');
-    await expectModel(base, list, before);
+    await expectModel(base, list.map(now), before);
   });
 });
-
-/** Resolves when this many sessions wait for the lane's lock. */
-async function waitForLock(sessions: number): Promise<void> {
-  for (let tries = 0; tries < 500; tries += 1) {
-    const { rows } = await client.query<{ waiting: number }>(
-      `SELECT count(*) AS waiting FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND NOT granted
-         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`,
-      [LANE_LOCK],
-    );
-    if (rows[0]!.waiting === sessions) return;
-    await delay(10);
-  }
-  throw new Error(`${sessions} sessions never waited for the lock`);
-}
 
 /** Both lanes stand before the lock with their events, the first lane first; then it is theirs. */
 async function race(
@@ -349,15 +576,9 @@ async function race(
   first: readonly Sent[],
   second: readonly Sent[],
 ): Promise<(Outcome | Refusal)[]> {
-  const holder = await database.connect();
-  await holder.query('SELECT pg_advisory_lock($1)', [LANE_LOCK]);
-  const told: Promise<Outcome | Refusal>[] = [];
-  for (const [at, list] of [first, second].entries()) {
-    told.push(...list.map((one) => submit(lanes[at as 0 | 1], base, one)));
-    await waitForLock(at + 1);
-  }
-  await holder.end();
-  return Promise.all(told);
+  const all = (lane: Lane, list: readonly Sent[]) => () =>
+    Promise.all(list.map((one) => submit(lane, base, one)));
+  return (await inLockOrder(database, [all(lanes[0], first), all(lanes[1], second)])).flat();
 }
 
 describe('two lanes that wait for the lock at the same moment', () => {
@@ -381,7 +602,7 @@ describe('two lanes that wait for the lock at the same moment', () => {
     const one = { ...version(5, 'same'), event: { ...version(5, 'same').event, kind: 1 } };
     expect(await race(base, [one], [one])).toEqual(['stored', 'duplicate']);
     expect(await outboxAfter(before)).toHaveLength(1);
-    await expectModel(base, [one], before);
+    await expectModel(base, [now(one)], before);
   });
 
   it.each([
@@ -403,7 +624,7 @@ describe('two lanes that wait for the lock at the same moment', () => {
     const base = newCommunities();
     const before = await readHead(database.pool);
     expect(await race(base, [first], [second])).toEqual(told);
-    await expectModel(base, [first, second], before);
+    await expectModel(base, [now(first), now(second)], before);
   });
 
   it('many versions on both leave one, and the numbers have no hole', async () => {
@@ -412,7 +633,7 @@ describe('two lanes that wait for the lock at the same moment', () => {
     const odd = Array.from({ length: 50 }, (_, at) => version(at % 7, `odd ${at}`));
     const even = Array.from({ length: 50 }, (_, at) => version(at % 7, `even ${at}`));
     await race(base, odd, even);
-    await expectModel(base, [...odd, ...even], before);
+    await expectModel(base, [...odd, ...even].map(now), before);
     expect((await viewOf(base)).size).toBe(1);
   });
 });
@@ -421,9 +642,9 @@ it('an ephemeral event goes to the live bus and leaves nothing else behind', asy
   const base = newCommunities();
   const before = await readHead(database.pool);
   const [one] = fc.sample(event, { seed: SEED, numRuns: 1 });
-  const ephemeral: Sent = { community: 0, event: { ...one!, kind: 20_000 } };
+  const ephemeral: Sent = { community: 0, event: { ...one!, kind: 20_000, tags: [] } };
   expect(await submit(lanes[0], base, ephemeral)).toBe('broadcast');
-  const bus = (await readBus(database.pool, 0, ALL)).filter((entry) => entry.community === base);
+  const bus = (await readBus(database.pool, 0, 1_000_000)).filter((entry) => entry.community === base);
   expect(bus.map((entry) => entry.payload)).toEqual([serializeEvent(ephemeral.event).payload]);
   expect(await readHead(database.pool)).toBe(before);
   expect(await viewOf(base)).toEqual(new Map());

@@ -53,6 +53,7 @@ const breaking = (files: readonly Source[], rule: (file: Source) => boolean) =>
 const LAYERS: Record<string, readonly string[]> = {
   cli: [
     'node',
+    'jobs',
     'relay',
     'admission',
     'communities',
@@ -66,8 +67,10 @@ const LAYERS: Record<string, readonly string[]> = {
     'metrics',
   ],
   node: [
+    'jobs',
     'relay',
     'admission',
+    'seen-counts',
     'communities',
     'lane',
     'store',
@@ -78,8 +81,10 @@ const LAYERS: Record<string, readonly string[]> = {
     'log',
     'metrics',
   ],
+  jobs: ['communities', 'lane', 'store', 'postgres', 'core', 'log', 'metrics'],
   relay: ['admission', 'communities', 'lane', 'store', 'postgres', 'core', 'log', 'metrics'],
-  admission: ['communities', 'lane', 'verify', 'core', 'metrics'],
+  admission: ['seen-counts', 'communities', 'lane', 'store', 'verify', 'core', 'metrics'],
+  'seen-counts': ['store', 'log'],
   communities: ['store', 'core', 'log'],
   lane: ['lane-queue', 'store', 'postgres', 'core', 'log', 'metrics'],
   'lane-queue': [],

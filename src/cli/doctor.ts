@@ -10,17 +10,21 @@ import { Command } from 'commander';
 import { finalizeEvent, generateSecretKey } from 'nostr-tools/pure';
 import type { Client } from 'pg';
 import { type Config, ConfigError, readConfig, unknownVariables } from '../config.js';
+import { communityLimits, type Limits, type Size, STEP_WORDS, topicLimits } from '../core/capacity.js';
 import { serializeEvent } from '../core/event.js';
-import { checkSetting, isSettingKey } from '../core/settings.js';
+import { checkSetting, isSettingKey, settingsFrom } from '../core/settings.js';
 import { dataLockHolder } from '../postgres/data-lock.js';
 import { VERSION_MIN } from '../postgres/database.js';
 import { schemaState } from '../postgres/migrate.js';
 import { openPostgres } from '../postgres/open.js';
 import { machineSize } from '../postgres/server-settings.js';
 import { SOFTWARE_VERSION } from '../relay/nip11.js';
+import { readSize, readSteps, WHOLE } from '../store/capacity.js';
 import { readCommunities } from '../store/communities.js';
-import { missingPartitions, readHeld, readServerHealth, type ServerHealth } from '../store/health.js';
+import { readHeld, readServerHealth, type ServerHealth } from '../store/health.js';
 import { readHead } from '../store/outbox.js';
+import { missingPartitions } from '../store/partitions.js';
+import { readTopics } from '../store/topics.js';
 import { startVerifier, type VerifyJob } from '../verify/pool.js';
 import { bytesText, count } from './progress.js';
 
@@ -35,7 +39,7 @@ const ANSWER_MS_MAX = 3_000;
 const MEASURE_MS = 200;
 const MEASURE_BATCH = 256;
 /** Reader pool, lane, listener, upkeep: what one node opens. */
-const CONNECTIONS_PER_NODE = 10;
+const CONNECTIONS_PER_NODE = 16;
 
 export type Level = 'ok' | 'info' | 'warn' | 'fail';
 
@@ -344,6 +348,40 @@ async function* checkSchema(client: Client): AsyncGenerator<Finding> {
   }
   yield ok(`outbox at ${count(await readHead(client))}`);
   yield* checkSettings(client);
+  yield* checkCapacity(client);
+}
+
+/** A line for each community and topic that is in a step against short space. */
+async function* checkCapacity(client: Client): AsyncGenerator<Finding> {
+  const communities = new Map((await readCommunities(client)).map((one) => [one.id, one]));
+  const topics = await readTopics(client);
+  for (const { community, topic, step, since } of await readSteps(client)) {
+    const { slug, settings } = communities.get(community)!;
+    const whole = topic === WHOLE;
+    const limits = whole
+      ? communityLimits(settingsFrom(settings))
+      : topicLimits(topics.get(community)?.get(topic)?.policy ?? {});
+    const where = whole ? `community ${slug}` : `community ${slug}, topic ${JSON.stringify(topic)}`;
+    const does = step >= 2 && !whole ? TOPIC_STEP_WORDS[step as 2 | 3] : STEP_WORDS[step];
+    const held = heldText(await readSize(client, { community, topic }), limits);
+    const text = `${where}: space is short, step ${step} of 3: ${does}; ${held}, since ${new Date(since).toISOString().slice(0, 16)}Z`;
+    yield warn(text, whole ? communityAdvice(slug) : topicAdvice(slug));
+  }
+}
+
+const TOPIC_STEP_WORDS = { 2: 'it takes no posts', 3: 'it takes no posts, and its oldest events are purged' };
+const communityAdvice = (slug: string) =>
+  `Raise capacity.maxEvents or capacity.maxBytes ("minato settings set … -c ${slug}"), keep less (retention.regularDays), or give
+the topics that matter a priority ("minato topics set TOPIC --priority 1 -c ${slug}").`;
+const topicAdvice = (slug: string) =>
+  `Raise its limits ("minato topics set TOPIC --max-events N --max-bytes N -c ${slug}") or keep it shorter (--retention-days).`;
+
+function heldText({ events, bytes }: Size, { maxEvents, maxBytes }: Limits): string {
+  const held = [
+    ...(maxEvents > 0 ? [`${count(events)} of ${count(maxEvents)} events`] : []),
+    ...(maxBytes > 0 ? [`${bytesText(bytes)} of ${bytesText(maxBytes)}`] : []),
+  ];
+  return held.length === 0 ? 'its limit was taken away and the step ends within a minute' : held.join(', ');
 }
 
 async function* checkSettings(client: Client): AsyncGenerator<Finding> {

@@ -123,7 +123,7 @@ async function writeEvents({ pool, community, filter, target, signal }: Job): Pr
     for (let chases = 0; chases < HEAD_CHASES_MAX; chases++) {
       while (seq < head) {
         if (signal.aborted) return 'interrupted';
-        const page = await readExportPage(pool, community.id, seq, head);
+        const page = await readExportPage(pool, community.id, seq, head, Date.now());
         const payloads =
           filter === undefined ? page.payloads : page.payloads.filter((text) => matches(filter, text));
         seq = page.seq;

@@ -5,9 +5,12 @@ import { communitiesCommand } from './communities.js';
 import { doctorCommand } from './doctor.js';
 import { exportCommand } from './export.js';
 import { importCommand } from './import.js';
+import { jobsCommand } from './jobs.js';
 import { migrateCommand } from './migrate.js';
+import { purgeCommand } from './purge.js';
 import { serveCommand } from './serve.js';
 import { settingsCommand } from './settings.js';
+import { topicsCommand } from './topics.js';
 
 const program = new Command('minato')
   .description('A community node for Nostr: a relay with topics, members and an operator, on PostgreSQL.')
@@ -30,8 +33,11 @@ for (const command of [
   migrateCommand(),
   settingsCommand(),
   communitiesCommand(),
+  topicsCommand(),
   importCommand(),
   exportCommand(),
+  jobsCommand(),
+  purgeCommand(),
   doctorCommand(),
 ]) {
   program.addCommand(command);

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { type Decision, decide, type Facts } from './decide.js';
 import type { NostrEvent } from './event.js';
+import type { Hidden } from './hidden.js';
 
 const id = (digit: string) => digit.repeat(64);
 const eventOf = (kind: number): NostrEvent => ({
@@ -13,17 +14,33 @@ const eventOf = (kind: number): NostrEvent => ({
   sig: 'c'.repeat(128),
 });
 
-/** Everything that the store can know about the event of `eventOf`. */
+const NOW = 1_000;
+const factsWith = (facts: Partial<Facts>): Facts => ({
+  known: undefined,
+  head: undefined,
+  idDeleted: false,
+  addressDeletedAt: undefined,
+  vanishedUntil: undefined,
+  ...facts,
+});
+
+/** What the store can know about the event of `eventOf` and its key. */
 const SITUATIONS: Record<string, Facts> = {
-  'nothing is known': { known: false, head: undefined },
-  'the id is known': { known: true, head: undefined },
-  'the id is known and is the head': { known: true, head: { created_at: 100, id: id('5') } },
-  'the id is known and was superseded': { known: true, head: { created_at: 101, id: id('0') } },
-  'the id is known and the head is older': { known: true, head: { created_at: 99, id: id('0') } },
-  'the head is older': { known: false, head: { created_at: 99, id: id('0') } },
-  'the head is newer': { known: false, head: { created_at: 101, id: id('f') } },
-  'the head ties with a lower id': { known: false, head: { created_at: 100, id: id('4') } },
-  'the head ties with a higher id': { known: false, head: { created_at: 100, id: id('6') } },
+  'nothing is known': factsWith({}),
+  'the id is known': factsWith({ known: 'served' }),
+  'the id is known and is the head': factsWith({ known: 'served', head: { created_at: 100, id: id('5') } }),
+  'the id is known and was superseded': factsWith({
+    known: 'superseded',
+    head: { created_at: 101, id: id('0') },
+  }),
+  'the id is known and the head is older': factsWith({
+    known: 'served',
+    head: { created_at: 99, id: id('0') },
+  }),
+  'the head is older': factsWith({ head: { created_at: 99, id: id('0') } }),
+  'the head is newer': factsWith({ head: { created_at: 101, id: id('f') } }),
+  'the head ties with a lower id': factsWith({ head: { created_at: 100, id: id('4') } }),
+  'the head ties with a higher id': factsWith({ head: { created_at: 100, id: id('6') } }),
 };
 
 const byKey: Record<keyof typeof SITUATIONS, Decision> = {
@@ -40,7 +57,10 @@ const byKey: Record<keyof typeof SITUATIONS, Decision> = {
 /** An event without a key has no head: what is said about one plays no part. */
 const without = (decision: Decision) =>
   Object.fromEntries(
-    Object.entries(SITUATIONS).map(([name, { known }]) => [name, known ? 'duplicate' : decision]),
+    Object.entries(SITUATIONS).map(([name, { known }]) => [
+      name,
+      known === undefined ? decision : 'duplicate',
+    ]),
   ) as Record<string, Decision>;
 
 const CLASSES = [
@@ -57,7 +77,69 @@ const CLASSES = [
 describe.each(CLASSES)('a $name event', ({ kinds, table }) => {
   it.each(Object.keys(SITUATIONS))('when %s', (situation) => {
     for (const kind of kinds) {
-      expect(decide(eventOf(kind), SITUATIONS[situation]!), `kind ${kind}`).toBe(table[situation]);
+      expect(decide(eventOf(kind), SITUATIONS[situation]!, NOW), `kind ${kind}`).toBe(table[situation]);
     }
+  });
+});
+
+const ALL_KINDS = CLASSES.flatMap(({ name, kinds }) => kinds.map((kind) => ({ name, kind })));
+const isProtected = (kind: number) => kind === 5 || kind === 62;
+
+/** What is hidden and comes again, by why it is hidden. */
+const HIDDEN: Record<Hidden, Decision> = {
+  superseded: 'duplicate',
+  deleted: 'deleted',
+  expired: 'expired',
+  retention: 'gone',
+  capacity: 'gone',
+  vanished: 'vanished',
+  withheld: 'duplicate',
+};
+
+describe.each(ALL_KINDS)('kind $kind ($name)', ({ name, kind }) => {
+  const fresh: Decision = name === 'ephemeral' ? 'broadcast' : 'stored';
+  const told = (facts: Partial<Facts>, now = NOW, tags: string[][] = []) =>
+    decide({ ...eventOf(kind), tags: [['d', 'x'], ...tags] }, factsWith(facts), now);
+
+  it.each(Object.keys(HIDDEN) as Hidden[])(
+    'that is known and hidden as %s does not come back (I6)',
+    (why) => {
+      expect(told({ known: why })).toBe(HIDDEN[why]);
+    },
+  );
+
+  it('whose owner deleted its id is refused, unless it is a request itself', () => {
+    const expected = isProtected(kind) ? fresh : 'deleted';
+    expect(told({ idDeleted: true })).toBe(expected);
+    expect(told({ idDeleted: true, known: 'served' })).toBe(isProtected(kind) ? 'duplicate' : 'deleted');
+    expect(told({ idDeleted: true, head: { created_at: 101, id: id('0') } })).toBe(
+      isProtected(kind) ? fresh : 'deleted',
+    );
+  });
+
+  it.each([
+    [99, false],
+    [100, true],
+    [101, true],
+    [0, false],
+  ])('whose address was deleted at %i, when it is of 100: refused is %s', (addressDeletedAt, refused) => {
+    expect(told({ addressDeletedAt })).toBe(refused && !isProtected(kind) ? 'deleted' : fresh);
+  });
+
+  it.each([
+    [99, false],
+    [100, true],
+    [101, true],
+  ])('whose author vanished up to %i, when it is of 100: refused is %s', (vanishedUntil, refused) => {
+    expect(told({ vanishedUntil })).toBe(refused && kind !== 62 ? 'vanished' : fresh);
+    expect(told({ vanishedUntil, known: 'served' })).toBe(refused && kind !== 62 ? 'vanished' : 'duplicate');
+  });
+
+  it('is refused from the second of its expiration on, known or not', () => {
+    const tags = [['expiration', '1000']];
+    expect(told({}, 999, tags)).toBe(fresh);
+    expect(told({}, 1_000, tags)).toBe('expired');
+    expect(told({ known: 'served' }, 1_000, tags)).toBe('expired');
+    expect(told({ idDeleted: true, vanishedUntil: 100 }, 1_001, tags)).toBe('expired');
   });
 });

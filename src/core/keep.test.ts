@@ -1,10 +1,18 @@
 import { describe, expect, it } from 'vitest';
 import { KIND_MAX } from './event.js';
-import { Keep, keepOf } from './keep.js';
+import { Keep, keepOf, keepsOf, REGULAR_KEEPS, stepOf } from './keep.js';
 
 describe('keep', () => {
   it('the numbers are those that the database has', () => {
-    expect(Keep).toEqual({ current: 0, request: 1, history: 2, days30: 3 });
+    expect(Keep).toEqual({
+      current: 0,
+      request: 1,
+      history: 2,
+      days30: 3,
+      days90: 4,
+      days365: 5,
+      forever: 6,
+    });
   });
 
   it('every kind goes to its bucket: requests, current versions, and the rest by retention (I11)', () => {
@@ -15,12 +23,33 @@ describe('keep', () => {
       // Ephemeral events are never stored, so they have no bucket that matters.
       if (isEphemeral) continue;
       const bucket = kind === 5 || kind === 62 ? Keep.request : isKeyed ? Keep.current : Keep.days30;
-      if (keepOf(kind) !== bucket) expect.fail(`kind ${kind} goes to ${keepOf(kind)}`);
+      if (keepOf(kind, 30) !== bucket) expect.fail(`kind ${kind} goes to ${keepOf(kind, 30)}`);
+      const buckets = bucket === Keep.days30 ? REGULAR_KEEPS : [bucket];
+      if (keepsOf(kind).join() !== buckets.join())
+        expect.fail(`kind ${kind} is looked for in ${keepsOf(kind)}`);
     }
   });
 
+  it.each([
+    [0, Keep.forever],
+    [1, Keep.days30],
+    [30, Keep.days30],
+    [31, Keep.days90],
+    [90, Keep.days90],
+    [91, Keep.days365],
+    [365, Keep.days365],
+    [366, Keep.forever],
+    [36_500, Keep.forever],
+  ])(
+    'what is kept for %i days lies in the first bucket that holds it so long, 0 in the last',
+    (days, keep) => {
+      expect(stepOf(days)).toBe(keep);
+      expect(keepOf(1, days)).toBe(keep);
+    },
+  );
+
   it('no kind is filed as history: only being superseded makes a version that', () => {
     for (let kind = 0; kind <= KIND_MAX; kind += 1)
-      if (keepOf(kind) === Keep.history) expect.fail(`kind ${kind}`);
+      if (keepsOf(kind).includes(Keep.history)) expect.fail(`kind ${kind}`);
   });
 });

@@ -12,12 +12,36 @@ export const Keep = {
   request: 1,
   /** Superseded versions; never served. */
   history: 2,
-  /** Regular events of the default retention. */
+  /** Regular events, by steps of retention: up to 30 days, up to 90, up to 365, for ever. */
   days30: 3,
+  days90: 4,
+  days365: 5,
+  forever: 6,
 } as const;
 export type Keep = (typeof Keep)[keyof typeof Keep];
 
-export function keepOf(kind: number): Keep {
+/** The steps of regular events with their longest time, shortest first; 0 days means for ever. */
+export const STEPS: readonly { readonly keep: Keep; readonly days: number }[] = [
+  { keep: Keep.days30, days: 30 },
+  { keep: Keep.days90, days: 90 },
+  { keep: Keep.days365, days: 365 },
+];
+export const REGULAR_KEEPS: readonly Keep[] = [...STEPS.map((step) => step.keep), Keep.forever];
+
+/** The step that holds what is kept for so many days. */
+export function stepOf(days: number): Keep {
+  if (days === 0) return Keep.forever;
+  return STEPS.find((step) => days <= step.days)?.keep ?? Keep.forever;
+}
+
+/** Where an event of this kind lies; a regular one by the days that it is kept. */
+export function keepOf(kind: number, days: number): Keep {
   if (kind === KIND_DELETION || kind === KIND_VANISH) return Keep.request;
-  return classify(kind) === 'regular' ? Keep.days30 : Keep.current;
+  return classify(kind) === 'regular' ? stepOf(days) : Keep.current;
+}
+
+/** All buckets that events of this kind may lie in. */
+export function keepsOf(kind: number): readonly Keep[] {
+  const keep = keepOf(kind, 0);
+  return keep === Keep.forever ? REGULAR_KEEPS : [keep];
 }

@@ -1,155 +1,32 @@
 /** Batches against a naive model: the plan is applied to a small store in memory, which is all that a database adds. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { NostrEvent } from './event.js';
-import { Keep } from './keep.js';
 import {
-  type BatchFacts,
-  factKey,
-  type Head,
-  type OutboxRow,
-  type Plan,
-  planBatch,
-  type Submission,
-} from './plan.js';
-
-const SEED = 7447;
-
-// ── Events: small pools, so that keys, times and ids meet ─────────────────────────────────────────────────────────
-
-const AUTHORS = ['a'.repeat(64), 'b'.repeat(64)];
-const idOf = (text: string) => Buffer.from(text.padEnd(32, '.').slice(0, 32)).toString('hex');
-
-const submission: fc.Arbitrary<Submission> = fc
-  .record({
-    community: fc.constantFrom(1, 11),
-    kind: fc.constantFrom(1, 5, 0, 10_002, 30_023, 30_024, 20_001),
-    pubkey: fc.constantFrom(...AUTHORS),
-    created_at: fc.integer({ min: 0, max: 3 }),
-    d: fc.constantFrom('', 'x', 'x:y'),
-    nonce: fc.integer({ min: 0, max: 5 }),
-  })
-  .map(({ community, kind, pubkey, created_at, d, nonce }) => {
-    // The nonce comes first, so that ids do not rise with the time.
-    const id = idOf(`${nonce}${kind}${pubkey[0]}${created_at}${d}`);
-    const tags = [
-      ['d', d],
-      ['t', `topic${nonce % 2}`],
-    ];
-    const event: NostrEvent = { id, pubkey, created_at, kind, tags, content: '', sig: 'c'.repeat(128) };
-    return { community, event, payload: JSON.stringify(event) };
-  });
-const submissions = fc.array(submission, { maxLength: 40, size: 'max' });
-/** The list in two other orders, with repeats, and cut into batches in two ways. */
-const arrivals = submissions.chain((list) =>
-  fc.record({
-    list: fc.constant(list),
-    first: arrival(list),
-    second: arrival(list),
-  }),
-);
-
-function arrival(list: readonly Submission[]): fc.Arbitrary<Submission[][]> {
-  return fc
-    .tuple(
-      fc.shuffledSubarray([...list], { minLength: list.length }),
-      fc.subarray([...list]),
-      fc.array(fc.integer({ min: 1, max: 12 }), { minLength: 1 }),
-    )
-    .map(([all, again, sizes]) => cut([...all, ...again], sizes));
-}
-
-function cut<T>(list: readonly T[], sizes: readonly number[]): T[][] {
-  const groups: T[][] = [];
-  for (let at = 0; at < list.length; ) {
-    const size = sizes[groups.length % sizes.length]!;
-    groups.push(list.slice(at, at + size));
-    at += size;
-  }
-  return groups;
-}
-
-// ── A store in memory: what the tables hold, and nothing that decides ─────────────────────────────────────────────
-
-class MemoryStore {
-  lastSeq = 0;
-  readonly known = new Set<string>();
-  readonly heads = new Map<string, Head>();
-  readonly rows = new Map<number, { submission: Submission; keep: number; effective: boolean }>();
-  readonly outbox: OutboxRow[] = [];
-  readonly broadcasts: Submission[] = [];
-
-  facts(): BatchFacts {
-    return { lastSeq: this.lastSeq, known: new Set(this.known), heads: new Map(this.heads) };
-  }
-
-  run(batch: readonly Submission[], now = 1_000): Plan {
-    const plan = planBatch(batch, this.facts(), now);
-    for (const { community, id, row } of plan.superseded) {
-      const stored = this.rows.get(row.seq);
-      expect(stored, 'a superseded row is one that was stored, in the place that is named').toMatchObject({
-        submission: { community, event: { id } },
-        keep: row.keep,
-        effective: true,
-      });
-      this.rows.set(row.seq, { ...stored!, keep: Keep.history, effective: false });
-    }
-    for (const { seq, submission, keep, effective } of plan.rows) {
-      expect(this.rows.has(seq)).toBe(false);
-      this.rows.set(seq, { submission, keep, effective });
-      const name = factKey(submission.community, submission.event.id);
-      expect(this.known.has(name), 'stored once (I3)').toBe(false);
-      this.known.add(name);
-    }
-    for (const { community, address, id, created_at, topics } of plan.heads) {
-      const at = [...this.rows].find(
-        ([, row]) => row.submission.community === community && row.submission.event.id === id,
-      );
-      const row = at === undefined ? undefined : { seq: at[0], ingestedAt: now, keep: at[1].keep };
-      this.heads.set(factKey(community, address), { id, created_at, topics, row });
-    }
-    this.outbox.push(...plan.outbox);
-    this.broadcasts.push(...plan.broadcasts);
-    this.lastSeq = plan.lastSeq;
-    return plan;
-  }
-
-  /** The effective rows, by community and id. */
-  view(): Map<string, NostrEvent> {
-    const effective = [...this.rows.values()].filter((row) => row.effective);
-    return new Map(
-      effective.map(({ submission: { community, event } }) => [factKey(community, event.id), event]),
-    );
-  }
-}
-
-function storeAfter(batches: readonly (readonly Submission[])[]): MemoryStore {
-  const store = new MemoryStore();
-  for (const batch of batches) store.run(batch);
-  return store;
-}
-
-// ── The model ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-function modelKey({ community, event: { kind, pubkey, tags, id } }: Submission): string {
-  if (kind >= 30_000) return JSON.stringify([community, kind, pubkey, tags[0]![1]]);
-  return JSON.stringify(kind === 0 || kind === 10_002 ? [community, kind, pubkey] : [community, id]);
-}
-
-function modelView(list: readonly Submission[]): Map<string, NostrEvent> {
-  const winners = new Map<string, Submission>();
-  for (const one of list.filter(({ event }) => event.kind !== 20_001)) {
-    const best = winners.get(modelKey(one));
-    const order = (event: NostrEvent) => `${9 - event.created_at} ${event.id}`;
-    if (best === undefined || order(one.event) < order(best.event)) winners.set(modelKey(one), one);
-  }
-  return new Map([...winners.values()].map(({ community, event }) => [factKey(community, event.id), event]));
-}
+  arrivals,
+  CAROL,
+  hasKey,
+  isDeleted,
+  isVanished,
+  MemoryStore,
+  modelKey,
+  modelView,
+  PHYSICAL,
+  SEED,
+  storeAfter,
+  submissions,
+  vanishedUntil,
+} from '../../test/support/plan-store.js';
+import { Keep } from './keep.js';
+import { factKey, type OutboxRow, planBatch, type Submission } from './plan.js';
 
 const RUNS = { seed: SEED, numRuns: 300 };
+const nameOf = ({ community, event }: { community: number; event: { id: string } }) =>
+  factKey(community, event.id);
 
 describe('planBatch', () => {
-  it('any order of arrival and any grouping gives the view of the model (I4)', () => {
+  it('any order of arrival and any grouping gives the view of the model (I4, I5)', () => {
+    let deletedSome = 0;
+    let vanishedSome = 0;
     fc.assert(
       fc.property(arrivals, ({ list, first, second }) => {
         const model = modelView(list);
@@ -157,6 +34,32 @@ describe('planBatch', () => {
         expect(storeAfter(second).view()).toEqual(model);
         expect(storeAfter([list]).view()).toEqual(model);
         expect(storeAfter(list.map((one) => [one])).view()).toEqual(model);
+        deletedSome += list.filter((one) => isDeleted(one, list)).length;
+        vanishedSome += list.filter((one) =>
+          isVanished(one.event, vanishedUntil(list, one.community)),
+        ).length;
+      }),
+      RUNS,
+    );
+    expect(deletedSome, 'the lists have something to delete').toBeGreaterThan(RUNS.numRuns);
+    expect(vanishedSome, 'and to hide by a mark').toBeGreaterThan(RUNS.numRuns / 4);
+  });
+
+  it('what is out of the view never reappears, whatever comes later (I6)', () => {
+    fc.assert(
+      fc.property(arrivals, ({ first, second }) => {
+        const store = new MemoryStore();
+        const seen = new Set<string>();
+        const gone = new Set<string>();
+        for (const batch of [...first, ...second]) {
+          store.run(batch);
+          const view = store.view();
+          for (const name of seen) if (!view.has(name)) gone.add(name);
+          for (const name of view.keys()) {
+            expect(gone.has(name), `${name} came back`).toBe(false);
+            seen.add(name);
+          }
+        }
       }),
       RUNS,
     );
@@ -176,6 +79,9 @@ describe('planBatch', () => {
         expect(together.outbox).toEqual(alone.outbox);
         expect(together.rows).toEqual(alone.rows);
         expect(new Map(together.heads)).toEqual(new Map(alone.heads));
+        expect(together.tombstones).toEqual(alone.tombstones);
+        expect(together.vanished).toEqual(alone.vanished);
+        expect(together.known).toEqual(alone.known);
       }),
       RUNS,
     );
@@ -192,13 +98,16 @@ describe('planBatch', () => {
           const plan = store.run(batch);
           expect(plan).toMatchObject({
             rows: [],
-            superseded: [],
+            hidden: [],
             heads: [],
+            tombstones: [],
+            vanishMarks: [],
             outbox: [],
             broadcasts: [],
             lastSeq,
           });
-          for (const decision of plan.decisions) expect(['duplicate', 'older']).toContain(decision);
+          for (const decision of plan.decisions)
+            expect(['duplicate', 'older', 'deleted', 'vanished']).toContain(decision);
         }
         expect(store.rows).toEqual(rows);
       }),
@@ -207,11 +116,13 @@ describe('planBatch', () => {
   });
 
   it('an empty batch plans nothing', () => {
-    expect(planBatch([], { lastSeq: 7, known: new Set(), heads: new Map() }, 0)).toEqual({
+    expect(planBatch([], { ...new MemoryStore().facts(), lastSeq: 7 }, 0)).toEqual({
       decisions: [],
       rows: [],
-      superseded: [],
+      hidden: [],
       heads: [],
+      tombstones: [],
+      vanishMarks: [],
       outbox: [],
       broadcasts: [],
       lastSeq: 7,
@@ -236,7 +147,7 @@ describe('planBatch', () => {
         const store = new MemoryStore();
         for (const batch of first) {
           store.run(batch);
-          const effective = [...store.rows.values()].filter((row) => row.effective);
+          const effective = [...store.rows.values()].filter((row) => row.hidden === undefined);
           const keys = effective.map((row) => modelKey(row.submission));
           expect(new Set(keys).size).toBe(keys.length);
         }
@@ -250,11 +161,10 @@ describe('planBatch', () => {
       fc.property(submissions, (list) => {
         const store = new MemoryStore();
         const plan = store.run(list);
-        const ephemeral = list.filter(({ event }) => event.kind === 20_001);
-        const names = ephemeral.map(({ community, event }) => factKey(community, event.id));
-        expect(plan.broadcasts.map(({ community, event }) => factKey(community, event.id))).toEqual([
-          ...new Set(names),
-        ]);
+        const taken = list.filter(
+          ({ event }, at) => event.kind === 20_001 && !['deleted', 'vanished'].includes(plan.decisions[at]!),
+        );
+        expect(plan.broadcasts.map(nameOf)).toEqual([...new Set(taken.map(nameOf))]);
         const written = [
           ...plan.rows.map((row) => row.submission.event),
           ...plan.outbox.map((row) => row.event),
@@ -266,11 +176,47 @@ describe('planBatch', () => {
     );
   });
 
-  it('a superseded row is history, out of the view, in the bucket that is dropped first', () => {
+  it('exactly the superseded rows are history, out of the view, in the bucket that is dropped first', () => {
     fc.assert(
       fc.property(arrivals, ({ first }) => {
-        for (const { keep, effective } of storeAfter(first).rows.values())
-          expect(keep === Keep.history).toBe(!effective);
+        for (const { keep, hidden } of storeAfter(first).rows.values())
+          expect(keep === Keep.history).toBe(hidden === 'superseded');
+      }),
+      RUNS,
+    );
+  });
+
+  it('a deleted row stays hidden where deletion is soft, and has no row at all where it is physical', () => {
+    let soft = 0;
+    let physical = 0;
+    fc.assert(
+      fc.property(arrivals, ({ first }) => {
+        const store = storeAfter(first);
+        const kept = new Map([...store.rows.values()].map((row) => [nameOf(row.submission), row.hidden]));
+        for (const [name, hidden] of store.known) {
+          if (hidden !== 'deleted') continue;
+          const isPhysical = name.startsWith(`${PHYSICAL}/`);
+          expect(kept.get(name), name).toBe(isPhysical ? undefined : 'deleted');
+          if (isPhysical) physical += 1;
+          else soft += 1;
+        }
+      }),
+      RUNS,
+    );
+    expect(Math.min(soft, physical)).toBeGreaterThan(50);
+  });
+
+  it('a request to vanish has a row for the operator, and is never served, announced or a head', () => {
+    fc.assert(
+      fc.property(arrivals, ({ list, first }) => {
+        const store = storeAfter(first);
+        const asked = list.filter(({ event }) => event.kind === 62);
+        const rows = [...store.rows.values()].filter(({ submission }) => submission.event.kind === 62);
+        expect(rows.map(({ submission }) => nameOf(submission)).sort()).toEqual(
+          [...new Set(asked.map(nameOf))].sort(),
+        );
+        for (const { keep, hidden } of rows) expect([keep, hidden]).toEqual([Keep.request, 'withheld']);
+        expect(store.outbox.filter(({ event }) => event.kind === 62)).toEqual([]);
       }),
       RUNS,
     );
@@ -278,65 +224,113 @@ describe('planBatch', () => {
 });
 
 describe('the outbox of the plans (I8)', () => {
-  it('is numbered without gaps and rising, and every row has the number of its upsert', () => {
+  it('is rising and without gaps but for the withheld, and every row has the number of its upsert', () => {
     fc.assert(
       fc.property(arrivals, ({ first }) => {
         const store = storeAfter(first);
-        expect(store.outbox.map((row) => row.seq)).toEqual(store.outbox.map((_, at) => at + 1));
-        expect(store.lastSeq).toBe(store.outbox.length);
+        const withheld = [...store.rows].filter(([, row]) => row.hidden === 'withheld').map(([seq]) => seq);
+        const numbers = store.outbox.map((row) => row.seq);
+        expect(numbers).toEqual([...numbers].sort((a, b) => a - b));
+        expect([...numbers, ...withheld].sort((a, b) => a - b)).toEqual(
+          Array.from({ length: store.lastSeq }, (_, at) => at + 1),
+        );
         const upserts = store.outbox.filter((row) => row.op === 'upsert');
-        expect(upserts.map((row) => row.seq)).toEqual([...store.rows.keys()]);
+        const stored = [...store.rows].filter(([, row]) => row.hidden !== 'withheld');
+        expect(upserts.map((row) => row.seq)).toEqual(expect.arrayContaining(stored.map(([seq]) => seq)));
         for (const { seq, event, community } of upserts) {
-          expect(store.rows.get(seq)!.submission).toMatchObject({ community, event: { id: event.id } });
+          // Only what was purged has no row.
+          const row = store.rows.get(seq);
+          if (row === undefined) expect(store.known.get(factKey(community, event.id))).toBe('deleted');
+          else expect(row.submission).toMatchObject({ community, event: { id: event.id } });
         }
       }),
       RUNS,
     );
   });
 
-  it('replayed from its beginning gives exactly the effective view, after every batch', () => {
+  it('replayed from its beginning gives the view after every batch, but for what a mark hides', () => {
     fc.assert(
       fc.property(arrivals, ({ first }) => {
         const store = new MemoryStore();
-        const replayed = new Set<string>();
+        const replayed = new Map<string, number>();
         for (const batch of first) {
-          for (const { op, community, event } of store.run(batch).outbox) {
+          for (const { op, community, event, seq } of store.run(batch).outbox) {
             const name = factKey(community, event.id);
             if (op === 'upsert') {
               expect(replayed.has(name)).toBe(false);
-              replayed.add(name);
+              replayed.set(name, seq);
             } else expect(replayed.delete(name)).toBe(true);
           }
-          expect([...replayed].sort()).toEqual([...store.view().keys()].sort());
+          const unmarked = [...replayed].filter(([, seq]) => {
+            const { community, event } = store.rows.get(seq)!.submission;
+            return !isVanished(event, store.vanished.get(factKey(community, CAROL)));
+          });
+          expect(unmarked.map(([name]) => name).sort()).toEqual([...store.view().keys()].sort());
         }
       }),
       RUNS,
     );
   });
 
-  it('each row is announced once, and its end once: the delete just before its successor', () => {
+  it('each row is announced once, and its end once, with the reason for which it went', () => {
     fc.assert(
-      fc.property(arrivals, ({ first }) => {
+      fc.property(arrivals, ({ list, first }) => {
         const store = storeAfter(first);
-        const names = (op: string) =>
-          store.outbox.filter((row) => row.op === op).map((row) => factKey(row.community, row.event.id));
+        const names = (op: string) => store.outbox.filter((row) => row.op === op).map(nameOf);
         expect(new Set(names('upsert')).size).toBe(names('upsert').length);
         expect(new Set(names('delete')).size).toBe(names('delete').length);
-        const superseded = [...store.rows.values()].filter((row) => !row.effective);
-        expect(names('delete').sort()).toEqual(
-          superseded.map(({ submission: { community, event } }) => factKey(community, event.id)).sort(),
-        );
-        store.outbox.forEach((row, at) => {
-          expect(row.reason).toBe(row.op === 'delete' ? 'superseded' : undefined);
-          if (row.op === 'upsert') return;
-          const { event, community, effectiveKey } = store.outbox[at + 1]!;
-          expect(store.outbox[at + 1]!.op).toBe('upsert');
-          expect([community, effectiveKey, event.kind, event.pubkey]).toEqual([
-            row.community,
-            row.effectiveKey,
-            row.event.kind,
-            row.event.pubkey,
-          ]);
+        const hidden = [...store.known].filter(([, why]) => why === 'superseded' || why === 'deleted');
+        expect(names('delete').sort()).toEqual(hidden.map(([name]) => name).sort());
+        for (const row of store.outbox) {
+          const why = store.known.get(nameOf(row));
+          const reason = why === 'deleted' ? 'nip09' : 'superseded';
+          expect(row.reason).toBe(row.op === 'delete' ? reason : undefined);
+          if (row.reason === 'nip09') {
+            const one = list.find((sent) => nameOf(sent) === nameOf(row))!;
+            expect(isDeleted(one, list), 'only what an owner named').toBe(true);
+          }
+        }
+      }),
+      RUNS,
+    );
+  });
+
+  it('the delete of a superseded version stands just before its successor, if that one is served', () => {
+    fc.assert(
+      fc.property(arrivals, ({ list, first }) => {
+        const { outbox } = storeAfter(first);
+        const isSuccessor = (old: OutboxRow, { community, event }: OutboxRow | Submission) =>
+          community === old.community &&
+          (event.created_at > old.event.created_at ||
+            (event.created_at === old.event.created_at && event.id < old.event.id));
+        outbox.forEach((row, at) => {
+          if (row.reason !== 'superseded') return;
+          const next = outbox[at + 1];
+          if (next?.op === 'upsert' && next.effectiveKey === row.effectiveKey && isSuccessor(row, next))
+            return;
+          // A newer version that came when it was deleted already: it is never announced, and yet nothing older is served.
+          const key = modelKey(list.find((sent) => nameOf(sent) === nameOf(row))!);
+          const unseen = list.filter((one) => modelKey(one) === key && isDeleted(one, list));
+          expect(unseen.some((one) => isSuccessor(row, one))).toBe(true);
+        });
+      }),
+      RUNS,
+    );
+  });
+
+  it('the deletes of a request follow it at once: it is announced before what it hides', () => {
+    fc.assert(
+      fc.property(arrivals, ({ list, first }) => {
+        const { outbox } = storeAfter(first);
+        outbox.forEach((row, at) => {
+          if (row.reason !== 'nip09') return;
+          let before = at - 1;
+          while (outbox[before]!.reason === 'nip09') before -= 1;
+          const cause = outbox[before]!;
+          expect([cause.op, cause.event.kind, cause.community]).toEqual(['upsert', 5, row.community]);
+          const request = list.find((sent) => nameOf(sent) === nameOf(cause))!;
+          const target = list.find((sent) => nameOf(sent) === nameOf(row))!;
+          expect(isDeleted(target, [request])).toBe(true);
         });
       }),
       RUNS,
@@ -346,13 +340,14 @@ describe('the outbox of the plans (I8)', () => {
   it('says of each event what it is: key, topics, author, time, also when it says delete', () => {
     fc.assert(
       fc.property(arrivals, ({ list, first }) => {
-        const sent = new Map(list.map((one) => [factKey(one.community, one.event.id), one.event]));
+        const sent = new Map(list.map((one) => [nameOf(one), one.event]));
         for (const { community, event, topics, effectiveKey, ingestedAt } of storeAfter(first).outbox) {
           const { pubkey, kind, created_at, tags } = sent.get(factKey(community, event.id))!;
           expect(event).toMatchObject({ pubkey, kind, created_at });
           expect(topics).toEqual([tags[1]![1]]);
           const d = kind >= 30_000 ? tags[0]![1] : '';
-          expect(effectiveKey).toBe(kind === 1 || kind === 5 ? undefined : `${kind}:${pubkey}:${d}`);
+
+          expect(effectiveKey).toBe(hasKey(kind) ? `${kind}:${pubkey}:${d}` : undefined);
           expect(ingestedAt).toBe(1_000);
         }
       }),

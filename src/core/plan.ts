@@ -4,10 +4,13 @@
  * so a batch gives the same view as the same events one by one.
  * I8: each change of the effective view has its outbox row here; the store writes the plan in one transaction.
  */
-import { addressOf, type Version } from './classify.js';
-import { type Decision, decide } from './decide.js';
+import { addressOf, isNewer, KIND_DELETION, KIND_VANISH, type Version } from './classify.js';
+import { type Decision, decide, type Facts } from './decide.js';
+import { type DeletionTarget, deletes, deletionTargets, ownersOf } from './deletion.js';
 import type { NostrEvent } from './event.js';
+import { type Announced, type Hidden, OUTBOX_REASONS } from './hidden.js';
 import { Keep, keepOf } from './keep.js';
+import { eventDays, type Retention } from './retention.js';
 import { topicsOf } from './topic.js';
 
 /** An event on its way into the store: checked, verified, serialized once. */
@@ -15,6 +18,8 @@ export interface Submission {
   readonly community: number;
   readonly event: NostrEvent;
   readonly payload: string;
+  /** For a request to vanish (NIP-62): the communities in which it holds. */
+  readonly vanishIn?: readonly number[];
 }
 
 /** Where an event's row lies. `seq` is also the place of its `upsert` in the outbox. */
@@ -24,27 +29,51 @@ export interface RowRef {
   readonly keep: number;
 }
 
+export interface StoredEvent {
+  readonly row: RowRef;
+  readonly event: NostrEvent;
+}
+
 export interface Head extends Version {
   readonly topics: readonly string[];
-  /** The stored row of that version, when there is one. */
+  /** The row of that version while it is served. */
   readonly row: RowRef | undefined;
 }
 
-/** What the store knows about a batch, by `factKey(community, id or address)`. */
+/** What the store knows about a batch, by `factKey(community, id, address or pubkey)`. */
 export interface BatchFacts {
   readonly lastSeq: number;
-  readonly known: ReadonlySet<string>;
+  readonly known: ReadonlyMap<string, 'served' | Hidden>;
   readonly heads: ReadonlyMap<string, Head>;
+  /** Served events that deletion requests of the batch name by id. */
+  readonly targets: ReadonlyMap<string, StoredEvent>;
+  /** By `tombstoneKey`: the time of the latest request. */
+  readonly tombstones: ReadonlyMap<string, number>;
+  /** Until when a pubkey asked to vanish. */
+  readonly vanished: ReadonlyMap<string, number>;
+  /** How many more targets an author may name today. */
+  readonly deletionsLeft: ReadonlyMap<string, number>;
+  /** Communities whose deletions are physical at once (`deletion.mode`). */
+  readonly purgesDeleted: ReadonlySet<number>;
+  /** How long each community keeps its topics. */
+  readonly retention?: ReadonlyMap<number, Retention>;
 }
 
-export function factKey(community: number, idOrAddress: string): string {
-  return `${community}/${idOrAddress}`;
+export function factKey(community: number, what: string): string {
+  return `${community}/${what}`;
+}
+
+/** Keyed by who asked: another author's request never blocks anything (I5). */
+export function tombstoneKey(community: number, idOrAddress: string, author: string): string {
+  return `${community}/${author}/${idOrAddress}`;
 }
 
 export interface PlannedRow extends RowRef {
   readonly submission: Submission;
-  /** False when a later event of the same batch superseded it. */
-  readonly effective: boolean;
+  /** Why it is not served, when a later event of the same batch saw to that. */
+  readonly hidden: Hidden | undefined;
+  /** Its content is not even written. */
+  readonly purge: boolean;
 }
 
 export interface PlannedHead extends Version {
@@ -55,7 +84,33 @@ export interface PlannedHead extends Version {
   readonly pubkey: string;
 }
 
-export type OutboxReason = 'superseded';
+export interface HiddenRow {
+  readonly community: number;
+  readonly id: string;
+  readonly row: RowRef;
+  readonly hidden: Hidden;
+  /** Its content goes in the same transaction. */
+  readonly purge: boolean;
+}
+
+export interface Tombstone {
+  readonly community: number;
+  readonly target: DeletionTarget;
+  readonly author: string;
+  readonly deletionId: string;
+  readonly requestedAt: number;
+  /** Something was hidden by it at once. */
+  readonly applied: boolean;
+}
+
+export interface VanishMark {
+  readonly community: number;
+  readonly pubkey: string;
+  readonly until: number;
+  readonly requestId: string;
+}
+
+export type OutboxReason = (typeof OUTBOX_REASONS)[Announced];
 
 export interface OutboxRow {
   readonly seq: number;
@@ -71,84 +126,278 @@ export interface OutboxRow {
 export interface Plan {
   readonly decisions: readonly Decision[];
   readonly rows: readonly PlannedRow[];
-  /** Rows already stored that are no longer effective. */
-  readonly superseded: readonly { readonly community: number; readonly id: string; readonly row: RowRef }[];
+  /** Rows already stored that are no longer served. */
+  readonly hidden: readonly HiddenRow[];
   readonly heads: readonly PlannedHead[];
+  readonly tombstones: readonly Tombstone[];
+  readonly vanishMarks: readonly VanishMark[];
   readonly outbox: readonly OutboxRow[];
   readonly broadcasts: readonly Submission[];
   readonly lastSeq: number;
 }
 
-export function planBatch(submissions: readonly Submission[], facts: BatchFacts, ingestedAt: number): Plan {
-  const known = new Set(facts.known);
-  const heads = new Map(facts.heads);
-  const rows = new Map<number, PlannedRow>();
-  const changedHeads = new Map<string, PlannedHead>();
-  const superseded: { community: number; id: string; row: RowRef }[] = [];
-  const outbox: OutboxRow[] = [];
-  const broadcasts: Submission[] = [];
-  let lastSeq = facts.lastSeq;
+export function planBatch(submissions: readonly Submission[], facts: BatchFacts, now: number): Plan {
+  const planner = new Planner(facts, now);
+  const decisions = submissions.map((submission) => planner.take(submission));
+  return planner.finish(decisions);
+}
 
-  const announce = (row: Omit<OutboxRow, 'seq' | 'ingestedAt'>): number => {
-    lastSeq += 1;
-    outbox.push({ ...row, seq: lastSeq, ingestedAt });
-    return lastSeq;
-  };
-
-  const supersede = (head: Head, address: string, successor: Submission): void => {
-    if (head.row === undefined) return;
-    const { community, event } = successor;
-    const { id, created_at, topics } = head;
-    const inBatch = rows.get(head.row.seq);
-    if (inBatch === undefined) superseded.push({ community, id, row: head.row });
-    else rows.set(inBatch.seq, { ...inBatch, keep: Keep.history, effective: false });
-    const old = { id, created_at, pubkey: event.pubkey, kind: event.kind };
-    announce({ community, op: 'delete', reason: 'superseded', event: old, topics, effectiveKey: address });
-  };
-
-  const store = (submission: Submission): void => {
-    const { community, event } = submission;
-    const address = addressOf(event);
-    const headKey = address === undefined ? undefined : factKey(community, address);
-    const head = headKey === undefined ? undefined : heads.get(headKey);
-    if (head !== undefined && address !== undefined) supersede(head, address, submission);
-    const topics = topicsOf(event);
-    const seq = announce({
+/** What time and the operator take out of the view: rows to hide, each announced with its reason. */
+export function planHiding(
+  rows: readonly (StoredEvent & { readonly community: number })[],
+  hidden: Announced,
+  purge: boolean,
+  lastSeq: number,
+  now: number,
+): Plan {
+  const outbox = rows.map(
+    ({ community, event }, place): OutboxRow => ({
+      seq: lastSeq + 1 + place,
       community,
-      op: 'upsert',
-      reason: undefined,
+      op: 'delete',
+      reason: OUTBOX_REASONS[hidden],
       event,
-      topics,
-      effectiveKey: address,
-    });
-    const row = { seq, ingestedAt, keep: keepOf(event.kind), submission, effective: true };
-    rows.set(seq, row);
-    if (headKey !== undefined && address !== undefined) {
-      const { id, created_at, kind, pubkey } = event;
-      heads.set(headKey, { id, created_at, topics, row });
-      changedHeads.set(headKey, { community, address, kind, pubkey, id, created_at, topics });
-    }
+      topics: topicsOf(event),
+      effectiveKey: addressOf(event),
+      ingestedAt: now,
+    }),
+  );
+  return {
+    decisions: [],
+    rows: [],
+    hidden: rows.map(({ community, event, row }) => ({ community, id: event.id, row, hidden, purge })),
+    heads: [],
+    tombstones: [],
+    vanishMarks: [],
+    outbox,
+    broadcasts: [],
+    lastSeq: lastSeq + rows.length,
   };
+}
 
-  const decisions = submissions.map((submission) => {
+class Planner {
+  private readonly known: Map<string, 'served' | Hidden>;
+  private readonly heads: Map<string, Head>;
+  private readonly targets: Map<string, StoredEvent>;
+  private readonly tombstones: Map<string, number>;
+  private readonly vanished: Map<string, number>;
+  private readonly rows = new Map<number, PlannedRow>();
+  private readonly hiddenRows: HiddenRow[] = [];
+  private readonly changedHeads = new Map<string, PlannedHead>();
+  private readonly newTombstones: Tombstone[] = [];
+  private readonly vanishMarks: VanishMark[] = [];
+  private readonly outbox: OutboxRow[] = [];
+  private readonly broadcasts: Submission[] = [];
+  private readonly deletionsLeft: Map<string, number>;
+  private lastSeq: number;
+
+  constructor(
+    private readonly facts: BatchFacts,
+    private readonly now: number,
+  ) {
+    this.known = new Map(facts.known);
+    this.heads = new Map(facts.heads);
+    this.targets = new Map(facts.targets);
+    this.tombstones = new Map(facts.tombstones);
+    this.vanished = new Map(facts.vanished);
+    this.deletionsLeft = new Map(facts.deletionsLeft);
+    this.lastSeq = facts.lastSeq;
+  }
+
+  take(submission: Submission): Decision {
+    const decision = this.decide(submission);
+    if (decision === 'stored') this.store(submission);
+    if (decision === 'broadcast') this.broadcast(submission);
+    // A version that its owner deleted before it came still counts: nothing older may take its place.
+    if (decision === 'deleted') this.raiseHead(submission, undefined);
+    return decision;
+  }
+
+  finish(decisions: readonly Decision[]): Plan {
+    return {
+      decisions,
+      rows: [...this.rows.values()],
+      hidden: this.hiddenRows,
+      heads: [...this.changedHeads.values()],
+      tombstones: this.newTombstones,
+      vanishMarks: this.vanishMarks,
+      outbox: this.outbox,
+      broadcasts: this.broadcasts,
+      lastSeq: this.lastSeq,
+    };
+  }
+
+  private decide(submission: Submission): Decision {
+    const decision = decide(submission.event, this.factsOf(submission), Math.floor(this.now / 1_000));
+    return decision === 'stored' && !this.withinQuota(submission) ? 'overQuota' : decision;
+  }
+
+  /** Tombstones are kept for ever, so how many an author can make is bounded. */
+  private withinQuota({ community, event }: Submission): boolean {
+    if (event.kind !== KIND_DELETION) return true;
+    const key = factKey(community, event.pubkey);
+    const left = (this.deletionsLeft.get(key) ?? Number.POSITIVE_INFINITY) - deletionTargets(event).length;
+    if (left < 0) return false;
+    this.deletionsLeft.set(key, left);
+    return true;
+  }
+
+  private factsOf({ community, event }: Submission): Facts {
+    const address = addressOf(event);
+    const owners = ownersOf(event);
+    const marks = owners.flatMap((owner) => this.vanished.get(factKey(community, owner)) ?? []);
+    return {
+      known: this.known.get(factKey(community, event.id)),
+      head: address === undefined ? undefined : this.heads.get(factKey(community, address)),
+      idDeleted: owners.some((owner) => this.tombstones.has(tombstoneKey(community, event.id, owner))),
+      addressDeletedAt:
+        address === undefined
+          ? undefined
+          : this.tombstones.get(tombstoneKey(community, address, event.pubkey)),
+      vanishedUntil: marks.length === 0 ? undefined : Math.max(...marks),
+    };
+  }
+
+  private store(submission: Submission): void {
     const { community, event } = submission;
+    if (event.kind === KIND_VANISH) {
+      this.withhold(submission);
+      return;
+    }
     const idKey = factKey(community, event.id);
     const address = addressOf(event);
-    const head = address === undefined ? undefined : heads.get(factKey(community, address));
-    const decision = decide(event, { known: known.has(idKey), head });
-    if (decision === 'stored') store(submission);
-    if (decision === 'broadcast') broadcasts.push(submission);
-    if (decision === 'stored' || decision === 'broadcast') known.add(idKey);
-    return decision;
-  });
+    this.supersedeHead(submission);
+    const seq = this.announce(community, event, topicsOf(event), address, undefined);
+    const row = {
+      seq,
+      ingestedAt: this.now,
+      keep: this.keepOf(submission),
+      submission,
+      hidden: undefined,
+      purge: false,
+    };
+    this.rows.set(seq, row);
+    this.known.set(idKey, 'served');
+    this.targets.set(idKey, { row, event });
+    this.raiseHead(submission, row);
+    if (event.kind === KIND_DELETION) this.applyDeletion(submission);
+  }
 
-  return {
-    decisions,
-    rows: [...rows.values()],
-    superseded,
-    heads: [...changedHeads.values()],
-    outbox,
-    broadcasts,
-    lastSeq,
-  };
+  private keepOf({ community, event }: Submission): Keep {
+    const retention = this.facts.retention?.get(community);
+    return keepOf(event.kind, retention === undefined ? 0 : eventDays(retention, topicsOf(event)));
+  }
+
+  /** A request to vanish is kept for the operator and takes effect, but is neither served nor announced. */
+  private withhold(submission: Submission): void {
+    const { community, event } = submission;
+    this.lastSeq += 1;
+    const { lastSeq: seq, now: ingestedAt } = this;
+    this.rows.set(seq, { seq, ingestedAt, keep: Keep.request, submission, hidden: 'withheld', purge: false });
+    this.known.set(factKey(community, event.id), 'withheld');
+    this.applyVanish(submission);
+  }
+
+  private broadcast(submission: Submission): void {
+    this.broadcasts.push(submission);
+    this.known.set(factKey(submission.community, submission.event.id), 'served');
+  }
+
+  /** Moves the high-water mark of the event's key up to it, if it has a key and is the newest. */
+  private raiseHead(submission: Submission, row: RowRef | undefined): void {
+    const { community, event } = submission;
+    const address = addressOf(event);
+    if (address === undefined) return;
+    const key = factKey(community, address);
+    const head = this.heads.get(key);
+    if (head !== undefined && !isNewer(event, head)) return;
+    if (row === undefined) this.supersedeHead(submission);
+    const { id, created_at, kind, pubkey } = event;
+    const topics = topicsOf(event);
+    this.heads.set(key, { id, created_at, topics, row });
+    this.changedHeads.set(key, { community, address, kind, pubkey, id, created_at, topics });
+  }
+
+  private supersedeHead({ community, event }: Submission): void {
+    const address = addressOf(event);
+    const head = address === undefined ? undefined : this.heads.get(factKey(community, address));
+    if (head?.row === undefined) return;
+    const { id, created_at, topics } = head;
+    const old = { id, created_at, pubkey: event.pubkey, kind: event.kind };
+    this.hide(community, old, head.row, topics, address, 'superseded');
+  }
+
+  /** NIP-09: every own target in the request's own transaction; the others are skipped. */
+  private applyDeletion({ community, event: request }: Submission): void {
+    for (const target of deletionTargets(request)) {
+      const stored = this.storedTarget(community, target);
+      const rightful = stored !== undefined && deletes(request, target, stored.event);
+      if (stored !== undefined && target.type === 'id' && !rightful) continue;
+      if (rightful) this.hideStored(community, stored, 'deleted');
+      const { pubkey: author, created_at: requestedAt, id: deletionId } = request;
+      const key = tombstoneKey(community, target.type === 'id' ? target.id : target.address, author);
+      this.tombstones.set(key, Math.max(requestedAt, this.tombstones.get(key) ?? requestedAt));
+      this.newTombstones.push({ community, target, author, deletionId, requestedAt, applied: rightful });
+    }
+  }
+
+  private storedTarget(community: number, target: DeletionTarget): StoredEvent | undefined {
+    if (target.type === 'id') return this.targets.get(factKey(community, target.id));
+    const head = this.heads.get(factKey(community, target.address));
+    return head === undefined ? undefined : this.targets.get(factKey(community, head.id));
+  }
+
+  private applyVanish({ community, event, vanishIn = [community] }: Submission): void {
+    for (const where of vanishIn) {
+      const key = factKey(where, event.pubkey);
+      this.vanished.set(key, Math.max(event.created_at, this.vanished.get(key) ?? event.created_at));
+      this.vanishMarks.push({
+        community: where,
+        pubkey: event.pubkey,
+        until: event.created_at,
+        requestId: event.id,
+      });
+    }
+  }
+
+  private hideStored(community: number, { row, event }: StoredEvent, hidden: Announced): void {
+    this.hide(community, event, row, topicsOf(event), addressOf(event), hidden);
+  }
+
+  private hide(
+    community: number,
+    event: OutboxRow['event'],
+    row: RowRef,
+    topics: readonly string[],
+    address: string | undefined,
+    hidden: Announced,
+  ): void {
+    const idKey = factKey(community, event.id);
+    const keep = hidden === 'superseded' ? Keep.history : row.keep;
+    const purge = hidden === 'deleted' && this.facts.purgesDeleted.has(community);
+    const planned = this.rows.get(row.seq);
+    if (planned === undefined) this.hiddenRows.push({ community, id: event.id, row, hidden, purge });
+    else this.rows.set(row.seq, { ...planned, keep, hidden, purge });
+    this.known.set(idKey, hidden);
+    this.targets.delete(idKey);
+    const headKey = address === undefined ? undefined : factKey(community, address);
+    const head = headKey === undefined ? undefined : this.heads.get(headKey);
+    if (headKey !== undefined && head?.id === event.id) this.heads.set(headKey, { ...head, row: undefined });
+    this.announce(community, event, topics, address, hidden);
+  }
+
+  private announce(
+    community: number,
+    event: OutboxRow['event'],
+    topics: readonly string[],
+    effectiveKey: string | undefined,
+    hidden: Announced | undefined,
+  ): number {
+    this.lastSeq += 1;
+    const op = hidden === undefined ? 'upsert' : 'delete';
+    const reason = hidden === undefined ? undefined : OUTBOX_REASONS[hidden];
+    const { lastSeq: seq, now: ingestedAt } = this;
+    this.outbox.push({ seq, community, op, reason, event, topics, effectiveKey, ingestedAt });
+    return seq;
+  }
 }

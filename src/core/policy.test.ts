@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { AT_EASE, type Capacity } from './capacity.js';
 import { KIND_MAX, type NostrEvent, serializeEvent } from './event.js';
 import { type Arrival, policies, refuseArrival } from './policy.js';
 import { type SettingKey, settingsFrom } from './settings.js';
@@ -17,6 +18,7 @@ const good: NostrEvent = {
 function arrivalOf(
   change: Partial<NostrEvent>,
   settings: Partial<Record<SettingKey, unknown>> = {},
+  capacity: Capacity = AT_EASE,
 ): Arrival {
   const event = { ...good, ...change };
   return {
@@ -24,6 +26,8 @@ function arrivalOf(
     bytes: Buffer.byteLength(serializeEvent(event).payload),
     settings: settingsFrom(new Map(Object.entries(settings))),
     nowSeconds: NOW,
+    capacity,
+    topics: new Map(),
   };
 }
 
@@ -34,6 +38,7 @@ const CASES: {
   policy: string;
   change: Partial<NostrEvent>;
   settings?: Partial<Record<SettingKey, unknown>>;
+  capacity?: Capacity;
   says: { refused: string; why: RegExp };
 }[] = [
   {
@@ -63,6 +68,16 @@ const CASES: {
     change: { created_at: NOW + 901 },
     says: { refused: 'invalid', why: /900 seconds in the future/ },
   },
+  {
+    policy: 'refuseExpired',
+    change: {
+      tags: [
+        ['t', 'sea'],
+        ['expiration', `${NOW}`],
+      ],
+    },
+    says: { refused: 'invalid', why: /^expired$/ },
+  },
   { policy: 'refuseMissingD', change: { kind: 30_023 }, says: { refused: 'invalid', why: /^missing d$/ } },
   {
     policy: 'refuseProtected',
@@ -76,6 +91,12 @@ const CASES: {
     says: { refused: 'pow', why: /8 bits.*9 are needed/ },
   },
   { policy: 'refuseTopic', change: { tags: [] }, says: { refused: 'invalid', why: /^missing topic$/ } },
+  {
+    policy: 'refuseSpace',
+    change: {},
+    capacity: { step: 2, topics: new Map() },
+    says: { refused: 'restricted', why: /^space is short: .*higher priority/ },
+  },
 ];
 
 describe('policies', () => {
@@ -83,9 +104,10 @@ describe('policies', () => {
     expect(policies.map((policy) => policy.name)).toEqual(CASES.map((one) => one.policy));
   });
 
-  it.each(CASES)('$policy refuses by its own words, and it alone', ({ policy, change, settings, says }) => {
-    const arrival = arrivalOf(change, settings);
-    expect(policies.filter((one) => one(arrival) !== undefined).map((one) => one.name)).toEqual([policy]);
+  it.each(CASES)('$policy refuses by its own words, and it alone', (one) => {
+    const { policy, change, settings, capacity, says } = one;
+    const arrival = arrivalOf(change, settings, capacity);
+    expect(policies.filter((each) => each(arrival) !== undefined).map(({ name }) => name)).toEqual([policy]);
     expect(refuseArrival(arrival)).toEqual({ refused: says.refused, why: expect.stringMatching(says.why) });
   });
 
@@ -95,8 +117,14 @@ describe('policies', () => {
 
   it('the first that refuses has the word, so that nothing dearer is looked at', () => {
     const all = arrivalOf(
-      { kind: 39_021, content: 'x'.repeat(600), created_at: NOW + 10_000, tags: [['-']] },
+      {
+        kind: 39_021,
+        content: 'x'.repeat(600),
+        created_at: NOW + 10_000,
+        tags: [['-'], ['expiration', '1']],
+      },
       { 'limits.eventBytesMax': 512, 'limits.powBitsMin': 200 },
+      { step: 3, topics: new Map() },
     );
     const refusals = policies.filter((policy) => policy(all) !== undefined);
     expect(refusals.map((policy) => policy.name)).toEqual(CASES.slice(1).map((one) => one.policy));

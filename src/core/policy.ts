@@ -2,9 +2,12 @@
  * The cheap checks at the door, read from top to bottom: each policy refuses or says nothing.
  * All of them come before the signature, the dearest step.
  */
+import { type Capacity, refuseForSpace } from './capacity.js';
 import { classify } from './classify.js';
 import { firstTagValue, isProtected, type NostrEvent, powBits } from './event.js';
+import { isExpired } from './expiration.js';
 import { type Refusal, refusal } from './reply.js';
+import type { TopicSubscription } from './retention.js';
 import type { Settings } from './settings.js';
 import { refuseEventTopic } from './topic.js';
 
@@ -14,6 +17,9 @@ export interface Arrival {
   readonly bytes: number;
   readonly settings: Settings;
   readonly nowSeconds: number;
+  /** How short space is in the community, and the topics that it has rules for. */
+  readonly capacity: Capacity;
+  readonly topics: ReadonlyMap<string, TopicSubscription>;
 }
 
 type Policy = (arrival: Arrival) => Refusal | undefined;
@@ -58,6 +64,9 @@ const refuseTime: Policy = ({ event, settings, nowSeconds }) => {
   return undefined;
 };
 
+const refuseExpired: Policy = ({ event, nowSeconds }) =>
+  isExpired(event, nowSeconds) ? refusal('invalid', 'expired') : undefined;
+
 const refuseMissingD: Policy = ({ event }) =>
   classify(event.kind) === 'addressable' && firstTagValue(event, 'd') === undefined
     ? refusal('invalid', 'missing d')
@@ -79,15 +88,19 @@ const refusePow: Policy = ({ event, settings }) => {
 
 const refuseTopic: Policy = ({ event, settings }) => refuseEventTopic(event, settings);
 
+const refuseSpace: Policy = (arrival) => refuseForSpace(arrival);
+
 export const policies: readonly Policy[] = [
   refuseCredential,
   refuseAccessControl,
   refuseSize,
   refuseTime,
+  refuseExpired,
   refuseMissingD,
   refuseProtected,
   refusePow,
   refuseTopic,
+  refuseSpace,
 ];
 
 export function refuseArrival(arrival: Arrival): Refusal | undefined {

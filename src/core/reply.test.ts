@@ -8,6 +8,7 @@ import {
   isRefusal,
   noticeFrame,
   okFrame,
+  outcomeOf,
   refusal,
 } from './reply.js';
 
@@ -61,6 +62,22 @@ describe('OK', () => {
 
   it('is right for an id that is no id', () => {
     each((wrong) => expect(JSON.parse(okFrame(wrong, 'stored'))).toEqual(['OK', wrong, true, '']));
+  });
+});
+
+describe('what a decision says on the wire', () => {
+  it.each([
+    ['stored', true, ''],
+    ['broadcast', true, ''],
+    ['duplicate', true, 'duplicate: already have this event'],
+    ['older', true, 'duplicate: have a newer version'],
+    ['deleted', false, 'blocked: deleted by its author'],
+    ['expired', false, 'invalid: expired'],
+    ['gone', false, 'blocked: past retention'],
+    ['vanished', false, 'blocked: its author asked to vanish'],
+    ['overQuota', false, 'rate-limited: too many deletions today'],
+  ] as const)('%s', (decision, accepted, message) => {
+    expect(JSON.parse(okFrame(id, outcomeOf(decision)))).toEqual(['OK', id, accepted, message]);
   });
 });
 

@@ -29,8 +29,10 @@ export function isRefusal(value: unknown): value is Refusal {
   return typeof value === 'object' && value !== null && 'refused' in value;
 }
 
-/** What became of an event. Each has its words below; a missing one does not compile. */
+/** How an event was accepted. Each has its words below; a missing one does not compile. */
 export type Outcome = 'stored' | 'broadcast' | 'duplicate' | 'older';
+/** Why the lane did not take an event. */
+export type Blocked = 'deleted' | 'expired' | 'gone' | 'vanished' | 'overQuota';
 
 const ACCEPTED: Record<Outcome, string> = {
   stored: '',
@@ -38,6 +40,18 @@ const ACCEPTED: Record<Outcome, string> = {
   duplicate: 'duplicate: already have this event',
   older: 'duplicate: have a newer version',
 };
+
+const BLOCKED: Record<Blocked, Refusal> = {
+  deleted: refusal('blocked', 'deleted by its author'),
+  expired: refusal('invalid', 'expired'),
+  gone: refusal('blocked', 'past retention'),
+  vanished: refusal('blocked', 'its author asked to vanish'),
+  overQuota: refusal('rate-limited', 'too many deletions today'),
+};
+
+export function outcomeOf(decision: Outcome | Blocked): Outcome | Refusal {
+  return Object.hasOwn(BLOCKED, decision) ? BLOCKED[decision as Blocked] : (decision as Outcome);
+}
 
 export function okFrame(eventId: string, outcome: Outcome | Refusal): string {
   return typeof outcome === 'string'

@@ -63,6 +63,56 @@ export const settingDefinitions = {
     'Whether clients must authenticate (NIP-42); only off is known yet',
   ),
 
+  'retention.regularDays': define(
+    count(0, 36_500),
+    30,
+    'Days that regular events are kept; 0 means for ever',
+  ),
+  'retention.historyDays': define(
+    count(0, 36_500),
+    7,
+    'Days that superseded versions are kept for the operator',
+  ),
+
+  'retention.dedupeDays': define(
+    count(1, 3_650),
+    180,
+    'Days that the id of an event is remembered after the event is gone',
+  ),
+  'retention.outboxDays': define(count(1, 3_650), 30, 'Days that the outbox reaches back for its readers'),
+
+  'deletion.mode': define(
+    z.enum(['soft', 'physical']),
+    'soft',
+    'soft: what its author deleted is hidden at once and purged after deletion.auditDays; physical: purged at once',
+  ),
+  'deletion.auditDays': define(
+    count(0, 3_650),
+    30,
+    'Days that a deleted event stays in the database, hidden',
+  ),
+  'deletion.targetsPerDayMax': define(
+    count(1, 1_000_000),
+    10_000,
+    'Targets that one author may name in a day',
+  ),
+
+  'capacity.maxEvents': define(
+    count(0, Number.MAX_SAFE_INTEGER),
+    0,
+    'Most served events; near it intake is narrowed, at it the oldest are purged; 0 means no limit',
+  ),
+  'capacity.maxBytes': define(
+    count(0, Number.MAX_SAFE_INTEGER),
+    0,
+    'Most bytes of served events as JSON, with the same steps; 0 means no limit',
+  ),
+  'capacity.backfillSeconds': define(
+    count(0, 100 * YEAR_SECONDS),
+    86_400,
+    'Events older than this are backfill, which stops first when space is short',
+  ),
+
   'limits.messageBytesMax': define(count(1_024, FRAME_BYTES_MAX), 131_072, 'Longest frame a client may send'),
   'limits.eventBytesMax': define(count(512, FRAME_BYTES_MAX), 65_536, 'Largest event, as JSON'),
   'limits.tagsMax': define(count(0, 10_000), 2_000, 'Most tags in one event'),

@@ -11,6 +11,8 @@ export interface Database {
   readonly ownPool: pg.Pool;
   /** A session outside the pool, for work that holds state: the lane, LISTEN, migrations. */
   connect(options?: SessionOptions): Promise<pg.Client>;
+  /** A small pool apart from the readers', with the server's own planner settings; its maker ends it. */
+  separatePool(size: number): pg.Pool;
   close(): Promise<void>;
 }
 
@@ -84,6 +86,18 @@ export function openDatabase(target: ConnectionTarget): Database {
       client.on('error', () => undefined);
       await client.connect();
       return client;
+    },
+    separatePool: (max) => {
+      const own = new pg.Pool({
+        ...where,
+        max,
+        application_name: 'minato',
+        connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+        keepAlive: true,
+      });
+      own.on('error', () => undefined);
+      own.on('connect', (client) => client.on('error', () => undefined));
+      return own;
     },
     close: async () => {
       await pool.end();

@@ -25,7 +25,7 @@ import type { Fanout } from './fanout.js';
 import { Outgoing } from './outgoing.js';
 import type { QueryGate } from './query-gate.js';
 import type { RateLimit } from './rate-limit.js';
-import { QueryTooLong, type StoredContext, sendStored } from './stored.js';
+import { nowSeconds, QueryTooLong, type StoredContext, sendStored } from './stored.js';
 import { Subscription } from './subscription.js';
 
 /** Events of one client between arrival and OK. */
@@ -214,13 +214,13 @@ export class Connection {
     this.enqueue(() => this.load(community, subscription));
   }
 
-  private async load({ id, settings }: Community, subscription: Subscription): Promise<void> {
+  private async load(community: Community, subscription: Subscription): Promise<void> {
     if (subscription.ended) return;
     const { stored, metrics } = this.context;
     const done = metrics.request.startTimer();
     try {
       metrics.rowsServed.inc(
-        await sendStored({ ...stored, ask: this.ask }, id, settings, subscription, this.outgoing),
+        await sendStored({ ...stored, ask: this.ask }, community, subscription, this.outgoing),
       );
       if (subscription.ended) return;
       this.outgoing.send(eoseFrame(subscription.id));
@@ -238,7 +238,10 @@ export class Connection {
       try {
         const possible = filters.filter((filter) => !matchesNothing(filter));
         const count = await this.ask(() =>
-          countEvents(stored.pool, community.id, possible, max, stored.tagHash),
+          countEvents(stored.pool, community.id, possible, max, stored.tagHash, nowSeconds(stored.now), {
+            rules: community,
+            now: stored.now(),
+          }),
         );
         this.outgoing.send(countFrame(id, Math.min(count, max), count > max));
       } catch (error) {

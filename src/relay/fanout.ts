@@ -9,12 +9,20 @@ import { LRUCache } from 'lru-cache';
 import type { Client } from 'pg';
 import type { RecentIds } from '../admission.js';
 import type { NostrEvent } from '../core/event.js';
+import { isExpired } from '../core/expiration.js';
 import { factKey, type Plan } from '../core/plan.js';
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
 import type { Database } from '../postgres/database.js';
 import { BUS_NOTICE, OUTBOX_CHANNEL } from '../store/batch.js';
-import { type OutboxEntry, readBus, readBusHead, readHead, readOutbox } from '../store/outbox.js';
+import {
+  OutboxBehind,
+  type OutboxEntry,
+  readBus,
+  readBusHead,
+  readHead,
+  readOutbox,
+} from '../store/outbox.js';
 import { readPayloadsById } from '../store/query.js';
 import type { PayloadCache } from './payload-cache.js';
 import { SubscriptionIndex } from './subscription-index.js';
@@ -42,6 +50,7 @@ export interface FanoutOptions {
   readonly recent: RecentIds;
   readonly metrics: Metrics;
   readonly log: Log;
+  readonly now: () => number;
 }
 
 export class Fanout {
@@ -95,8 +104,11 @@ export class Fanout {
     for (const row of plan.rows) {
       const { community, event, payload } = row.submission;
       this.committed.set(row.seq, { event, payload });
-      if (row.effective) this.options.cache.set(community, event.id, payload);
+      if (row.hidden === undefined) this.options.cache.set(community, event.id, payload);
+      else this.options.recent.withdraw(community, event.id);
     }
+    for (const { community, id } of plan.hidden) this.options.recent.withdraw(community, id);
+    if (plan.vanishMarks.length > 0) this.options.recent.clear();
     this.committedSeq = plan.lastSeq;
     this.wake(plan.broadcasts.length > 0);
   }
@@ -115,6 +127,8 @@ export class Fanout {
         if (read > 0) continue;
       } catch (error) {
         this.options.log.warn({ error: String(error) }, 'the outbox could not be read');
+        // Live delivery keeps no state: what it slept through is in the store, and it goes on with what comes.
+        if (error instanceof OutboxBehind) this.position = error.floor - 1;
       }
       if (!this.wanted) await this.sleep();
     }
@@ -178,7 +192,7 @@ export class Fanout {
 
   private deliver(community: number, live: LiveEvent): void {
     const index = this.indexes.get(community);
-    if (index === undefined) return;
+    if (index === undefined || isExpired(live.event, Math.floor(this.options.now() / 1_000))) return;
     const readers = index.match(live.event);
     for (const reader of readers) reader.deliver(live);
     this.options.metrics.delivered.inc(readers.size);

@@ -4,7 +4,7 @@ import type { Settings } from '../core/settings.js';
 
 const { version } = createRequire(import.meta.url)('../../package.json') as { version: string };
 
-export const SUPPORTED_NIPS = [1, 11, 13, 45] as const;
+export const SUPPORTED_NIPS = [1, 9, 11, 13, 40, 45, 62] as const;
 export const SOFTWARE_VERSION = version;
 
 export function relayInformation(settings: Settings) {

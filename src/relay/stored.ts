@@ -1,7 +1,7 @@
 /** The stored part of a REQ: rows of every filter in one order, each once, sent in portions as the reader reads. */
 import type { Pool } from 'pg';
+import type { Community } from '../communities.js';
 import { type Filter, matchesNothing } from '../core/filter.js';
-import type { Settings } from '../core/settings.js';
 import { type FoundRow, findEvents, readPayloads } from '../store/query.js';
 import type { TagHash } from '../store/tag-hash.js';
 import type { Outgoing } from './outgoing.js';
@@ -21,7 +21,11 @@ export interface StoredContext {
   readonly pool: Pool;
   readonly tagHash: TagHash;
   readonly cache: PayloadCache;
+  /** Milliseconds. */
+  readonly now: () => number;
 }
+
+export const nowSeconds = (now: () => number) => Math.floor(now() / 1_000);
 
 interface Asking extends StoredContext {
   /** Runs a query in the client's turn. */
@@ -31,17 +35,16 @@ interface Asking extends StoredContext {
 /** Sends the stored events of a subscription. Returns how many; stops early when the subscription ends. */
 export async function sendStored(
   context: Asking,
-  community: number,
-  settings: Settings,
+  community: Community,
   subscription: Subscription,
   outgoing: Outgoing,
 ): Promise<number> {
-  const rows = await findRows(context, community, settings, subscription.filters);
+  const rows = await findRows(context, community, subscription.filters);
   let sent = 0;
   for (const portion of portions(rows)) {
     await outgoing.room();
     if (subscription.ended) return sent;
-    const payloads = await payloadsOf(context, community, portion);
+    const payloads = await payloadsOf(context, community.id, portion);
     if (subscription.ended) return sent;
     portion.forEach((row, place) => {
       const payload = payloads[place];
@@ -54,18 +57,19 @@ export async function sendStored(
 }
 
 async function findRows(
-  { pool, tagHash, ask }: Asking,
-  community: number,
-  settings: Settings,
+  { pool, tagHash, now, ask }: Asking,
+  community: Community,
   filters: readonly Filter[],
 ): Promise<FoundRow[]> {
+  const { id, settings } = community;
+  const retention = { rules: community, now: now() };
   const found: FoundRow[][] = [];
   const deadline = performance.now() + QUERY_MS_MAX;
   for (const filter of filters) {
     if (performance.now() > deadline) throw new QueryTooLong();
     const limit = Math.min(filter.limit ?? settings['limits.limitDefault'], settings['limits.limitMax']);
     if (limit === 0 || matchesNothing(filter)) continue;
-    found.push(await ask(() => findEvents(pool, community, filter, limit, tagHash)));
+    found.push(await ask(() => findEvents(pool, id, filter, limit, tagHash, nowSeconds(now), retention)));
   }
   return found.length === 1 ? found[0]! : mergeRows(found.flat());
 }

@@ -3,7 +3,10 @@
  * index on `seq` of each partition, bounded in rows, in bytes, and in the places of other communities that it passes.
  */
 import type { Pool } from 'pg';
+import type { NostrEvent } from '../core/event.js';
+import { isExpired } from '../core/expiration.js';
 import { Keep } from '../core/keep.js';
+import { NOT_VANISHED } from './query.js';
 
 const PAGE_ROWS_MAX = 1_000;
 const PAGE_BYTES_MAX = 4 * 1_048_576;
@@ -23,7 +26,7 @@ export const EXPORT_PAGE_SQL = `
     FROM (
       SELECT e.seq, e.payload FROM events e
       WHERE e.seq > $1::bigint AND e.seq <= $2::bigint AND e.community = $3::int
-        AND e.hidden IS NULL AND e.keep <> ${Keep.history}
+        AND e.hidden IS NULL AND e.keep <> ${Keep.history} AND ${NOT_VANISHED}
       ORDER BY e.seq LIMIT ${PAGE_ROWS_MAX}) walked
   ) measured
   WHERE bytes_before IS NULL OR bytes_before < ${PAGE_BYTES_MAX}
@@ -35,6 +38,7 @@ export async function readExportPage(
   community: number,
   after: number,
   head: number,
+  now: number,
 ): Promise<ExportPage> {
   const upTo = Math.min(head, after + PAGE_SEQS_MAX);
   const { rows } = await pool.query<[number, string]>({
@@ -43,5 +47,12 @@ export async function readExportPage(
     values: [after, upTo, community],
     rowMode: 'array',
   });
-  return { payloads: rows.map(([, payload]) => payload), seq: rows.at(-1)?.[0] ?? upTo };
+  const nowSeconds = Math.floor(now / 1_000);
+  const served = rows.map(([, payload]) => payload).filter((payload) => !isPast(payload, nowSeconds));
+  return { payloads: served, seq: rows.at(-1)?.[0] ?? upTo };
+}
+
+/** From its second of expiry on an event is not exported either, also before the sweep comes by (I7). */
+function isPast(payload: string, nowSeconds: number): boolean {
+  return payload.includes('["expiration",') && isExpired(JSON.parse(payload) as NostrEvent, nowSeconds);
 }

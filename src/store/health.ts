@@ -1,6 +1,5 @@
 /** What doctor asks the database. Reads only, each within a bound; nothing here depends on the schema being there unless it says so. */
 import type { Client } from 'pg';
-import { monthsFrom } from './partitions.js';
 
 export interface ServerHealth {
   readonly version: string;
@@ -29,22 +28,6 @@ export async function readServerHealth(client: Client): Promise<ServerHealth> {
       pg_database_size(current_database()) AS "databaseBytes",
       floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS clock`);
   return rows[0]!;
-}
-
-/** The partitions of this month and the next that are not there. The parents are those that are cut by range. Needs the schema. */
-export async function missingPartitions(client: Client, now: number): Promise<string[]> {
-  const { rows } = await client.query<{ parent: string; children: string[] }>(`
-    SELECT p.relname::text AS parent,
-      array(SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = p.oid)
-        AS children
-    FROM pg_partitioned_table t JOIN pg_class p ON p.oid = t.partrelid
-    WHERE t.partstrat = 'r' AND p.relnamespace = current_schema()::regnamespace
-    ORDER BY p.relname`);
-  return rows.flatMap(({ parent, children }) =>
-    monthsFrom(now, 2)
-      .map((month) => `${parent}_${month.suffix}`)
-      .filter((name) => !children.includes(name)),
-  );
 }
 
 export interface HeldByCommunity {

@@ -30,3 +30,12 @@ export async function fixNetworkId(
 export async function fixTagHashSeed(db: ClientBase | Pool): Promise<bigint> {
   return BigInt(await fixOnce(db, 'tag_hash_seed', randomBytes(8).readBigUInt64BE().toString()));
 }
+
+/** How far a sweep has come; 0 at its beginning. */
+export async function readCursor(db: ClientBase | Pool, key: string): Promise<number> {
+  return Number(await fixOnce(db, key, '0'));
+}
+
+export async function writeCursor(db: ClientBase | Pool, key: string, value: number): Promise<void> {
+  await db.query('UPDATE node_state SET value = $2 WHERE key = $1', [key, String(value)]);
+}

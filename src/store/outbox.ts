@@ -15,18 +15,87 @@ export async function readHead(db: ClientBase | Pool): Promise<number> {
   return rows[0]!.last_seq;
 }
 
+/** A reader is further behind than the outbox reaches: what it has missed is gone, so it must rebuild, not go on. */
+export class OutboxBehind extends Error {
+  constructor(
+    readonly after: number,
+    readonly floor: number,
+  ) {
+    super(`the outbox begins at ${floor}, but the reader has only read up to ${after}: it must be rebuilt`);
+  }
+}
+
+type OutboxTuple = [
+  floor: number,
+  seq: number | null,
+  community: number,
+  op: 'upsert' | 'delete',
+  id: string,
+];
+
+/** The next rows after a number; an OutboxBehind when some of them are gone. Rows and floor are of one snapshot. */
 export async function readOutbox(
   db: ClientBase | Pool,
   after: number,
   limit: number,
 ): Promise<OutboxEntry[]> {
-  const { rows } = await db.query<OutboxEntry>({
+  const { rows } = await db.query<OutboxTuple>({
     name: 'outbox',
-    text: `SELECT seq, community, op, encode(event_id, 'hex') AS id
-      FROM events_outbox WHERE seq > $1 ORDER BY seq LIMIT $2`,
+    text: `SELECT s.outbox_floor, o.seq, o.community, o.op, encode(o.event_id, 'hex')
+      FROM lane_state s LEFT JOIN (SELECT * FROM events_outbox WHERE seq > $1 ORDER BY seq LIMIT $2) o ON true
+      ORDER BY o.seq`,
     values: [after, limit],
+    rowMode: 'array',
   });
+  const floor = rows[0]![0];
+  if (after < floor - 1) throw new OutboxBehind(after, floor);
+  return rows.flatMap(([, seq, community, op, id]) => (seq === null ? [] : [{ seq, community, op, id }]));
+}
+
+const RANGE = 1_000_000;
+
+interface OutboxRange {
+  readonly name: string;
+  readonly to: number;
+}
+
+async function outboxRanges(client: ClientBase): Promise<OutboxRange[]> {
+  const { rows } = await client.query<OutboxRange>(
+    `SELECT c.relname AS name,
+       (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'TO \\(''(\\d+)''\\)'))[1]::bigint AS to
+     FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+     WHERE i.inhparent = 'events_outbox'::regclass ORDER BY 2`,
+  );
   return rows;
+}
+
+/** Makes the next range while the last one is still being filled. */
+export async function ensureOutboxRange(client: ClientBase): Promise<void> {
+  const last = (await outboxRanges(client)).at(-1)!;
+  if ((await readHead(client)) + RANGE < last.to) return;
+  await client.query(`CREATE TABLE IF NOT EXISTS events_outbox_${last.to / RANGE} PARTITION OF events_outbox
+    FOR VALUES FROM (${last.to}) TO (${last.to + RANGE})`);
+}
+
+/** Drops the ranges whose every row is older than the cutoff. The floor is raised first, so that no reader skips silently. */
+export async function dropOutboxRanges(
+  client: ClientBase,
+  cutoff: number,
+  dryRun: boolean,
+): Promise<string[]> {
+  const dropped: string[] = [];
+  for (const { name, to } of await outboxRanges(client)) {
+    const { rows } = await client.query<{ ingested_at: number }>(
+      `SELECT ingested_at FROM ${name} ORDER BY seq DESC LIMIT 1`,
+    );
+    // The range that is being filled, and an empty one, stay.
+    if (rows[0] === undefined || rows[0].ingested_at >= cutoff || (await readHead(client)) < to - 1) break;
+    dropped.push(name);
+    if (dryRun) continue;
+    await client.query('UPDATE lane_state SET outbox_floor = greatest(outbox_floor, $1)', [to]);
+    await client.query(`DROP TABLE ${name}`);
+  }
+  return dropped;
 }
 
 /** The topics of the latest events of a community, most used first; looks at a bounded number of its events. */

@@ -1,17 +1,21 @@
 /**
- * Monthly partitions of `events` and `event_tags`, made ahead of time. Attaching needs no lock that stops readers or
+ * Partitions of `events` and `event_tags`, made ahead of time. Attaching needs no lock that stops readers or
  * the lane, so it runs outside the lane, on any instance, any number of times.
  */
-import type { Client } from 'pg';
-import { Keep } from '../core/keep.js';
+import type { Client, ClientBase } from 'pg';
+import { Keep, REGULAR_KEEPS, stepOf } from '../core/keep.js';
+import { settingDefinitions } from '../core/settings.js';
+import { ensureOutboxRange } from './outbox.js';
 
 const MONTHS_AHEAD = 2;
-/** Each parent that is partitioned by month of `ingested_at`, and the function that gives it its first statistics. */
-const MONTHLY_PARENTS = [
+/** Each parent that is partitioned by `ingested_at`, and the function that gives it its first statistics. */
+const PARENTS = [
   { parent: 'events_history', keep: Keep.history, seed: 'seed_event_statistics' },
-  { parent: 'events_days30', keep: Keep.days30, seed: 'seed_event_statistics' },
-  { parent: 'event_tags_days30', keep: Keep.days30, seed: 'seed_tag_statistics' },
-] as const;
+  ...REGULAR_KEEPS.flatMap((keep) => [
+    { parent: `events_${nameOf(keep)}`, keep, seed: 'seed_event_statistics' },
+    { parent: `event_tags_${nameOf(keep)}`, keep, seed: 'seed_tag_statistics' },
+  ]),
+];
 /** Only instances that make partitions at the same moment wait for each other here. */
 const PARTITION_LOCK = 7_447_003;
 
@@ -30,6 +34,13 @@ export function monthsFrom(now: number, count: number): Month[] {
   });
 }
 
+function nameOf(keep: Keep): string {
+  return Object.keys(Keep).find((name) => Keep[name as keyof typeof Keep] === keep) ?? '';
+}
+
+/** What is kept for ever is never dropped, so one partition holds it all. */
+const ALL_TIME: Month = { suffix: 'all', from: 0, to: Number.MAX_SAFE_INTEGER };
+
 interface Partition extends Month {
   readonly parent: string;
   readonly keep: number;
@@ -37,17 +48,33 @@ interface Partition extends Month {
   readonly name: string;
 }
 
-/** Makes the partitions of this month and the next ones that are missing. Returns their names. */
+/** Makes the partitions of this month and the next ones that are missing, of each bucket in use. Returns their names. */
 export async function ensurePartitions(client: Client, now: number): Promise<string[]> {
-  const wanted: Partition[] = MONTHLY_PARENTS.flatMap((parent) =>
-    monthsFrom(now, MONTHS_AHEAD + 1).map((month) => ({
+  await ensureOutboxRange(client);
+  const wanted = await wantedPartitions(client, now);
+  const missing = await missingOf(client, wanted);
+  if (missing.length === 0) return [];
+  return makeMissing(client, wanted);
+}
+
+/** The names of those that should be there and are not. */
+export async function missingPartitions(client: ClientBase, now: number): Promise<string[]> {
+  const missing = await missingOf(client, await wantedPartitions(client, now));
+  return missing.map((partition) => partition.name);
+}
+
+async function wantedPartitions(client: ClientBase, now: number): Promise<Partition[]> {
+  const inUse = await keepsInUse(client);
+  return PARENTS.filter(({ keep }) => inUse.has(keep)).flatMap((parent) =>
+    (parent.keep === Keep.forever ? [ALL_TIME] : monthsFrom(now, MONTHS_AHEAD + 1)).map((month) => ({
       ...parent,
       ...month,
       name: `${parent.parent}_${month.suffix}`,
     })),
   );
-  const missing = await missingOf(client, wanted);
-  if (missing.length === 0) return [];
+}
+
+async function makeMissing(client: Client, wanted: readonly Partition[]): Promise<string[]> {
   await client.query('BEGIN');
   try {
     await client.query('SELECT pg_advisory_xact_lock($1)', [PARTITION_LOCK]);
@@ -62,7 +89,17 @@ export async function ensurePartitions(client: Client, now: number): Promise<str
   }
 }
 
-async function missingOf(client: Client, wanted: readonly Partition[]): Promise<Partition[]> {
+/** The buckets that events can go to, by the rules as they are: the default's, each community's, each topic's. */
+async function keepsInUse(client: ClientBase): Promise<Set<Keep>> {
+  const { rows } = await client.query<{ days: number }>(
+    `SELECT value::int AS days FROM community_settings WHERE key = 'retention.regularDays'
+     UNION SELECT (ingest_policy ->> 'retentionDays')::int FROM node_subscriptions WHERE ingest_policy ? 'retentionDays'`,
+  );
+  const fromDefault = stepOf(settingDefinitions['retention.regularDays'].default);
+  return new Set<Keep>([Keep.history, fromDefault, ...rows.map((row) => stepOf(row.days))]);
+}
+
+async function missingOf(client: ClientBase, wanted: readonly Partition[]): Promise<Partition[]> {
   const { rows } = await client.query<{ name: string }>(
     'SELECT c.relname AS name FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE c.relname = ANY ($1)',
     [wanted.map((partition) => partition.name)],

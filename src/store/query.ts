@@ -6,8 +6,10 @@
  * answer of 5,000 large events never stands in memory as a whole, and what is at hand already is not read again.
  */
 import type { Pool } from 'pg';
+import { KIND_GIFT_WRAP } from '../core/deletion.js';
 import type { Filter, TagCondition } from '../core/filter.js';
-import { Keep, keepOf } from '../core/keep.js';
+import { Keep, keepsOf, REGULAR_KEEPS, STEPS } from '../core/keep.js';
+import { bucketDays, cutoff, type Retention, topicDays } from '../core/retention.js';
 import { hexArray, int2Array, int4Array, int8Array, textArray } from './binary.js';
 import type { TagHash } from './tag-hash.js';
 
@@ -20,7 +22,7 @@ export interface FoundRow {
   readonly bytes: number;
 }
 
-const SERVED_KEEPS: readonly Keep[] = [Keep.current, Keep.request, Keep.days30];
+const SERVED_KEEPS: readonly Keep[] = [Keep.current, Keep.request, ...REGULAR_KEEPS];
 /** Up to here authors × kinds are walked pair by pair; above, author by author with the kinds checked on the way. */
 const PAIRS_MAX = 500;
 /** Tags that usually name few events: the better start when authors are given as well. */
@@ -57,13 +59,17 @@ function selectRows(
   filter: Filter,
   limit: number,
   tagHash: TagHash,
+  nowSeconds: number,
+  retention: ReadRetention | undefined,
   params: Parameters,
 ): string {
   const context = {
     community: params.add(community, 'int'),
     limit: params.add(limit, 'bigint'),
+    nowSeconds: params.add(nowSeconds, 'bigint'),
     params,
     tagHash,
+    retention,
   };
   if (filter.ids !== undefined) return selectByIds(context, community, filter);
   const tag = drivingTag(filter);
@@ -77,8 +83,39 @@ function selectRows(
 interface Context {
   readonly community: string;
   readonly limit: string;
+  readonly nowSeconds: string;
   readonly params: Parameters;
   readonly tagHash: TagHash;
+  readonly retention: ReadRetention | undefined;
+}
+
+/**
+ * A request to vanish hides at once, before its events are erased. The first subquery runs once per statement, so while no
+ * erasure is under way the check costs nothing per row. Gift wraps to the vanished are found by their `p` tag.
+ */
+export const NOT_VANISHED = `(NOT (SELECT EXISTS (SELECT 1 FROM vanish_marks WHERE erased_at IS NULL)) OR NOT EXISTS (
+    SELECT 1 FROM vanish_marks v WHERE v.erased_at IS NULL AND v.community = e.community AND e.created_at <= v.until
+      AND (v.pubkey = e.pubkey OR (e.kind = ${KIND_GIFT_WRAP} AND EXISTS (SELECT 1 FROM event_tags w
+        WHERE w.tag = v.recipient_tag AND w.created_at = e.created_at AND w.seq = e.seq
+          AND w.keep = e.keep AND w.ingested_at = e.ingested_at)))))`;
+
+/**
+ * Retention, exact at read: an event of a bucket is served up to the longest days that the rules give to any event there;
+ * where a topic is asked for, up to that topic's own days (`askedTags`). The sweep hides each in its own time.
+ */
+function withinBucket({ params, retention }: Context, { tags }: Filter): string {
+  if (retention === undefined || tags.some((tag) => tag.name === 't')) return 'true';
+  const days = bucketDays(retention.rules);
+  const cutoffs = STEPS.map(
+    ({ keep }) => `WHEN ${keep} THEN ${params.add(cutoff(days.get(keep) ?? 0, retention.now), 'bigint')}`,
+  );
+  return `e.ingested_at >= CASE e.keep ${cutoffs.join(' ')} ELSE 0 END`;
+}
+
+/** The rules of the community that is asked, and the time. */
+export interface ReadRetention {
+  readonly rules: Retention;
+  readonly now: number;
 }
 
 /** What the driving index has settled already, so that it is not checked again. */
@@ -95,6 +132,9 @@ function conditions(context: Context, community: number, filter: Filter, settled
     `e.community = ${context.community}`,
     'e.hidden IS NULL',
     `e.keep IN (${servedKeeps(filter)})`,
+    `(e.expires_at IS NULL OR e.expires_at > ${context.nowSeconds})`,
+    NOT_VANISHED,
+    withinBucket(context, filter),
   ];
   if (filter.since !== undefined) all.push(`e.created_at >= ${params.add(filter.since, 'bigint')}`);
   if (filter.until !== undefined) all.push(`e.created_at <= ${params.add(filter.until, 'bigint')}`);
@@ -108,7 +148,8 @@ function conditions(context: Context, community: number, filter: Filter, settled
     if (tag === settled.tag) continue;
     all.push(`EXISTS (SELECT 1 FROM ${askedTags(context, community, tag)} JOIN event_tags g
       ON g.tag = asked.tag AND g.created_at = e.created_at AND g.seq = e.seq
-      WHERE g.keep = e.keep AND g.ingested_at = e.ingested_at AND strpos(e.payload, asked.needle) > 0)`);
+      WHERE g.keep = e.keep AND g.ingested_at = e.ingested_at AND ${KEPT_FOR_TOPIC}
+        AND strpos(e.payload, asked.needle) > 0)`);
   }
   return all.join(' AND ');
 }
@@ -116,7 +157,7 @@ function conditions(context: Context, community: number, filter: Filter, settled
 /** A kind's bucket is known, so a filter with kinds leaves the other partitions alone. */
 function servedKeeps({ kinds }: Filter): string {
   const keeps =
-    kinds === undefined ? SERVED_KEEPS : [...new Set([...kinds].map(keepOf))].sort((a, b) => a - b);
+    kinds === undefined ? SERVED_KEEPS : [...new Set([...kinds].flatMap(keepsOf))].sort((a, b) => a - b);
   return keeps.join(', ');
 }
 
@@ -124,12 +165,22 @@ function servedKeeps({ kinds }: Filter): string {
  * The hash finds, the needle makes sure. A payload is written by JSON.stringify, so `["t","value"` stands in it
  * exactly when such a tag is there: inside any string the quotes would be escaped.
  */
-function askedTags({ params, tagHash }: Context, community: number, { name, values }: TagCondition): string {
+function askedTags(
+  { params, tagHash, retention }: Context,
+  community: number,
+  { name, values }: TagCondition,
+): string {
   const list = [...values];
   const hashes = params.add(int8Array(list.map((value) => tagHash(community, name, value))), 'bigint[]');
   const needles = params.add(textArray(list.map((value) => `["${name}",${JSON.stringify(value)}`)), 'text[]');
-  return `unnest(${hashes}, ${needles}) AS asked (tag, needle)`;
+  const since = (topic: string) =>
+    retention === undefined || name !== 't' ? 0 : cutoff(topicDays(retention.rules, topic), retention.now);
+  const cutoffs = params.add(int8Array(list.map(since)), 'bigint[]');
+  return `unnest(${hashes}, ${needles}, ${cutoffs}) AS asked (tag, needle, kept_since)`;
 }
+
+/** Only regular events age; an event with two topics may be seen in one and not in the other. */
+const KEPT_FOR_TOPIC = `(g.keep < ${Keep.days30} OR g.ingested_at >= asked.kept_since)`;
 
 function drivingTag({ tags, authors }: Filter): TagCondition | undefined {
   const usable = authors === undefined ? tags : tags.filter((tag) => SELECTIVE_TAGS.has(tag.name));
@@ -165,7 +216,7 @@ function selectByTag(context: Context, community: number, filter: Filter, tag: T
       SELECT ${COLUMNS.replace('e.created_at', 'g.created_at')} FROM event_tags g
       ${eventAt('g')}
       WHERE g.tag = asked.tag AND g.keep IN (${servedKeeps(filter)}) ${range}
-        AND strpos(e.payload, asked.needle) > 0 AND ${rest}
+        AND ${KEPT_FOR_TOPIC} AND strpos(e.payload, asked.needle) > 0 AND ${rest}
       ORDER BY g.created_at DESC, e.id LIMIT ${context.limit}) r
     ${NEWEST_FIRST} LIMIT ${context.limit}`;
 }
@@ -199,9 +250,16 @@ export interface Statement {
   readonly values: unknown[];
 }
 
-export function findStatement(community: number, filter: Filter, limit: number, tagHash: TagHash): Statement {
+export function findStatement(
+  community: number,
+  filter: Filter,
+  limit: number,
+  tagHash: TagHash,
+  nowSeconds: number,
+  retention?: ReadRetention,
+): Statement {
   const params = new Parameters();
-  const rows = selectRows(community, filter, limit, tagHash, params);
+  const rows = selectRows(community, filter, limit, tagHash, nowSeconds, retention, params);
   const text = `SELECT seq, ingested_at, keep, created_at, encode(id, 'hex'), bytes FROM (${rows}) r ${NEWEST_FIRST}`;
   return { text, values: params.values };
 }
@@ -213,10 +271,12 @@ export async function findEvents(
   filter: Filter,
   limit: number,
   tagHash: TagHash,
+  nowSeconds: number,
+  retention?: ReadRetention,
 ): Promise<FoundRow[]> {
   const { rows } = await run<FoundTuple>(
     pool,
-    findStatement(community, filter, limit, tagHash),
+    findStatement(community, filter, limit, tagHash, nowSeconds, retention),
     filter.tags.length <= 2,
   );
   return rows.map(([seq, ingestedAt, keep, createdAt, id, bytes]) => ({
@@ -237,11 +297,13 @@ export async function countEvents(
   filters: readonly Filter[],
   max: number,
   tagHash: TagHash,
+  nowSeconds: number,
+  retention?: ReadRetention,
 ): Promise<number> {
   const params = new Parameters();
   const parts = filters.map((filter) => {
     const limit = Math.min(filter.limit ?? max + 1, max + 1);
-    return `SELECT seq FROM (${selectRows(community, filter, limit, tagHash, params)}) f`;
+    return `SELECT seq FROM (${selectRows(community, filter, limit, tagHash, nowSeconds, retention, params)}) f`;
   });
   if (parts.length === 0) return 0;
   const text = `SELECT count(*) FROM (SELECT DISTINCT seq FROM (${parts.join(' UNION ALL ')}) u) n`;

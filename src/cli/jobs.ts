@@ -1,0 +1,108 @@
+import { Command } from 'commander';
+import { BOUNDS, type DryRunCount, type Job, type JobContext } from '../jobs/job.js';
+import { JOBS } from '../jobs/list.js';
+import { dryRunJob, runJob } from '../jobs/run.js';
+import { prepareDatabase, startWriter } from '../node.js';
+import { type JobRun, readJobRuns } from '../store/job-runs.js';
+import { withDatabase } from './context.js';
+import { count, watchInterruption } from './progress.js';
+
+export function jobsCommand(): Command {
+  const jobs = new Command('jobs').description(
+    'what the node does by itself: expiry, purging, erasure, upkeep; one at a time over all instances',
+  );
+  jobs
+    .command('list', { isDefault: true })
+    .description('show every job, its schedule (UTC) and its last run')
+    .option('--json', 'as JSON')
+    .action((options: { json?: boolean }) => list(options.json === true));
+  jobs
+    .command('run <name>')
+    .description('run a job now, until nothing is left to do')
+    .option('--dry-run', 'only say what it would do')
+    .action((name: string, options: { dryRun?: boolean }) =>
+      withJobs((context) =>
+        options.dryRun ? showDryRun([known(name)], context) : runNow(known(name), context),
+      ),
+    );
+  return jobs;
+}
+
+function known(name: string): Job {
+  const job = JOBS.find((one) => one.name === name);
+  if (job !== undefined) return job;
+  throw new Error(`there is no job "${name}"; there are: ${JOBS.map((one) => one.name).join(', ')}`);
+}
+
+function list(json: boolean): Promise<void> {
+  return withDatabase(async ({ database, config, log }) => {
+    await prepareDatabase(database, config, Date.now, log);
+    const runs = new Map((await readJobRuns(database.pool)).map((run) => [run.job, run]));
+    if (json) {
+      const all = JOBS.map(({ name, cron, about }) => ({
+        name,
+        cron,
+        about,
+        lastRun: runs.get(name) ?? null,
+      }));
+      process.stdout.write(`${JSON.stringify(all, null, 2)}\n`);
+      return;
+    }
+    for (const { name, cron, about } of JOBS) {
+      const last = lastRun(runs.get(name));
+      process.stdout.write(`${name.padEnd(16)} ${cron.padEnd(12)} ${last.padEnd(56)} ${about}\n`);
+    }
+  });
+}
+
+function lastRun(run: JobRun | undefined): string {
+  if (run === undefined) return 'never ran';
+  const at = new Date(run.startedAt).toISOString().slice(0, 19);
+  if (run.finishedAt === null) return `${at}Z  running, or cut off`;
+  if (run.error !== null) return `${at}Z  failed: ${run.error}`;
+  const more = run.more ? ', more is left' : '';
+  return `${at}Z  ok in ${count(run.finishedAt - run.startedAt)} ms, ${count(run.changed)} changed${more}`;
+}
+
+/** A lane of its own beside that of a running node: the lane's lock is one for both. */
+export function withJobs(work: (context: JobContext) => Promise<void>): Promise<void> {
+  return withDatabase(async ({ database, config, log }) => {
+    const interruption = watchInterruption();
+    const writer = await startWriter({ database, config, log });
+    try {
+      const { lane, communities } = writer;
+      const { signal } = interruption;
+      await work({ database, lane, communities, now: Date.now, signal, bounds: BOUNDS });
+    } finally {
+      await writer.close();
+      interruption.done();
+      const code = interruption.exitCode();
+      if (code !== undefined) process.exitCode = code;
+    }
+  });
+}
+
+/** Run after run, each bounded, until nothing is left or the operator interrupts. */
+export async function runNow(job: Job, context: JobContext): Promise<void> {
+  let changed = 0;
+  for (;;) {
+    const result = await runJob(job, context);
+    if (result === 'busy') throw new Error('another job is running; try again when it has ended');
+    changed += result.changed;
+    if (!result.more || context.signal.aborted) break;
+  }
+  const state = context.signal.aborted ? 'interrupted' : 'done';
+  process.stdout.write(`${job.name.padEnd(16)} ${state}, ${count(changed)} changed\n`);
+}
+
+export async function showDryRun(jobs: readonly Job[], context: JobContext, json = false): Promise<void> {
+  const rows: (DryRunCount & { job: string })[] = [];
+  for (const job of jobs) {
+    for (const found of await dryRunJob(job, context)) rows.push({ job: job.name, ...found });
+  }
+  if (json) process.stdout.write(`${JSON.stringify(rows, null, 2)}\n`);
+  else process.stdout.write(rows.length === 0 ? 'nothing to do now\n' : rows.map(line).join(''));
+}
+
+const line = ({ job, reason, class: name, rows }: DryRunCount & { job: string }) =>
+  `${job.padEnd(16)} ${reason.padEnd(12)} ${name.padEnd(12)} ${count(rows).padStart(10)}\n`;

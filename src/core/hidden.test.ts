@@ -1,0 +1,35 @@
+import { describe, expect, it } from 'vitest';
+import { HIDDEN_CODES, type Hidden, hiddenOf, OUTBOX_REASONS } from './hidden.js';
+
+describe('why an event is hidden', () => {
+  it('the numbers are those that the database has', () => {
+    expect(HIDDEN_CODES).toEqual({
+      superseded: 1,
+      deleted: 2,
+      expired: 3,
+      retention: 4,
+      capacity: 5,
+      vanished: 6,
+      withheld: 7,
+    });
+  });
+
+  it.each(Object.entries(HIDDEN_CODES) as [Hidden, number][])('%s is read back from %i', (hidden, code) => {
+    expect(hiddenOf(code)).toBe(hidden);
+  });
+
+  it.each([0, 8, -1, 1.5, Number.NaN])('a number that nobody wrote (%s) is a bug, said loudly', (code) => {
+    expect(() => hiddenOf(code)).toThrow(`events.hidden is ${code}`);
+  });
+
+  it('each but the withheld, which was never announced, has its word in the outbox, and no two the same', () => {
+    expect(OUTBOX_REASONS).toEqual({
+      superseded: 'superseded',
+      deleted: 'nip09',
+      expired: 'expiration',
+      retention: 'retention',
+      capacity: 'capacity',
+      vanished: 'vanish',
+    });
+  });
+});

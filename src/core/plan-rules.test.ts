@@ -1,0 +1,166 @@
+/** Single rules of a plan: quotas, tombstones, what a job hides. The whole against a model is in plan.test.ts. */
+import { describe, expect, it } from 'vitest';
+import type { NostrEvent } from './event.js';
+import { Keep } from './keep.js';
+import {
+  type BatchFacts,
+  factKey,
+  planBatch,
+  planHiding,
+  type StoredEvent,
+  type Submission,
+  tombstoneKey,
+} from './plan.js';
+
+const ALICE = 'a'.repeat(64);
+const BOB = 'b'.repeat(64);
+const HERE = 1;
+const ELSEWHERE = 11;
+const idOf = (text: string) => Buffer.from(text.padEnd(32, '.').slice(0, 32)).toString('hex');
+const ROW = { seq: 1, ingestedAt: 5, keep: Keep.days30 };
+
+const NO_FACTS: BatchFacts = {
+  lastSeq: 0,
+  known: new Map(),
+  heads: new Map(),
+  targets: new Map(),
+  tombstones: new Map(),
+  vanished: new Map(),
+  deletionsLeft: new Map(),
+  purgesDeleted: new Set(),
+};
+
+let made = 0;
+function submissionOf(change: Partial<NostrEvent>, community = HERE): Submission {
+  made += 1;
+  const event = {
+    id: idOf(`event ${made}`),
+    pubkey: ALICE,
+    created_at: 1,
+    kind: 1,
+    tags: [],
+    content: '',
+    sig: 'c'.repeat(128),
+    ...change,
+  };
+  return { community, event, payload: JSON.stringify(event) };
+}
+const note = (pubkey: string, community = HERE) => submissionOf({ pubkey }, community);
+const deletion = (pubkey: string, tags: string[][], community = HERE) =>
+  submissionOf({ pubkey, kind: 5, tags }, community);
+
+/** The facts of a store that serves these events. */
+const serving = (...served: Submission[]): BatchFacts => ({
+  ...NO_FACTS,
+  known: new Map(served.map(({ community, event }) => [factKey(community, event.id), 'served'])),
+  targets: new Map(
+    served.map(({ community, event }): [string, StoredEvent] => [
+      factKey(community, event.id),
+      { row: ROW, event },
+    ]),
+  ),
+});
+
+describe('targets per day', () => {
+  const targets = (count: number) => Array.from({ length: count }, (_, at) => ['e', idOf(`target ${at}`)]);
+  const withLeft = (left: number): BatchFacts => ({
+    ...NO_FACTS,
+    deletionsLeft: new Map([[factKey(HERE, ALICE), left]]),
+  });
+
+  it('a request with as many targets as are left is taken, one more is refused and plans nothing', () => {
+    expect(planBatch([deletion(ALICE, targets(3))], withLeft(3), 0).decisions).toEqual(['stored']);
+    const plan = planBatch([deletion(ALICE, targets(4))], withLeft(3), 0);
+    expect(plan).toMatchObject({
+      decisions: ['overQuota'],
+      rows: [],
+      tombstones: [],
+      outbox: [],
+      lastSeq: 0,
+    });
+  });
+
+  it('requests of one batch count together, each author and community alone; a repeat is not counted', () => {
+    const first = deletion(ALICE, targets(2));
+    const batch: [Submission, string][] = [
+      [first, 'stored'],
+      [first, 'duplicate'],
+      [deletion(ALICE, targets(2)), 'overQuota'],
+      [deletion(BOB, targets(3)), 'stored'],
+      [deletion(ALICE, targets(3), ELSEWHERE), 'stored'],
+      [deletion(ALICE, targets(1)), 'stored'],
+      [deletion(ALICE, targets(1)), 'overQuota'],
+      [note(ALICE), 'stored'],
+    ];
+    const plan = planBatch(
+      batch.map(([one]) => one),
+      withLeft(3),
+      0,
+    );
+    expect(plan.decisions).toEqual(batch.map(([, decision]) => decision));
+  });
+
+  it('a target that is named twice, is malformed or is of another author by address costs nothing', () => {
+    const [one] = targets(1);
+    const cheap = deletion(ALICE, [one!, one!, ['e', 'short'], ['a', `30023:${BOB}:x`], ['p', BOB]]);
+    expect(planBatch([cheap], withLeft(1), 0).decisions).toEqual(['stored']);
+  });
+});
+
+describe('tombstones', () => {
+  it('say whether something was hidden at once; another author’s stored event leaves none', () => {
+    const [own, foreign, absent] = [note(ALICE), note(BOB), idOf('absent')];
+    const request = deletion(ALICE, [
+      ['e', own.event.id],
+      ['e', foreign.event.id],
+      ['e', absent],
+      ['a', `30023:${ALICE}:x`],
+    ]);
+    const { tombstones } = planBatch([request], serving(own, foreign), 0);
+    expect(tombstones.map(({ target, applied }) => [target, applied])).toEqual([
+      [{ type: 'id', id: own.event.id }, true],
+      [{ type: 'id', id: absent }, false],
+      [{ type: 'address', address: `30023:${ALICE}:x` }, false],
+    ]);
+    for (const { author, deletionId, requestedAt, community } of tombstones)
+      expect([author, deletionId, requestedAt, community]).toEqual([ALICE, request.event.id, 1, HERE]);
+  });
+
+  it('block by who asked: the author’s own, and no one else’s', () => {
+    const one = note(ALICE);
+    const askedBy = (pubkey: string): BatchFacts => ({
+      ...NO_FACTS,
+      tombstones: new Map([[tombstoneKey(HERE, one.event.id, pubkey), 1]]),
+    });
+    expect(planBatch([one], askedBy(ALICE), 0).decisions).toEqual(['deleted']);
+    expect(planBatch([one], askedBy(BOB), 0).decisions).toEqual(['stored']);
+    expect(planBatch([deletion(BOB, [['e', one.event.id]]), one], NO_FACTS, 0).decisions).toEqual([
+      'stored',
+      'stored',
+    ]);
+  });
+
+  it('one community’s request does nothing in another (I13)', () => {
+    const there = note(ALICE, ELSEWHERE);
+    const request = deletion(ALICE, [['e', there.event.id]]);
+    expect(planBatch([request], serving(there), 0).hidden).toEqual([]);
+    expect(planBatch([request, { ...there }], NO_FACTS, 0).decisions).toEqual(['stored', 'stored']);
+  });
+});
+
+describe('planHiding', () => {
+  it('hides each row with its reason in the outbox, numbered on from the last', () => {
+    const [one, version] = [note(ALICE), submissionOf({ pubkey: BOB, kind: 30_023, tags: [['d', 'x']] })];
+    const rows = [one, version].map(({ community, event }) => ({ community, event, row: ROW }));
+    const plan = planHiding(rows, 'expired', true, 10, 77);
+    expect(plan.hidden).toEqual(
+      rows.map(({ event }) => ({ community: HERE, id: event.id, row: ROW, hidden: 'expired', purge: true })),
+    );
+    expect(plan.outbox.map(({ seq, op, reason, effectiveKey }) => [seq, op, reason, effectiveKey])).toEqual([
+      [11, 'delete', 'expiration', undefined],
+      [12, 'delete', 'expiration', `30023:${BOB}:x`],
+    ]);
+    expect(plan.lastSeq).toBe(12);
+    expect([...plan.decisions, ...plan.rows, ...plan.heads, ...plan.tombstones]).toEqual([]);
+  });
+});

@@ -1,0 +1,23 @@
+/** Requests to vanish (NIP-62): does one name this relay? */
+import type { NostrEvent } from './event.js';
+
+export const ALL_RELAYS = 'ALL_RELAYS';
+
+export type VanishScope = 'here' | 'everywhere' | 'elsewhere';
+
+/** `relayUrls` are the addresses of the community that received it, as configured; never what a client's header says. */
+export function vanishScope(event: NostrEvent, relayUrls: readonly string[]): VanishScope {
+  const named = event.tags.flatMap(([name, value]) =>
+    name === 'relay' && value !== undefined ? [value] : [],
+  );
+  if (named.includes(ALL_RELAYS)) return 'everywhere';
+  const ours = new Set(relayUrls.map(comparable));
+  return named.some((url) => ours.has(comparable(url))) ? 'here' : 'elsewhere';
+}
+
+/** Scheme and case of the host, a default port and a closing slash do not tell two relays apart. */
+function comparable(url: string): string {
+  if (!URL.canParse(url)) return url;
+  const { protocol, host, pathname } = new URL(url.replace(/^ws/i, 'http'));
+  return `${protocol}//${host}${pathname.replace(/\/$/, '')}`;
+}

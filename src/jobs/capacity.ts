@@ -1,0 +1,149 @@
+/**
+ * Each minute: how full is each community, and each topic with limits of its own? Sets the step that holds from now on
+ * (core/capacity.ts), and in the last one purges the oldest regular events, in bounded batches through the lane, until there
+ * is room again. What is left over is the next run's.
+ * I11: places are taken from the buckets of regular events only.
+ */
+import type { Client } from 'pg';
+import {
+  communityLimits,
+  excess,
+  fullness,
+  hasLimit,
+  type Limits,
+  type Size,
+  type Step,
+  stepAt,
+  topicLimits,
+} from '../core/capacity.js';
+import type { RowRef } from '../core/plan.js';
+import {
+  oldestPlaces,
+  readSize,
+  readSteps,
+  type Scope,
+  selectExcess,
+  takeOldest,
+  WHOLE,
+  writeStep,
+} from '../store/capacity.js';
+import { fixTagHashSeed } from '../store/node-state.js';
+import { createTagHash, type TagHash } from '../store/tag-hash.js';
+import type { DryRunCount, Job, JobContext, JobResult } from './job.js';
+
+interface Watched extends Scope {
+  readonly limits: Limits;
+  readonly before: Step;
+}
+
+export const capacity: Job = {
+  name: 'capacity',
+  cron: '* * * * *',
+  about: 'sets the step of communities and topics that are short of space, and purges the oldest events',
+  purges: true,
+  run: async (context, client) => {
+    const tagHash = await createTagHash(await fixTagHashSeed(client));
+    let changed = 0;
+    let more = false;
+    let batches = context.bounds.batches;
+    for (const watched of await listWatched(context, client)) {
+      const step = await settle(context, client, watched, watched.before);
+      if (step < 3) continue;
+      if (batches === 0 || context.signal.aborted) return { changed, more: true };
+      const bounds = { ...context.bounds, batches };
+      const purged = await purge({ ...context, bounds }, client, watched, tagHash);
+      batches -= purged.batches;
+      changed += purged.changed;
+      // With nothing left that may go it stays in the step, but there is nothing more to do about it.
+      more ||= (await settle(context, client, watched, step)) === 3 && purged.changed > 0;
+    }
+    return { changed, more };
+  },
+  dryRun: async (context, client) => {
+    const tagHash = await createTagHash(await fixTagHashSeed(client));
+    let rows = 0;
+    for (const watched of await listWatched(context, client)) {
+      const size = await readSize(client, watched);
+      if (stepAt(fullness(size, watched.limits), watched.before) < 3) continue;
+      rows += await countExcess(context, client, watched, excess(size, watched.limits), tagHash);
+    }
+    const counts: DryRunCount[] = [{ reason: 'capacity', class: 'regular', rows }];
+    return rows === 0 ? [] : counts;
+  },
+};
+
+/** Topics before their community: what they give up is room for it too. What lost its limit is there to be released. */
+async function listWatched({ communities }: JobContext, client: Client): Promise<Watched[]> {
+  const steps = new Map<string, Step>();
+  for (const { community, topic, step } of await readSteps(client)) steps.set(`${community}/${topic}`, step);
+  return communities.all().flatMap(({ id: community, settings, topics }) => {
+    const stepped = [...steps.keys()]
+      .filter((key) => key.startsWith(`${community}/`))
+      .map((key) => key.slice(key.indexOf('/') + 1));
+    const names = new Set([...topics.keys(), ...stepped.filter((topic) => topic !== WHOLE)]);
+    const scopes = [
+      ...[...names].map((topic) => ({ topic, limits: topicLimits(topics.get(topic)?.policy ?? {}) })),
+      { topic: WHOLE, limits: communityLimits(settings) },
+    ];
+    return scopes
+      .map((scope) => ({ community, ...scope, before: steps.get(`${community}/${scope.topic}`) ?? 0 }))
+      .filter(({ limits, before }) => hasLimit(limits) || before > 0);
+  });
+}
+
+/** The step by the size as it is, put in force if it is another than before. */
+async function settle(
+  { now }: JobContext,
+  client: Client,
+  { limits, ...scope }: Watched,
+  before: Step,
+): Promise<Step> {
+  const step = stepAt(fullness(await readSize(client, scope), limits), before);
+  if (step !== before) await writeStep(client, scope, step, now());
+  return step;
+}
+
+async function purge(
+  { lane, bounds, signal }: JobContext,
+  client: Client,
+  { limits, ...scope }: Watched,
+  tagHash: TagHash,
+): Promise<Pick<JobResult, 'changed'> & { batches: number }> {
+  const places = await oldestPlaces(client, scope, bounds.rows * bounds.batches, tagHash);
+  let changed = 0;
+  let batches = 0;
+  for (const batch of inChunks(places, bounds.rows)) {
+    if (signal.aborted) break;
+    batches += 1;
+    const taken = await lane.hide({
+      hidden: 'capacity',
+      purge: true,
+      select: (session) => selectExcess(session, scope, limits, batch),
+    });
+    changed += taken;
+    if (taken < batch.length) break;
+  }
+  return { changed, batches };
+}
+
+async function countExcess(
+  { bounds }: JobContext,
+  client: Client,
+  { limits: _limits, ...scope }: Watched,
+  need: Size,
+  tagHash: TagHash,
+): Promise<number> {
+  const places = await oldestPlaces(client, scope, bounds.rows * bounds.batches, tagHash);
+  let rows = 0;
+  let left = need;
+  for (const batch of inChunks(places, bounds.rows)) {
+    const taken = await takeOldest(client, scope, left, batch);
+    rows += taken.rows.length;
+    left = taken.left;
+  }
+  return rows;
+}
+
+function* inChunks(places: readonly RowRef[], rows: number): Generator<readonly RowRef[]> {
+  for (let at = 0; at < places.length; at += rows) yield places.slice(at, at + rows);
+}

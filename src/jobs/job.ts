@@ -1,0 +1,95 @@
+/** What a job is: bounded work that may stop between any two batches and go on in the next run. */
+import type { Client } from 'pg';
+import type { Communities, Community } from '../communities.js';
+import { classify, type EventClass } from '../core/classify.js';
+import type { Lane } from '../lane.js';
+import type { Database } from '../postgres/database.js';
+import type { KindCount } from '../store/sweeps.js';
+
+export interface Bounds {
+  /** Rows of one batch: one transaction. */
+  readonly rows: number;
+  /** Batches of one run; what is left then is the next run's. */
+  readonly batches: number;
+}
+
+export const BOUNDS: Bounds = { rows: 500, batches: 100 };
+export const DAY_MS = 86_400_000;
+
+export interface JobContext {
+  readonly database: Database;
+  readonly lane: Lane;
+  readonly communities: Communities;
+  /** Milliseconds; the only clock of a job. */
+  readonly now: () => number;
+  /** The node is stopping: finish the batch at hand. */
+  readonly signal: AbortSignal;
+  readonly bounds: Bounds;
+}
+
+export interface JobResult {
+  readonly changed: number;
+  /** Something is left to do. */
+  readonly more: boolean;
+}
+
+/** What would go now: how many rows, of which class, and why. */
+export interface DryRunCount {
+  readonly reason: string;
+  readonly class: EventClass | 'dedupe' | 'bus' | 'partition';
+  readonly rows: number;
+}
+
+export interface Job {
+  readonly name: string;
+  /** UTC, in the five fields of cron. */
+  readonly cron: string;
+  /** How far back a missed time is still made up for when a node starts again, as the scheduler writes it. */
+  readonly fill?: string;
+  readonly about: string;
+  /** Takes events, or what is left of them, out of the database: part of `minato purge`. */
+  readonly purges: boolean;
+  /** `client` is a session of the job's own, outside the lane. */
+  run(context: JobContext, client: Client): Promise<JobResult>;
+  dryRun(context: JobContext, client: Client): Promise<DryRunCount[]>;
+}
+
+/** One batch after another until one finds nothing, up to the bound of a run. */
+export async function inBatches(
+  { bounds, signal }: Pick<JobContext, 'bounds' | 'signal'>,
+  batch: () => Promise<number>,
+): Promise<JobResult> {
+  let changed = 0;
+  for (let done = 0; done < bounds.batches && !signal.aborted; done += 1) {
+    const taken = await batch();
+    if (taken === 0) return { changed, more: false };
+    changed += taken;
+  }
+  return { changed, more: true };
+}
+
+/** For jobs whose time differs between communities: they share the bound of one run, and the next run begins anew. */
+export async function inEachCommunity(
+  { communities, bounds, signal }: JobContext,
+  batch: (community: Community) => Promise<number>,
+): Promise<JobResult> {
+  let changed = 0;
+  let batches = bounds.batches;
+  const counted = (community: Community) => () => {
+    batches -= 1;
+    return batch(community);
+  };
+  for (const community of communities.all()) {
+    const left = { ...bounds, batches };
+    const result = await inBatches({ bounds: left, signal }, counted(community));
+    changed += result.changed;
+    if (result.more) return { changed, more: true };
+  }
+  return { changed, more: false };
+}
+
+export function byClass(reason: string, counts: readonly KindCount[]): DryRunCount[] {
+  const sums = new Map<EventClass, number>();
+  for (const { kind, rows } of counts) sums.set(classify(kind), (sums.get(classify(kind)) ?? 0) + rows);
+  return [...sums].map(([name, rows]) => ({ reason, class: name, rows }));
+}

@@ -1,0 +1,21 @@
+/** Every job of a node. A purge runs those that purge, in this order. */
+import { capacity } from './capacity.js';
+import { eraseVanished } from './erase-vanished.js';
+import { expire } from './expire.js';
+import { forgetDedupeRows } from './forget-dedupe.js';
+import type { Job } from './job.js';
+import { purgeDeletedEvents } from './purge-deleted.js';
+import { dropMonths, retain } from './retain.js';
+import { partitions, trimLiveBus } from './upkeep.js';
+
+export const JOBS: readonly Job[] = [
+  expire,
+  eraseVanished,
+  purgeDeletedEvents,
+  retain,
+  dropMonths,
+  capacity,
+  forgetDedupeRows,
+  partitions,
+  trimLiveBus,
+];

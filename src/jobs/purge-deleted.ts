@@ -1,0 +1,31 @@
+/**
+ * What its author deleted stays hidden for `deletion.auditDays`, then its row and content go. It was announced when it was
+ * hidden, so there is nothing to say now, and its tombstone and dedupe row go on refusing it (I6, I11).
+ *
+ * Outside the lane: the lane changes served rows only, and no path makes a hidden row served again, so the two never want
+ * the same row; a purge of hundreds of rows need not hold up a single post.
+ */
+import { countDeleted, purgeDeleted } from '../store/sweeps.js';
+import { byClass, DAY_MS, inEachCommunity, type Job } from './job.js';
+
+export const purgeDeletedEvents: Job = {
+  name: 'purge-deleted',
+  cron: '7 * * * *',
+  fill: '2h',
+  about: 'purges events that their authors deleted, after deletion.auditDays',
+  purges: true,
+  run: (context, client) => {
+    const { now, bounds } = context;
+    return inEachCommunity(context, ({ id, settings }) =>
+      purgeDeleted(client, id, now() - settings['deletion.auditDays'] * DAY_MS, now(), bounds.rows),
+    );
+  },
+  dryRun: async ({ communities, now }, client) => {
+    const counts = [];
+    for (const { id, settings } of communities.all()) {
+      const hiddenBefore = now() - settings['deletion.auditDays'] * DAY_MS;
+      counts.push(...(await countDeleted(client, id, hiddenBefore)));
+    }
+    return byClass('deleted', counts);
+  },
+};

@@ -1,0 +1,96 @@
+/**
+ * Retention: announces regular events that are past their days, moves those whose rules have changed to their bucket, and
+ * drops the months and outbox ranges in which nothing is left. The sweep walks on from where its last run stopped, so that
+ * what is kept longer does not stand in the way of what is not.
+ */
+import type { Client } from 'pg';
+import type { Community } from '../communities.js';
+import { cutoff } from '../core/retention.js';
+import { dropPartitions, type SweepStep, sweepStep } from '../store/keeping.js';
+import { fixTagHashSeed, readCursor, writeCursor } from '../store/node-state.js';
+import { dropOutboxRanges } from '../store/outbox.js';
+import { createTagHash } from '../store/tag-hash.js';
+import type { DryRunCount, Job, JobContext, JobResult } from './job.js';
+
+const CURSOR = 'retention_cursor';
+
+const rulesOf = ({ communities }: JobContext) =>
+  new Map(communities.all().map((community) => [community.id, community]));
+
+export const retain: Job = {
+  name: 'retain',
+  cron: '* * * * *',
+  about: 'announces regular events that are past the days of their topics',
+  purges: true,
+  run: async (context, client): Promise<JobResult> => {
+    const tagHash = await createTagHash(await fixTagHashSeed(client));
+    const rules = rulesOf(context);
+    let after: number | undefined = await readCursor(client, CURSOR);
+    let changed = 0;
+    for (let done = 0; done < context.bounds.batches && after !== undefined; done += 1) {
+      if (context.signal.aborted) break;
+      const from: number = after;
+      let step: SweepStep | undefined;
+      changed += await context.lane.hide({
+        hidden: 'retention',
+        purge: false,
+        select: async (session, now) => {
+          step = await sweepStep(session, from, rules, now, tagHash);
+          return [...step.aged];
+        },
+      });
+      changed += step?.moved ?? 0;
+      after = step?.next;
+      await writeCursor(client, CURSOR, after ?? 0);
+    }
+    return { changed, more: after !== undefined };
+  },
+  /** Looks with the same eyes, in a transaction that is rolled back. */
+  dryRun: async (context, client): Promise<DryRunCount[]> => {
+    const tagHash = await createTagHash(await fixTagHashSeed(client));
+    let rows = 0;
+    let after: number | undefined = 0;
+    for (let done = 0; done < context.bounds.batches && after !== undefined; done += 1) {
+      await client.query('BEGIN');
+      try {
+        const step: SweepStep = await sweepStep(client, after, rulesOf(context), context.now(), tagHash);
+        rows += step.aged.length;
+        after = step.next;
+      } finally {
+        await client.query('ROLLBACK');
+      }
+    }
+    return rows === 0 ? [] : [{ reason: 'retention', class: 'regular', rows }];
+  },
+};
+
+/** The longest of the communities' days: a partition holds rows of all of them. */
+function longest(context: JobContext, days: (community: Community) => number): number {
+  const all = context.communities.all().map(days);
+  return all.includes(0) ? 0 : Math.max(0, ...all);
+}
+
+async function drop(context: JobContext, client: Client, dryRun: boolean): Promise<string[]> {
+  const options = {
+    now: context.now(),
+    historyDays: longest(context, ({ settings }) => settings['retention.historyDays']),
+    auditDays: longest(context, ({ settings }) => settings['deletion.auditDays']),
+  };
+  const outboxDays = longest(context, ({ settings }) => settings['retention.outboxDays']);
+  return [
+    ...(await dropPartitions(client, options, dryRun)),
+    ...(await dropOutboxRanges(client, cutoff(outboxDays, options.now), dryRun)),
+  ];
+}
+
+export const dropMonths: Job = {
+  name: 'drop-months',
+  cron: '17 * * * *',
+  about: 'drops the months in which nothing is served any more, and old ranges of the outbox',
+  purges: true,
+  run: async (context, client) => ({ changed: (await drop(context, client, false)).length, more: false }),
+  dryRun: async (context, client) => {
+    const rows = (await drop(context, client, true)).length;
+    return rows === 0 ? [] : [{ reason: 'drop', class: 'partition', rows }];
+  },
+};

@@ -1,0 +1,37 @@
+/** What keeps the node itself in order: partitions made ahead of time, and a short live bus. */
+import { trimBus } from '../store/outbox.js';
+import { ensurePartitions, missingPartitions } from '../store/partitions.js';
+import { countBus } from '../store/sweeps.js';
+import type { Job } from './job.js';
+
+const EPHEMERAL_KEPT_MS = 5 * 60_000;
+
+export const partitions: Job = {
+  name: 'partitions',
+  cron: '13 * * * *',
+  fill: '2h',
+  about: 'makes the partitions of the next months ahead of time',
+  purges: false,
+  run: async ({ now }, client) => ({ changed: (await ensurePartitions(client, now())).length, more: false }),
+  dryRun: async ({ now }, client) => {
+    const rows = (await missingPartitions(client, now())).length;
+    return rows === 0 ? [] : [{ reason: 'missing', class: 'partition', rows }];
+  },
+};
+
+export const trimLiveBus: Job = {
+  name: 'trim-bus',
+  cron: '* * * * *',
+  about: 'drops ephemeral events that every instance has long seen',
+  purges: false,
+  run: async ({ now }, client) => {
+    const sentBefore = now() - EPHEMERAL_KEPT_MS;
+    const changed = await countBus(client, sentBefore);
+    if (changed > 0) await trimBus(client, sentBefore);
+    return { changed, more: false };
+  },
+  dryRun: async ({ now }, client) => {
+    const rows = await countBus(client, now() - EPHEMERAL_KEPT_MS);
+    return rows === 0 ? [] : [{ reason: 'delivered', class: 'bus', rows }];
+  },
+};

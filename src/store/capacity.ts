@@ -1,0 +1,219 @@
+/**
+ * What topics hold, kept up by the lane in the transaction of each change and never counted; the steps that are in force
+ * (core/capacity.ts); and what a purge for space takes: the oldest regular events, and nothing else (I11).
+ */
+import type { Client, ClientBase, Pool } from 'pg';
+import { type Capacity, excess, type Limits, type Size, type Step } from '../core/capacity.js';
+import type { NostrEvent } from '../core/event.js';
+import { REGULAR_KEEPS } from '../core/keep.js';
+import type { RowRef, StoredEvent } from '../core/plan.js';
+import { topicsOf } from '../core/topic.js';
+import { int2Array, int4Array, int8Array, textArray } from './binary.js';
+import { eventAt } from './query.js';
+import type { TagHash } from './tag-hash.js';
+
+type Db = ClientBase | Pool;
+
+/** A community (its topic is empty) or one topic of it. */
+export interface Scope {
+  readonly community: number;
+  readonly topic: string;
+}
+export const WHOLE = '';
+
+// ── Totals of topics ──────────────────────────────────────────────────────────────────────────────────────────────
+
+/** A served event that comes or goes. */
+export interface TopicChange {
+  readonly community: number;
+  readonly event: NostrEvent;
+  readonly payload: string;
+}
+
+// Summed in SQL: two topics may be one there, when what text cannot hold was replaced.
+const CHANGES = `SELECT community, topic, count(*) AS events, sum(bytes) AS bytes
+  FROM unnest($1::int[], $2::bigint[], $3::text[]) AS c (community, bytes, topic) GROUP BY community, topic`;
+const RAISE_SQL = `
+  INSERT INTO topic_totals AS t (community, topic, events, bytes)
+  SELECT community, topic, events, bytes FROM (${CHANGES}) c
+  ON CONFLICT (community, topic) DO UPDATE SET events = t.events + excluded.events, bytes = t.bytes + excluded.bytes`;
+/** A topic that holds nothing any more loses its row, or invented topics would stay for ever. */
+const LOWER_SQL = `
+  MERGE INTO topic_totals t USING (${CHANGES}) c ON t.community = c.community AND t.topic = c.topic
+  WHEN MATCHED AND t.events <= c.events THEN DELETE
+  WHEN MATCHED THEN UPDATE SET events = t.events - c.events, bytes = t.bytes - c.bytes`;
+
+export function raiseTopicTotals(client: ClientBase, changes: readonly TopicChange[]): Promise<void> {
+  return changeTotals(client, 'raise-topics', RAISE_SQL, changes);
+}
+
+export function lowerTopicTotals(client: ClientBase, changes: readonly TopicChange[]): Promise<void> {
+  return changeTotals(client, 'lower-topics', LOWER_SQL, changes);
+}
+
+async function changeTotals(
+  client: ClientBase,
+  name: string,
+  text: string,
+  changes: readonly TopicChange[],
+): Promise<void> {
+  const communities: number[] = [];
+  const bytes: number[] = [];
+  const topics: string[] = [];
+  for (const { community, event, payload } of changes) {
+    const names = topicsOf(event);
+    if (names.length === 0) continue;
+    const size = Buffer.byteLength(payload);
+    for (const topic of names) {
+      communities.push(community);
+      bytes.push(size);
+      topics.push(topic);
+    }
+  }
+  if (topics.length === 0) return;
+  await client.query({ name, text, values: [int4Array(communities), int8Array(bytes), textArray(topics)] });
+}
+
+const EMPTY: Size = { events: 0, bytes: 0 };
+
+export async function readSize(db: Db, { community, topic }: Scope): Promise<Size> {
+  const { rows } =
+    topic === WHOLE
+      ? await db.query<Size>('SELECT events, bytes FROM community_totals WHERE community = $1', [community])
+      : await db.query<Size>('SELECT events, bytes FROM topic_totals WHERE community = $1 AND topic = $2', [
+          community,
+          topic,
+        ]);
+  return rows[0] ?? EMPTY;
+}
+
+// ── Steps ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export interface StepRow extends Scope {
+  readonly step: Step;
+  /** Milliseconds. */
+  readonly since: number;
+}
+
+export async function readSteps(db: Db): Promise<StepRow[]> {
+  const { rows } = await db.query<StepRow>(
+    'SELECT community, topic, step, since FROM capacity_steps ORDER BY community, topic',
+  );
+  return rows;
+}
+
+/** By community; one that is at ease, with all its topics, is not listed. */
+export async function readCapacities(db: Db): Promise<Map<number, Capacity>> {
+  const capacities = new Map<number, { step: Step; topics: Map<string, Step> }>();
+  for (const { community, topic, step } of await readSteps(db)) {
+    const capacity = capacities.get(community) ?? { step: 0, topics: new Map<string, Step>() };
+    if (topic === WHOLE) capacity.step = step;
+    else capacity.topics.set(topic, step);
+    capacities.set(community, capacity);
+  }
+  return capacities;
+}
+
+/** Raises the polled version, so that every instance follows. */
+export async function writeStep(
+  db: Db,
+  { community, topic }: Scope,
+  step: Step,
+  since: number,
+): Promise<void> {
+  const changed = 'WITH changed AS (UPDATE config_version SET version = version + 1)';
+  if (step === 0) {
+    await db.query(`${changed} DELETE FROM capacity_steps WHERE community = $1 AND topic = $2`, [
+      community,
+      topic,
+    ]);
+    return;
+  }
+  await db.query(
+    `${changed} INSERT INTO capacity_steps (community, topic, step, since) VALUES ($1, $2, $3, $4)
+     ON CONFLICT (community, topic) DO UPDATE SET step = excluded.step, since = excluded.since`,
+    [community, topic, step, since],
+  );
+}
+
+// ── The oldest ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const REGULAR = REGULAR_KEEPS.join(', ');
+/** One walk along `seq` over the partitions of regular events. */
+export const OLDEST_SQL = `
+  SELECT e.seq, e.ingested_at, e.keep FROM events e
+  WHERE e.keep IN (${REGULAR}) AND e.community = $1 AND e.hidden IS NULL
+  ORDER BY e.seq LIMIT $2`;
+/** All tags of the topic are read for it: as many as the topic has events, which its limit bounds. */
+export const OLDEST_OF_TOPIC_SQL = `
+  SELECT g.seq, g.ingested_at, g.keep FROM event_tags g
+  WHERE g.tag = $1 AND g.keep IN (${REGULAR})
+  ORDER BY g.seq LIMIT $2`;
+
+interface PlaceRow {
+  seq: number;
+  ingested_at: number;
+  keep: number;
+}
+
+/**
+ * Where the oldest regular events lie. Outside the lane, because a walk may pass many rows that were hidden
+ * before; the lane then looks at these places only.
+ */
+export async function oldestPlaces(
+  client: Client,
+  { community, topic }: Scope,
+  limit: number,
+  tagHash: TagHash,
+): Promise<RowRef[]> {
+  const { rows } =
+    topic === WHOLE
+      ? await client.query<PlaceRow>(OLDEST_SQL, [community, limit])
+      : await client.query<PlaceRow>(OLDEST_OF_TOPIC_SQL, [tagHash(community, 't', topic), limit]);
+  return rows.map(({ seq, ingested_at, keep }) => ({ seq, ingestedAt: ingested_at, keep }));
+}
+
+const AT_PLACES_SQL = `
+  SELECT e.community, e.seq, e.ingested_at, e.keep, e.payload
+  FROM unnest($1::bigint[], $2::bigint[], $3::smallint[]) AS asked (seq, ingested_at, keep) ${eventAt('asked')}
+  WHERE e.hidden IS NULL AND e.community = $4`;
+
+type Taken = StoredEvent & { readonly community: number };
+
+/** Those of the places that have to go, oldest first, until the size is back where a purge ends. Inside the lane's transaction. */
+export async function selectExcess(
+  client: Client,
+  scope: Scope,
+  limits: Limits,
+  places: readonly RowRef[],
+): Promise<Taken[]> {
+  return (await takeOldest(client, scope, excess(await readSize(client, scope), limits), places)).rows;
+}
+
+/** As many of the places, oldest first, as are needed to free so much; and what is left to free after them. */
+export async function takeOldest(
+  client: Client,
+  scope: Scope,
+  need: Size,
+  places: readonly RowRef[],
+): Promise<{ rows: Taken[]; left: Size }> {
+  let { events, bytes } = need;
+  const taken: Taken[] = [];
+  if (events <= 0 && bytes <= 0) return { rows: taken, left: need };
+  const { rows } = await client.query<PlaceRow & { community: number; payload: string }>(AT_PLACES_SQL, [
+    int8Array(places.map((place) => place.seq)),
+    int8Array(places.map((place) => place.ingestedAt)),
+    int2Array(places.map((place) => place.keep)),
+    scope.community,
+  ]);
+  for (const { community, seq, ingested_at, keep, payload } of rows.sort((a, b) => a.seq - b.seq)) {
+    if (events <= 0 && bytes <= 0) break;
+    const event = JSON.parse(payload) as NostrEvent;
+    // Two tags may share a hash.
+    if (scope.topic !== WHOLE && !topicsOf(event).includes(scope.topic)) continue;
+    taken.push({ community, event, row: { seq, ingestedAt: ingested_at, keep } });
+    events -= 1;
+    bytes -= Buffer.byteLength(payload);
+  }
+  return { rows: taken, left: { events, bytes } };
+}

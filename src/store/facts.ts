@@ -1,0 +1,273 @@
+/**
+ * What a batch needs to know before it is decided, in one statement for most batches: known ids, tombstones, vanish marks;
+ * one more where keys are involved, and one where events are to be deleted. The caller holds the lane's lock.
+ */
+import { createHash } from 'node:crypto';
+import type { ClientBase } from 'pg';
+import { addressOf, classify, KIND_DELETION } from '../core/classify.js';
+import { deletionTargets, ownersOf } from '../core/deletion.js';
+import type { NostrEvent } from '../core/event.js';
+import { type Hidden, hiddenOf } from '../core/hidden.js';
+import {
+  type BatchFacts,
+  factKey,
+  type Head,
+  type StoredEvent,
+  type Submission,
+  tombstoneKey,
+} from '../core/plan.js';
+import type { TopicSubscription } from '../core/retention.js';
+import type { Settings } from '../core/settings.js';
+import { hexArray, int4Array } from './binary.js';
+import { dedupeOf, eventAt } from './query.js';
+
+/** The key of an address in `event_heads` and `deletion_tombstones`: `d` may be of any length and content. */
+export function addressHash(address: string): string {
+  return createHash('sha256').update(address).digest('hex');
+}
+
+/** Whole days since 1970: a quota is per author and day. */
+export const dayOf = (now: number) => Math.floor(now / 86_400_000);
+
+const COMMON_SQL = `
+  SELECT 'head' AS what, s.last_seq AS number, 0 AS community, NULL AS key, NULL AS author FROM lane_state s
+  UNION ALL
+  SELECT 'known', coalesce(d.hidden, 0), d.community, encode(d.event_id, 'hex'), NULL
+  FROM unnest($1::int[], $2::bytea[]) AS asked (community, event_id)
+  ${dedupeOf('asked.community', 'asked.event_id')}
+  UNION ALL
+  SELECT 'tombstone', t.requested_at, t.community, encode(t.target, 'hex'), encode(t.author, 'hex')
+  FROM unnest($3::int[], $4::bytea[], $5::bytea[]) AS asked (community, target, author)
+  CROSS JOIN LATERAL (SELECT * FROM deletion_tombstones at WHERE at.community = asked.community
+    AND at.target = asked.target AND at.author = asked.author OFFSET 0) t
+  UNION ALL
+  SELECT 'vanished', v.until, v.community, encode(v.pubkey, 'hex'), NULL
+  FROM unnest($6::int[], $7::bytea[]) AS asked (community, pubkey)
+  CROSS JOIN LATERAL (SELECT * FROM vanish_marks at
+    WHERE at.community = asked.community AND at.pubkey = asked.pubkey OFFSET 0) v`;
+
+interface CommonRow {
+  what: 'head' | 'known' | 'tombstone' | 'vanished';
+  number: number;
+  community: number;
+  key: string;
+  author: string;
+}
+
+export interface FactOptions {
+  readonly now: number;
+  readonly settingsOf: (community: number) => Settings;
+  /** The topics that the operator has set rules for. */
+  readonly topicsOf?: (community: number) => ReadonlyMap<string, TopicSubscription>;
+}
+
+export async function readFacts(
+  client: ClientBase,
+  submissions: readonly Submission[],
+  options: FactOptions,
+): Promise<BatchFacts> {
+  const tombstoneQueries = askedTombstones(submissions);
+  const owners = askedOwners(submissions);
+  const { rows } = await client.query<CommonRow>({
+    name: 'facts',
+    text: COMMON_SQL,
+    values: [
+      int4Array(submissions.map((s) => s.community)),
+      hexArray(submissions.map((s) => s.event.id)),
+      int4Array(tombstoneQueries.map((q) => q.community)),
+      hexArray(tombstoneQueries.map((q) => q.target)),
+      hexArray(tombstoneQueries.map((q) => q.author)),
+      int4Array(owners.map((o) => o.community)),
+      hexArray(owners.map((o) => o.pubkey)),
+    ],
+  });
+  const known = new Map<string, 'served' | Hidden>();
+  const vanished = new Map<string, number>();
+  const found = new Map<string, number>();
+  let lastSeq = 0;
+  for (const { what, number, community, key, author } of rows) {
+    if (what === 'head') lastSeq = number;
+    if (what === 'known') known.set(factKey(community, key), number === 0 ? 'served' : hiddenOf(number));
+    if (what === 'tombstone') found.set(tombstoneKey(community, key, author), number);
+    if (what === 'vanished') vanished.set(factKey(community, key), number);
+  }
+  for (const key of await readBroadcast(client, submissions)) known.set(key, 'served');
+  const tombstones = new Map<string, number>();
+  for (const { community, target, author, name } of tombstoneQueries) {
+    const requestedAt = found.get(tombstoneKey(community, target, author));
+    if (requestedAt !== undefined) tombstones.set(tombstoneKey(community, name, author), requestedAt);
+  }
+  const heads = await readHeads(client, submissions);
+  const targets = await readTargets(client, submissions, heads);
+  const deletionsLeft = await readDeletionsLeft(client, submissions, options);
+  const communities = [...new Set(submissions.map((submission) => submission.community))];
+  const purgesDeleted = new Set(
+    communities.filter((community) => options.settingsOf(community)['deletion.mode'] === 'physical'),
+  );
+  const retention = new Map(
+    communities.map((community) => [
+      community,
+      { settings: options.settingsOf(community), topics: options.topicsOf?.(community) ?? new Map() },
+    ]),
+  );
+  return { lastSeq, known, heads, targets, tombstones, vanished, deletionsLeft, purgesDeleted, retention };
+}
+
+async function readDeletionsLeft(
+  client: ClientBase,
+  submissions: readonly Submission[],
+  { now, settingsOf }: FactOptions,
+): Promise<Map<string, number>> {
+  const requests = submissions.filter(({ event }) => event.kind === KIND_DELETION);
+  const left = new Map<string, number>();
+  if (requests.length === 0) return left;
+  for (const { community, event } of requests) {
+    left.set(factKey(community, event.pubkey), settingsOf(community)['deletion.targetsPerDayMax']);
+  }
+  const { rows } = await client.query<{ community: number; author: string; targets: number }>({
+    name: 'facts-quotas',
+    text: `SELECT q.community, encode(q.author, 'hex') AS author, q.targets
+      FROM (SELECT DISTINCT * FROM unnest($1::int[], $2::bytea[]) AS u (community, author)) asked
+      JOIN deletion_quotas q USING (community, author) WHERE q.day = $3`,
+    values: [
+      int4Array(requests.map((r) => r.community)),
+      hexArray(requests.map((r) => r.event.pubkey)),
+      dayOf(now),
+    ],
+  });
+  for (const { community, author, targets } of rows) {
+    const key = factKey(community, author);
+    left.set(key, (left.get(key) ?? 0) - targets);
+  }
+  return left;
+}
+
+/** Ephemeral events that are on the live bus already, perhaps through another instance: announced once (I3). */
+async function readBroadcast(client: ClientBase, submissions: readonly Submission[]): Promise<string[]> {
+  const ephemeral = submissions.filter(({ event }) => classify(event.kind) === 'ephemeral');
+  if (ephemeral.length === 0) return [];
+  const { rows } = await client.query<{ community: number; id: string }>({
+    name: 'facts-broadcast',
+    text: `SELECT b.community, encode(b.event_id, 'hex') AS id
+      FROM unnest($1::int[], $2::bytea[]) AS asked (community, event_id)
+      JOIN live_bus b USING (community, event_id)`,
+    values: [int4Array(ephemeral.map((s) => s.community)), hexArray(ephemeral.map((s) => s.event.id))],
+  });
+  return rows.map((row) => factKey(row.community, row.id));
+}
+
+interface TombstoneQuery {
+  readonly community: number;
+  readonly target: string;
+  readonly author: string;
+  /** The id or address that the target stands for. */
+  readonly name: string;
+}
+
+/** Every tombstone that could refuse an event of the batch: by its id and each owner, by its address and its author. */
+function askedTombstones(submissions: readonly Submission[]): TombstoneQuery[] {
+  return submissions.flatMap(({ community, event }) => {
+    const asked = ownersOf(event).map((author) => ({ community, target: event.id, author, name: event.id }));
+    const address = addressOf(event);
+    if (address === undefined) return asked;
+    return [...asked, { community, target: addressHash(address), author: event.pubkey, name: address }];
+  });
+}
+
+function askedOwners(submissions: readonly Submission[]): { community: number; pubkey: string }[] {
+  const owners = new Map<string, { community: number; pubkey: string }>();
+  for (const { community, event } of submissions) {
+    for (const pubkey of ownersOf(event)) owners.set(factKey(community, pubkey), { community, pubkey });
+  }
+  return [...owners.values()];
+}
+
+/** The addresses that a submission touches: its own, and those it asks to delete. */
+function addressesOf({ event }: Submission): string[] {
+  const own = addressOf(event);
+  if (event.kind !== KIND_DELETION) return own === undefined ? [] : [own];
+  return deletionTargets(event).flatMap((target) => (target.type === 'address' ? [target.address] : []));
+}
+
+/** Looked up one by one, fenced like the dedupe rows, so that a small table is never read as a whole. */
+const HEADS_SQL = `
+  SELECT asked.place::int, h.created_at, encode(h.event_id, 'hex') AS id, h.topics, d.seq, d.ingested_at, d.keep
+  FROM unnest($1::int[], $2::bytea[]) WITH ORDINALITY AS asked (community, address_hash, place)
+  CROSS JOIN LATERAL (SELECT * FROM event_heads at
+    WHERE at.community = asked.community AND at.address_hash = asked.address_hash OFFSET 0) h
+  LEFT JOIN event_dedupe d ON d.community = h.community AND d.event_id = h.event_id AND d.hidden IS NULL`;
+
+interface HeadRow {
+  place: number;
+  id: string;
+  created_at: number;
+  topics: string[];
+  seq: number | null;
+  ingested_at: number;
+  keep: number;
+}
+
+async function readHeads(client: ClientBase, submissions: readonly Submission[]): Promise<Map<string, Head>> {
+  const asked = new Map<string, { community: number; address: string }>();
+  for (const submission of submissions) {
+    const { community } = submission;
+    for (const address of addressesOf(submission))
+      asked.set(factKey(community, address), { community, address });
+  }
+  const heads = new Map<string, Head>();
+  if (asked.size === 0) return heads;
+  const keys = [...asked.keys()];
+  const wanted = [...asked.values()];
+  const { rows } = await client.query<HeadRow>({
+    name: 'facts-heads',
+    text: HEADS_SQL,
+    values: [int4Array(wanted.map((w) => w.community)), hexArray(wanted.map((w) => addressHash(w.address)))],
+  });
+  for (const { place, id, created_at, topics, seq, ingested_at, keep } of rows) {
+    const row = seq === null ? undefined : { seq, ingestedAt: ingested_at, keep };
+    heads.set(keys[place - 1]!, { id, created_at, topics, row });
+  }
+  return heads;
+}
+
+const TARGETS_SQL = `
+  SELECT d.community, d.seq, d.ingested_at, d.keep, e.payload
+  FROM unnest($1::int[], $2::bytea[]) AS asked (community, event_id)
+  ${dedupeOf('asked.community', 'asked.event_id')}
+  ${eventAt('d')}
+  WHERE e.hidden IS NULL`;
+
+interface TargetRow {
+  community: number;
+  seq: number;
+  ingested_at: number;
+  keep: number;
+  payload: string;
+}
+
+/** The served events that the batch's deletion requests name, by id or through the head of an address. */
+async function readTargets(
+  client: ClientBase,
+  submissions: readonly Submission[],
+  heads: ReadonlyMap<string, Head>,
+): Promise<Map<string, StoredEvent>> {
+  const asked = submissions.flatMap(({ community, event }) => {
+    if (event.kind !== KIND_DELETION) return [];
+    return deletionTargets(event).flatMap((target) => {
+      const id = target.type === 'id' ? target.id : heads.get(factKey(community, target.address))?.id;
+      return id === undefined ? [] : [{ community, id }];
+    });
+  });
+  const targets = new Map<string, StoredEvent>();
+  if (asked.length === 0) return targets;
+  const { rows } = await client.query<TargetRow>({
+    name: 'facts-targets',
+    text: TARGETS_SQL,
+    values: [int4Array(asked.map((a) => a.community)), hexArray(asked.map((a) => a.id))],
+  });
+  for (const { community, seq, ingested_at, keep, payload } of rows) {
+    const event = JSON.parse(payload) as NostrEvent;
+    targets.set(factKey(community, event.id), { row: { seq, ingestedAt: ingested_at, keep }, event });
+  }
+  return targets;
+}

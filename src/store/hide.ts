@@ -1,0 +1,136 @@
+/**
+ * Takes rows out of the view: out of every index at once, and out of the store where that is asked. The dedupe row stays and
+ * says why, so that nothing comes back (I6). The caller holds the lane's lock and writes the outbox rows.
+ */
+import type { ClientBase } from 'pg';
+import type { NostrEvent } from '../core/event.js';
+import { HIDDEN_CODES } from '../core/hidden.js';
+import { Keep } from '../core/keep.js';
+import type { HiddenRow } from '../core/plan.js';
+import { hexArray, int2Array, int4Array, int8Array } from './binary.js';
+import { lowerTopicTotals } from './capacity.js';
+import { indexedTags, type TagHash } from './tag-hash.js';
+
+const GONE = `
+  WITH gone AS (
+    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::int[], $5::bytea[], $6::smallint[])
+      AS g (seq, ingested_at, keep, community, event_id, hidden)
+  )`;
+const SAME_PLACE = 'e.keep = g.keep AND e.ingested_at = g.ingested_at AND e.seq = g.seq';
+const RETURNED = 'g.seq, g.ingested_at, g.keep, e.community, e.payload';
+/** A superseded version moves to the bucket that is dropped first, and to this month there: its days count from now. */
+const superseded = (then: string, otherwise: string) =>
+  `CASE WHEN g.hidden = ${HIDDEN_CODES.superseded} THEN ${then} ELSE ${otherwise} END`;
+const NEW_PLACE = (row: string) => `keep = ${superseded(`${Keep.history}`, `${row}.keep`)},
+      ingested_at = ${superseded('$7::bigint', `${row}.ingested_at`)}`;
+
+/** What is only hidden until its partition is dropped counts as gone from now on; a deleted one when it is purged. */
+const HIDE_SQL = `${GONE}, known AS (
+    UPDATE event_dedupe d SET hidden = g.hidden, ${NEW_PLACE('d')},
+      gone_at = CASE WHEN g.hidden <> ${HIDDEN_CODES.deleted} THEN $7::bigint END FROM gone g
+    WHERE d.community = g.community AND d.event_id = g.event_id
+  )
+  UPDATE events e SET ${NEW_PLACE('e')}, hidden = g.hidden, hidden_at = $7::bigint FROM gone g
+  WHERE ${SAME_PLACE} AND e.hidden IS NULL RETURNING ${RETURNED}`;
+
+const PURGE_SQL = `${GONE}, known AS (
+    UPDATE event_dedupe d SET hidden = g.hidden, gone_at = $7::bigint FROM gone g
+    WHERE d.community = g.community AND d.event_id = g.event_id
+  )
+  DELETE FROM events e USING gone g WHERE ${SAME_PLACE} RETURNING ${RETURNED}, e.hidden AS was_hidden`;
+
+interface GoneRow {
+  seq: number;
+  ingested_at: number;
+  keep: number;
+  community: number;
+  payload: string;
+  was_hidden?: number | null;
+}
+
+type LeftRow = GoneRow & { readonly event: NostrEvent };
+
+export async function hideRows(
+  client: ClientBase,
+  rows: readonly HiddenRow[],
+  now: number,
+  tagHash: TagHash,
+): Promise<void> {
+  const hidden = rows.filter((row) => !row.purge);
+  const purged = rows.filter((row) => row.purge);
+  const left = [
+    ...(hidden.length === 0 ? [] : await take(client, HIDE_SQL, hidden, now)),
+    ...(purged.length === 0 ? [] : await take(client, PURGE_SQL, purged, now)),
+  ]
+    .filter((row) => row.was_hidden === undefined || row.was_hidden === null)
+    .map((row): LeftRow => ({ ...row, event: JSON.parse(row.payload) as NostrEvent }));
+  await removeTags(client, left, tagHash);
+  await lowerTotals(client, left);
+  await lowerTopicTotals(client, left);
+}
+
+/** Not prepared, and so planned for the tables as they are now: the target of an UPDATE cannot be fenced. */
+async function take(
+  client: ClientBase,
+  text: string,
+  rows: readonly HiddenRow[],
+  now: number,
+): Promise<GoneRow[]> {
+  const result = await client.query<GoneRow>({
+    text,
+    values: [
+      int8Array(rows.map((r) => r.row.seq)),
+      int8Array(rows.map((r) => r.row.ingestedAt)),
+      int2Array(rows.map((r) => r.row.keep)),
+      int4Array(rows.map((r) => r.community)),
+      hexArray(rows.map((r) => r.id)),
+      int2Array(rows.map((r) => HIDDEN_CODES[r.hidden])),
+      now,
+    ],
+  });
+  return result.rows;
+}
+
+/** Tag rows have no index by event: their keys are computed again from the event, which is what put them there. */
+const UNTAG_SQL = `
+  DELETE FROM event_tags t
+  USING unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::smallint[])
+    AS g (tag, created_at, seq, ingested_at, keep)
+  WHERE t.tag = g.tag AND t.created_at = g.created_at AND t.seq = g.seq
+    AND t.ingested_at = g.ingested_at AND t.keep = g.keep`;
+
+async function removeTags(client: ClientBase, rows: readonly LeftRow[], tagHash: TagHash): Promise<void> {
+  const tags = rows.flatMap((row) =>
+    indexedTags(row.event).map(([letter, value]) => ({
+      ...row,
+      tag: tagHash(row.community, letter, value),
+      createdAt: row.event.created_at,
+    })),
+  );
+  if (tags.length === 0) return;
+  await client.query({
+    text: UNTAG_SQL,
+    values: [
+      int8Array(tags.map((t) => t.tag)),
+      int8Array(tags.map((t) => t.createdAt)),
+      int8Array(tags.map((t) => t.seq)),
+      int8Array(tags.map((t) => t.ingested_at)),
+      int2Array(tags.map((t) => t.keep)),
+    ],
+  });
+}
+
+async function lowerTotals(client: ClientBase, rows: readonly GoneRow[]): Promise<void> {
+  const totals = new Map<number, { events: number; bytes: number }>();
+  for (const { community, payload } of rows) {
+    const total = totals.get(community) ?? { events: 0, bytes: 0 };
+    totals.set(community, { events: total.events + 1, bytes: total.bytes + Buffer.byteLength(payload) });
+  }
+  for (const [community, { events, bytes }] of totals) {
+    await client.query({
+      name: 'lower-totals',
+      text: 'UPDATE community_totals SET events = events - $2, bytes = bytes - $3 WHERE community = $1',
+      values: [community, events, bytes],
+    });
+  }
+}

@@ -1,0 +1,191 @@
+/**
+ * What is kept and for how long (seed 002): the sweep that finds regular events past their days, moves those whose rules have
+ * changed to their bucket, and the drop of partitions in which nothing is served any more.
+ * I11: current versions and requests lie in other buckets; dedupe rows, tombstones and marks are other tables.
+ */
+import type { Client, ClientBase } from 'pg';
+import type { NostrEvent } from '../core/event.js';
+import { type Keep, REGULAR_KEEPS, stepOf } from '../core/keep.js';
+import type { StoredEvent } from '../core/plan.js';
+import { cutoff, eventDays, type Retention } from '../core/retention.js';
+import { topicsOf } from '../core/topic.js';
+import { hexArray, int2Array, int4Array, int8Array } from './binary.js';
+import { indexedTags, type TagHash } from './tag-hash.js';
+
+export const SWEEP_ROWS_MAX = 500;
+
+export type AgedRow = StoredEvent & { readonly community: number };
+
+export interface SweepStep {
+  /** Past their days: to be hidden. */
+  readonly aged: readonly AgedRow[];
+  readonly moved: number;
+  /** Where the next step goes on; undefined when the end was reached. */
+  readonly next: number | undefined;
+}
+
+/** Served regular rows after a place, oldest first: one walk along `seq` over the partitions. */
+export const SWEEP_SQL = `
+  SELECT e.seq, e.ingested_at, e.keep, e.community, e.payload FROM events e
+  WHERE e.keep IN (${REGULAR_KEEPS.join(', ')}) AND e.seq > $1::bigint AND e.ingested_at < $2::bigint AND e.hidden IS NULL
+  ORDER BY e.seq LIMIT ${SWEEP_ROWS_MAX}`;
+
+interface SweptRow {
+  seq: number;
+  ingested_at: number;
+  keep: number;
+  community: number;
+  payload: string;
+}
+
+/**
+ * One bounded step of the sweep, inside the lane's transaction: looks at the next rows older than the shortest days of any
+ * rule, and gives those that are past their own.
+ */
+export async function sweepStep(
+  client: ClientBase,
+  after: number,
+  rules: ReadonlyMap<number, Retention>,
+  now: number,
+  tagHash: TagHash,
+): Promise<SweepStep> {
+  const { rows } = await client.query<SweptRow>(SWEEP_SQL, [after, youngestCutoff(rules, now)]);
+  const aged: AgedRow[] = [];
+  const misplaced: { row: SweptRow; event: NostrEvent; to: Keep }[] = [];
+  for (const row of rows) {
+    const retention = rules.get(row.community);
+    if (retention === undefined) continue;
+    const event = JSON.parse(row.payload) as NostrEvent;
+    const days = eventDays(retention, topicsOf(event));
+    if (row.ingested_at < cutoff(days, now)) {
+      const place = { seq: row.seq, ingestedAt: row.ingested_at, keep: row.keep };
+      aged.push({ community: row.community, event, row: place });
+    } else if (stepOf(days) !== row.keep) misplaced.push({ row, event, to: stepOf(days) });
+  }
+  if (misplaced.length > 0) await moveRows(client, misplaced, tagHash);
+  return { aged, moved: misplaced.length, next: rows.length < SWEEP_ROWS_MAX ? undefined : rows.at(-1)!.seq };
+}
+
+/** Nothing younger than this can be past its days; 0 when everything is kept for ever. */
+function youngestCutoff(rules: ReadonlyMap<number, Retention>, now: number): number {
+  const days = [...rules.values()].flatMap((retention) => [
+    retention.settings['retention.regularDays'],
+    ...[...retention.topics.values()].flatMap(({ policy }) => policy.retentionDays ?? []),
+  ]);
+  return Math.max(0, ...days.map((candidate) => cutoff(candidate, now)));
+}
+
+const MOVE_EVENTS_SQL = `
+  UPDATE events e SET keep = g.new_keep
+  FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::smallint[]) AS g (seq, ingested_at, keep, new_keep)
+  WHERE e.keep = g.keep AND e.ingested_at = g.ingested_at AND e.seq = g.seq`;
+const MOVE_DEDUPE_SQL = `
+  UPDATE event_dedupe d SET keep = g.new_keep
+  FROM unnest($1::int[], $2::bytea[], $3::smallint[]) AS g (community, event_id, new_keep)
+  WHERE d.community = g.community AND d.event_id = g.event_id`;
+const MOVE_TAGS_SQL = `
+  UPDATE event_tags t SET keep = g.new_keep
+  FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::smallint[], $6::smallint[])
+    AS g (tag, created_at, seq, ingested_at, keep, new_keep)
+  WHERE t.tag = g.tag AND t.created_at = g.created_at AND t.seq = g.seq
+    AND t.ingested_at = g.ingested_at AND t.keep = g.keep`;
+
+/** Rows whose rules have changed go to the bucket where they are kept long enough, with their tags. */
+async function moveRows(
+  client: ClientBase,
+  misplaced: readonly { row: SweptRow; event: NostrEvent; to: Keep }[],
+  tagHash: TagHash,
+): Promise<void> {
+  await client.query(MOVE_EVENTS_SQL, [
+    int8Array(misplaced.map(({ row }) => row.seq)),
+    int8Array(misplaced.map(({ row }) => row.ingested_at)),
+    int2Array(misplaced.map(({ row }) => row.keep)),
+    int2Array(misplaced.map(({ to }) => to)),
+  ]);
+  await client.query(MOVE_DEDUPE_SQL, [
+    int4Array(misplaced.map(({ row }) => row.community)),
+    hexArray(misplaced.map(({ event }) => event.id)),
+    int2Array(misplaced.map(({ to }) => to)),
+  ]);
+  const tags = misplaced.flatMap(({ row, event, to }) =>
+    indexedTags(event).map(([letter, value]) => ({
+      row,
+      event,
+      to,
+      tag: tagHash(row.community, letter, value),
+    })),
+  );
+  await client.query(MOVE_TAGS_SQL, [
+    int8Array(tags.map(({ tag }) => tag)),
+    int8Array(tags.map(({ event }) => event.created_at)),
+    int8Array(tags.map(({ row }) => row.seq)),
+    int8Array(tags.map(({ row }) => row.ingested_at)),
+    int2Array(tags.map(({ row }) => row.keep)),
+    int2Array(tags.map(({ to }) => to)),
+  ]);
+}
+
+interface DatedPartition {
+  readonly parent: string;
+  readonly name: string;
+  /** End of its month, in milliseconds. */
+  readonly to: number;
+  readonly detaching: boolean;
+}
+
+/** The dated partitions, oldest first. Their bounds are read from the catalogue. */
+async function datedPartitions(client: Client): Promise<DatedPartition[]> {
+  const { rows } = await client.query<DatedPartition>(
+    `SELECT p.relname AS parent, c.relname AS name, i.inhdetachpending AS detaching,
+       (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'TO \\(''(\\d+)''\\)'))[1]::bigint AS to
+     FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_class p ON p.oid = i.inhparent
+     WHERE c.relkind = 'r' AND c.relname ~ '^(events|event_tags)_(history|days\\d+)_\\d{4}_\\d{2}$' ORDER BY c.relname`,
+  );
+  return rows;
+}
+
+export interface DropOptions {
+  readonly now: number;
+  readonly historyDays: number;
+  /** Deleted rows stay this long, also when their month is over. */
+  readonly auditDays: number;
+}
+
+/**
+ * Drops the months in which nothing is served any more. Outside the lane: the detaching waits for running queries without
+ * stopping new ones, and gives up after the session's lock timeout; the next run goes on where it stopped.
+ */
+export async function dropPartitions(
+  client: Client,
+  options: DropOptions,
+  dryRun: boolean,
+): Promise<string[]> {
+  const dropped: string[] = [];
+  for (const partition of await datedPartitions(client)) {
+    if (!partition.detaching && !(await mayDrop(client, partition, options))) continue;
+    dropped.push(partition.name);
+    if (dryRun) continue;
+    const how = partition.detaching ? 'FINALIZE' : 'CONCURRENTLY';
+    await client.query(`ALTER TABLE ${partition.parent} DETACH PARTITION ${partition.name} ${how}`);
+    await client.query(`DROP TABLE ${partition.name}`);
+  }
+  return dropped;
+}
+
+async function mayDrop(
+  client: Client,
+  { parent, name, to }: DatedPartition,
+  options: DropOptions,
+): Promise<boolean> {
+  const { now, historyDays, auditDays } = options;
+  if (parent === 'events_history') return to <= cutoff(historyDays, now);
+  if (to > now) return false;
+  if (name.startsWith('event_tags_')) return isEmpty(client, `SELECT 1 FROM ${name} LIMIT 1`);
+  const served = `SELECT 1 FROM ${name} WHERE hidden IS NULL LIMIT 1`;
+  const audited = `SELECT 1 FROM ${name} WHERE hidden = 2 AND hidden_at >= ${cutoff(auditDays, now)} LIMIT 1`;
+  return (await isEmpty(client, served)) && (await isEmpty(client, audited));
+}
+
+async function isEmpty(client: Client, query: string): Promise<boolean> {
+  return (await client.query(query)).rowCount === 0;
+}

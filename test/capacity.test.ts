@@ -1,0 +1,408 @@
+import { readFile } from 'node:fs/promises';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { Community } from '../src/communities.js';
+import { highestStep, type Step } from '../src/core/capacity.js';
+import type { NostrEvent } from '../src/core/event.js';
+import type { SettingKey } from '../src/core/settings.js';
+import { topicsOf } from '../src/core/topic.js';
+import { capacity } from '../src/jobs/capacity.js';
+import { expire } from '../src/jobs/expire.js';
+import { BOUNDS, type Bounds, type Job } from '../src/jobs/job.js';
+import { dryRunJob, runJob } from '../src/jobs/run.js';
+import { OLDEST_OF_TOPIC_SQL, OLDEST_SQL } from '../src/store/capacity.js';
+import { addCommunity, readTotals, writeSetting } from '../src/store/communities.js';
+import { writeTopic } from '../src/store/topics.js';
+import { eventually, runCli } from './support/cli.js';
+import { RawClient } from './support/client.js';
+import { type Author, type Draft, newAuthor, nowSeconds, sign } from './support/events.js';
+import { startTestNode, type TestNode } from './support/node.js';
+
+const SHORT = 'restricted: space is short: ';
+const LOW = [false, `${SHORT}only topics of higher priority take posts now`];
+const FULL = [false, `${SHORT}this topic takes no posts now`];
+const OLD = [false, `${SHORT}events older than 86400 seconds are not taken now`];
+const STORED = [true, ''];
+
+let relay: TestNode;
+let alice: Author;
+let client: RawClient;
+/** Each test has a community of its own. */
+let community: number;
+let slug: string;
+let made = 0;
+let ahead = 0;
+let written = 0;
+
+beforeAll(async () => {
+  relay = await startTestNode({ now: () => Date.now() + ahead });
+});
+afterAll(() => relay.close());
+
+beforeEach(async () => {
+  made += 1;
+  slug = `community-${made}`;
+  alice = newAuthor();
+  community = await addCommunity(relay.database.pool, slug, undefined, Date.now());
+  await set('topic.mode', 'open');
+  await followed(({ settings }) => settings['topic.mode'] === 'open');
+  client = await RawClient.connect(`${relay.url}/c/${slug}`);
+  return () => client.close();
+});
+
+const set = (key: SettingKey, value: unknown) =>
+  writeSetting(relay.database.pool, community, key, value, Date.now());
+
+/** Waits until a node has read what was changed. */
+const followed = (holds: (now: Community) => boolean, { node } = relay) =>
+  eventually('the node follows', () => {
+    const now = node.communities.get(community);
+    return now !== undefined && holds(now) ? true : undefined;
+  });
+
+async function setLimit(key: 'capacity.maxEvents' | 'capacity.maxBytes', value: number): Promise<void> {
+  await set(key, value);
+  await followed(({ settings }) => settings[key] === value);
+}
+
+async function setTopic(
+  topic: string,
+  priority: number,
+  policy: { maxEvents?: number; maxBytes?: number },
+): Promise<void> {
+  await writeTopic(relay.database.pool, community, topic, { enabled: true, priority, policy }, Date.now());
+  const wanted = JSON.stringify([priority, policy]);
+  await followed(({ topics }) => {
+    const rules = topics.get(topic);
+    return rules !== undefined && JSON.stringify([rules.priority, rules.policy]) === wanted;
+  });
+}
+
+function contextOf(bounds: Bounds = BOUNDS) {
+  const { lane, communities } = relay.node;
+  const { signal } = new AbortController();
+  return { database: relay.database, lane, communities, now: () => Date.now() + ahead, signal, bounds };
+}
+
+async function run(job: Job, bounds?: Bounds) {
+  const result = await runJob(job, contextOf(bounds));
+  if (result === 'busy') throw new Error('another job was running');
+  return result;
+}
+
+/** One run of the job, and its steps in force on the node. */
+async function check(step: Step, topics: Record<string, Step> = {}, bounds?: Bounds): Promise<number> {
+  const { changed } = await run(capacity, bounds);
+  const wanted = JSON.stringify([step, topics]);
+  await followed(
+    (now) => JSON.stringify([now.capacity.step, Object.fromEntries(now.capacity.topics)]) === wanted,
+  );
+  return changed;
+}
+
+/** No two drafts give the same event. */
+function write(draft: Draft): NostrEvent {
+  written += 1;
+  return sign(alice, { ...draft, content: `${written} ${draft.content ?? ''}` });
+}
+
+async function post(draft: Draft): Promise<NostrEvent> {
+  const event = write(draft);
+  expect(await client.publish(event)).toEqual(STORED);
+  return event;
+}
+
+async function postMany(count: number, draft: Draft = {}): Promise<NostrEvent[]> {
+  const events: NostrEvent[] = [];
+  for (let at = 0; at < count; at += 1) events.push(await post(draft));
+  return events;
+}
+
+const say = (draft: Draft) => client.publish(write(draft));
+const topic = (...names: string[]) => names.map((name) => ['t', name]);
+const served = async (filter: object = {}) => (await client.query(filter)).events.map((event) => event.id);
+
+/** What the totals say, beside what is really served. */
+async function totals() {
+  const { pool } = relay.database;
+  const { rows: kept } = await pool.query<{ topic: string; events: number; bytes: number }>(
+    'SELECT topic, events, bytes FROM topic_totals WHERE community = $1 ORDER BY topic',
+    [community],
+  );
+  const { rows } = await pool.query<{ payload: string }>(
+    'SELECT payload FROM events WHERE community = $1 AND hidden IS NULL',
+    [community],
+  );
+  const counted = new Map<string, { topic: string; events: number; bytes: number }>();
+  let bytes = 0;
+  for (const { payload } of rows) {
+    bytes += Buffer.byteLength(payload);
+    for (const name of topicsOf(JSON.parse(payload) as NostrEvent)) {
+      const before = counted.get(name) ?? { topic: name, events: 0, bytes: 0 };
+      const size = before.bytes + Buffer.byteLength(payload);
+      counted.set(name, { topic: name, events: before.events + 1, bytes: size });
+    }
+  }
+  const topics = [...counted.values()].sort((a, b) => (a.topic < b.topic ? -1 : 1));
+  return {
+    kept: { whole: await readTotals(pool, community), topics: kept },
+    counted: { whole: { events: rows.length, bytes }, topics },
+  };
+}
+
+async function expectExact(topicsThere: string[]): Promise<void> {
+  const { kept, counted } = await totals();
+  expect(kept).toEqual(counted);
+  expect(kept.topics.map((row) => row.topic)).toEqual(topicsThere);
+}
+
+describe('totals', () => {
+  it('stay exact through posts, replacements, deletions and sweeps, and a topic that is empty has no row', async () => {
+    await postMany(3, { tags: topic('a', 'b', 'a') });
+    await post({ tags: topic('b'), content: '港' });
+    await post({});
+    await expectExact(['a', 'b']);
+
+    const at = nowSeconds();
+    const profile = (second: number, name: string) =>
+      post({ kind: 0, created_at: at + second, tags: topic(name), content: name.repeat(5) });
+    await profile(0, 'old');
+    await profile(1, 'new');
+    await expectExact(['a', 'b', 'new']);
+
+    const doomed = await post({ tags: topic('b', 'doomed') });
+    await expectExact(['a', 'b', 'doomed', 'new']);
+    await post({ kind: 5, tags: [['e', doomed.id]] });
+    await expectExact(['a', 'b', 'new']);
+
+    await post({ tags: [...topic('brief'), ['expiration', `${nowSeconds() + 3_600}`]] });
+    await expectExact(['a', 'b', 'brief', 'new']);
+    ahead += 3_601_000;
+    await run(expire);
+    await expectExact(['a', 'b', 'new']);
+  });
+
+  it('stay exact when one batch has an event and what hides it, and when an event comes twice', async () => {
+    const at = nowSeconds();
+    const note = sign(alice, { tags: topic('a') });
+    const versions = [0, 1, 2].map((second) =>
+      sign(alice, { kind: 30_000, created_at: at + second, tags: [['d', 'x'], ...topic(`v${second}`)] }),
+    );
+    const request = sign(alice, { kind: 5, tags: [['e', note.id]] });
+    await Promise.all([note, note, ...versions, request].map((event) => client.publish(event)));
+    await expectExact(['v2']);
+  });
+
+  it('are filled by the migration from what was there before', async () => {
+    await postMany(2, { tags: topic('a', 'b') });
+    await post({ kind: 5, tags: [['e', (await post({ tags: topic('gone') })).id]] });
+    const { kept } = await totals();
+    const { pool } = relay.database;
+    const migration = await readFile(new URL('../migrations/000004-capacity.sql', import.meta.url), 'utf8');
+    await pool.query('DELETE FROM topic_totals');
+    await pool.query(migration.match(/^INSERT INTO topic_totals[\s\S]*?;/m)![0]);
+    expect((await totals()).kept).toEqual(kept);
+    await expectExact(['a', 'b']);
+  });
+});
+
+describe('a community that is short of space', () => {
+  const day = 86_400;
+
+  it('first refuses backfill, then all but topics of higher priority, and takes them again with five points to spare', async () => {
+    await setTopic('main', 1, {});
+    await setLimit('capacity.maxEvents', 20);
+    const old = () => ({ created_at: nowSeconds() - day - 60, tags: topic('main') });
+    const notes = await postMany(17);
+    await check(0);
+    await post(old());
+    await check(1);
+    expect(await say(old())).toEqual(OLD);
+    await post({});
+    await check(2);
+    expect(await say(old())).toEqual(OLD);
+    expect(await say({})).toEqual(LOW);
+    expect(await say({ tags: topic('other') })).toEqual(LOW);
+    expect(await say({ kind: 20_001 })).toEqual(STORED);
+    expect(await say({ kind: 0 })).toEqual(STORED);
+    expect(await relay.node.metrics.registry.metrics()).toMatch(/^minato_capacity_step 2$/m);
+
+    // 20 of 20 now. What is deleted counts no more, but the request itself does.
+    await setLimit('capacity.maxEvents', 21);
+    await check(2);
+    expect(await say({ tags: topic('main', 'other') })).toEqual(STORED);
+    await setLimit('capacity.maxEvents', 100);
+    await post({ kind: 5, tags: notes.slice(0, 10).map((note) => ['e', note.id]) });
+    await setLimit('capacity.maxEvents', 13);
+    await check(2);
+    await setLimit('capacity.maxEvents', 14);
+    expect((await totals()).kept.whole.events).toBe(12);
+    await check(1);
+    expect(await say({ tags: topic('other') })).toEqual(STORED);
+    expect(await say(old())).toEqual(OLD);
+    await setLimit('capacity.maxEvents', 16);
+    await check(0);
+    expect(await say(old())).toEqual(STORED);
+  });
+
+  it('in the last step loses its oldest regular events, and only those, and only as many as it must', async () => {
+    await setTopic('main', 1, {});
+    const profile = await post({ kind: 0 });
+    const request = await post({ kind: 5, tags: [['e', 'f'.repeat(64)]] });
+    const list = await post({ kind: 30_000, tags: [['d', 'x']] });
+    const at = nowSeconds();
+    // By when they came, not by what they say about themselves.
+    const notes: NostrEvent[] = [];
+    for (let n = 0; n < 17; n += 1)
+      notes.push(await post({ created_at: at - n, tags: topic('main', `n${n}`) }));
+    await setLimit('capacity.maxEvents', 20);
+    expect(await dryRunJob(capacity, contextOf())).toEqual([
+      { reason: 'capacity', class: 'regular', rows: 3 },
+    ]);
+    expect(await check(1)).toBe(3);
+
+    const left = [profile, request, list, ...notes.slice(3)].map((event) => event.id);
+    expect((await served()).sort()).toEqual(left.sort());
+    const { rows } = await relay.database.pool.query(
+      `SELECT encode(event_id, 'hex') AS id, reason FROM events_outbox WHERE community = $1 AND op = 'delete' ORDER BY seq`,
+      [community],
+    );
+    expect(rows).toEqual(notes.slice(0, 3).map(({ id }) => ({ id, reason: 'capacity' })));
+    const { kept, counted } = await totals();
+    expect(kept).toEqual(counted);
+    expect(kept.topics.map((row) => row.topic)).not.toContain('n0');
+    const again = await eventually('the id is forgotten', async () => {
+      const answer = await client.publish(notes[0]!);
+      return answer[0] ? undefined : answer;
+    });
+    expect(again[1]).toMatch(/^blocked: /);
+    expect(await run(capacity)).toEqual({ changed: 0, more: false });
+  });
+
+  it('is measured in bytes as well', async () => {
+    await postMany(10, { content: 'x'.repeat(1_000) });
+    const { bytes } = (await totals()).kept.whole;
+    await setLimit('capacity.maxBytes', bytes);
+    // Two of ten: one would not have been enough, and 80 % is below every mark.
+    expect(await check(0)).toBe(2);
+    expect((await totals()).kept.whole.bytes).toBeLessThan(bytes * 0.9);
+  });
+
+  it('purges in bounded batches, and goes on in the next run', async () => {
+    const notes = await postMany(12);
+    await setLimit('capacity.maxEvents', 6);
+    const bounds = { rows: 2, batches: 2 };
+    expect(await run(capacity, bounds)).toEqual({ changed: 4, more: true });
+    await followed((now) => now.capacity.step === 3);
+    expect(await run(capacity, bounds)).toEqual({ changed: 3, more: false });
+    expect((await served()).sort()).toEqual(
+      notes
+        .slice(7)
+        .map((note) => note.id)
+        .sort(),
+    );
+  });
+
+  it('with nothing left that may go stays in its step and says no more is to be done', async () => {
+    await post({ kind: 0 });
+    await post({ kind: 5, tags: [['e', 'f'.repeat(64)]] });
+    await setLimit('capacity.maxEvents', 2);
+    expect(await check(3)).toBe(0);
+    expect(await run(capacity)).toEqual({ changed: 0, more: false });
+    expect(await served()).toHaveLength(2);
+    await setLimit('capacity.maxEvents', 0);
+    await check(0);
+  });
+
+  it('finds its oldest by a walk along seq, and those of a topic by its tag', async () => {
+    const session = await relay.database.connect({ indexWalks: true });
+    const plan = async (text: string) => {
+      const { rows } = await session.query<{ 'QUERY PLAN': string }>(`EXPLAIN ${text}`, [community, 500]);
+      return rows.map((row) => row['QUERY PLAN']).join('\n');
+    };
+    const whole = await plan(OLDEST_SQL);
+    expect(whole).toMatch(/Index Scan using \w+_seq_ingested_at_keep_idx/);
+    expect(whole).not.toMatch(/\bSort {2}\(cost|Seq Scan/);
+    expect(await plan(OLDEST_OF_TOPIC_SQL)).not.toMatch(/Seq Scan/);
+    await session.end();
+  });
+
+  it('does not concern another', async () => {
+    await postMany(2);
+    await setLimit('capacity.maxEvents', 2);
+    const other = await RawClient.connect(relay.url);
+    expect(await other.publish(sign(alice, { created_at: 1_000 }))).toEqual(STORED);
+    await run(capacity);
+    expect(await other.publish(sign(alice, { created_at: 1_001 }))).toEqual(STORED);
+    expect((await other.query({ authors: [alice.pubkey] })).events).toHaveLength(2);
+    await other.close();
+  });
+});
+
+describe('a topic with limits of its own', () => {
+  it('goes through the steps alone: no backfill, no posts at all, then its oldest go', async () => {
+    await setTopic('chat', 5, { maxEvents: 20 });
+    const old = (name: string) => ({ created_at: nowSeconds() - 90_000, tags: topic(name) });
+    const elsewhere = await post({ tags: topic('other') });
+    const notes = await postMany(18, { tags: topic('chat') });
+    await check(0, { chat: 1 });
+    expect(await say(old('chat'))).toEqual(OLD);
+    expect(await say(old('other'))).toEqual(STORED);
+    notes.push(await post({ tags: topic('chat') }));
+    await check(0, { chat: 2 });
+    expect(await say({ tags: topic('chat') })).toEqual(FULL);
+    expect(await say({ tags: topic('chat', 'other') })).toEqual(FULL);
+    expect(await say({ tags: topic('other') })).toEqual(STORED);
+
+    await setTopic('chat', 5, { maxEvents: 19 });
+    expect(await check(0, { chat: 1 })).toBe(2);
+    expect((await served({ '#t': ['chat'] })).sort()).toEqual(
+      notes
+        .slice(2)
+        .map((note) => note.id)
+        .sort(),
+    );
+    expect(await served({ ids: [elsewhere.id] })).toEqual([elsewhere.id]);
+
+    // Rules that are taken away take their step along.
+    await setTopic('chat', 5, {});
+    await check(0);
+    expect(await say(old('chat'))).toEqual(STORED);
+  });
+});
+
+describe('a step', () => {
+  it('is followed by a second instance', async () => {
+    const second = await startTestNode({ on: relay.test });
+    const there = await RawClient.connect(`${second.url}/c/${slug}`);
+    await postMany(19);
+    await setLimit('capacity.maxEvents', 20);
+    await check(2);
+    await followed(({ capacity: now }) => highestStep(now) === 2, second);
+    expect(await there.publish(sign(alice, {}))).toEqual(LOW);
+    expect(await second.node.metrics.registry.metrics()).toMatch(/^minato_capacity_step [23]$/m);
+    await there.close();
+    await second.close();
+  });
+
+  it('is shown by doctor, with what to do', async () => {
+    await setTopic('chat "a"', 0, { maxBytes: 100 });
+    await postMany(19);
+    await post({ kind: 30_000, tags: [['d', 'x'], ...topic('chat "a"')] });
+    await setLimit('capacity.maxEvents', 21);
+    await check(2, { 'chat "a"': 3 });
+    const { stdout } = await runCli(['doctor'], { DATABASE_URL: relay.test.url, MINATO_PORT: '0' });
+    expect(stdout).toContain(
+      `warn community ${slug}: space is short, step 2 of 3: posts of low priority are refused; 20 of 21 events, since 20`,
+    );
+    expect(stdout).toMatch(
+      new RegExp(
+        `^warn community ${slug}, topic "chat .*: space is short, step 3 of 3: it takes no posts, and its`,
+        'm',
+      ),
+    );
+    expect(stdout).toContain('→ Raise capacity.maxEvents or capacity.maxBytes');
+    expect(stdout).toContain(`--max-events N --max-bytes N -c ${slug}`);
+    await setLimit('capacity.maxEvents', 0);
+    await check(0, { 'chat "a"': 3 });
+  });
+});

@@ -1,0 +1,658 @@
+/**
+ * The jobs on a real PostgreSQL: what they take, what they leave, what they announce, and that they can stop anywhere.
+ * The clock is moved and rows are backdated; nothing sleeps until a time has come.
+ */
+import type { Client } from 'pg';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { readConfig } from '../src/config.js';
+import type { NostrEvent } from '../src/core/event.js';
+import { isRefusal, words } from '../src/core/reply.js';
+import { eraseVanished } from '../src/jobs/erase-vanished.js';
+import { expire } from '../src/jobs/expire.js';
+import { forgetDedupeRows } from '../src/jobs/forget-dedupe.js';
+import { BOUNDS, DAY_MS, type Job, type JobContext } from '../src/jobs/job.js';
+import { JOBS } from '../src/jobs/list.js';
+import { purgeDeletedEvents } from '../src/jobs/purge-deleted.js';
+import { dryRunJob, runJob } from '../src/jobs/run.js';
+import { type Schedule, startSchedule } from '../src/jobs/schedule.js';
+import { partitions, trimLiveBus } from '../src/jobs/upkeep.js';
+import { createLog } from '../src/log.js';
+import { createMetrics } from '../src/metrics.js';
+import { startWriter, type Writer } from '../src/node.js';
+import { type Database, openDatabase } from '../src/postgres/database.js';
+import { addCommunity, writeSetting } from '../src/store/communities.js';
+import { readJobRuns } from '../src/store/job-runs.js';
+import * as sweeps from '../src/store/sweeps.js';
+import { eventually, runCli } from './support/cli.js';
+import { createTestDatabase, type TestDatabase } from './support/database.js';
+import { type Author, newAuthor, nowSeconds, sign } from './support/events.js';
+
+let test: TestDatabase;
+let database: Database;
+let writer: Writer;
+let client: Client;
+let context: JobContext;
+let aheadMs = 0;
+let alice: Author;
+let bob: Author;
+
+const now = () => Date.now() + aheadMs;
+const config = readConfig({ MINATO_TOPIC_MODE: 'open', MINATO_PUBLIC_URL: 'wss://relay.test/' });
+const log = createLog('silent');
+
+beforeAll(async () => {
+  test = await createTestDatabase();
+  database = openDatabase(test.connection);
+  writer = await startWriter({ database, config, log, now });
+  client = await database.connect();
+  const { lane, communities } = writer;
+  context = { database, lane, communities, now, signal: new AbortController().signal, bounds: BOUNDS };
+});
+afterAll(async () => {
+  await client?.end();
+  await writer?.close();
+  await database?.close();
+  await test?.drop();
+});
+beforeEach(() => {
+  alice = newAuthor();
+  bob = newAuthor();
+});
+afterEach(() => {
+  aheadMs = 0;
+});
+
+async function post(event: NostrEvent, slug = 'default'): Promise<string> {
+  const community = await eventually('the community', () => writer.communities.find(undefined, slug));
+  const outcome = await writer.admission.admit(community, event);
+  return isRefusal(outcome) ? words(outcome) : outcome;
+}
+
+async function postAll(...events: NostrEvent[]): Promise<void> {
+  for (const event of events) expect(await post(event)).toBe('stored');
+}
+
+const run = async (job: Job, changed: Partial<JobContext> = {}) => {
+  const result = await runJob(job, { ...context, ...changed });
+  if (result === 'busy') throw new Error('another job ran');
+  return result;
+};
+const toEnd = async (
+  job: Job,
+  changed: Partial<JobContext> = {},
+): Promise<{ runs: number; taken: number }> => {
+  let taken = 0;
+  for (let runs = 1; runs < 500; runs += 1) {
+    const result = await run(job, changed);
+    taken += result.changed;
+    if (!result.more) return { runs, taken };
+  }
+  throw new Error('it never ends');
+};
+
+const bytes = (...events: NostrEvent[]) => events.map((event) => Buffer.from(event.id, 'hex'));
+async function rows<T extends object>(text: string, values: unknown[] = []): Promise<T[]> {
+  return (await client.query<T>(text, values)).rows;
+}
+const stored = async (...events: NostrEvent[]) =>
+  (
+    await rows<{ id: string }>(`SELECT encode(id, 'hex') AS id FROM events WHERE id = ANY ($1)`, [
+      bytes(...events),
+    ])
+  ).map(({ id }) => id);
+const dedupe = (...events: NostrEvent[]) =>
+  rows<{ hidden: number | null; gone_at: number | null }>(
+    'SELECT hidden, gone_at FROM event_dedupe WHERE event_id = ANY ($1)',
+    [bytes(...events)],
+  );
+const deletes = async (...events: NostrEvent[]) =>
+  (
+    await rows<{ reason: string }>(
+      `SELECT reason FROM events_outbox WHERE op = 'delete' AND event_id = ANY ($1) ORDER BY seq`,
+      [bytes(...events)],
+    )
+  ).map(({ reason }) => reason);
+const lastSeq = async () =>
+  (await rows<{ last_seq: number }>('SELECT last_seq FROM lane_state'))[0]!.last_seq;
+
+const expiring = (author: Author, draft: { kind?: number; content?: string } = {}) =>
+  sign(author, {
+    ...draft,
+    tags: [
+      ['expiration', String(nowSeconds() + 100)],
+      ['t', 'sea'],
+    ],
+  });
+
+describe('expire', () => {
+  it('announces what has expired once, with its reason, and purges it', async () => {
+    const note = expiring(alice);
+    const profile = expiring(alice, { kind: 0 });
+    const staying = sign(alice, { tags: [['t', 'sea']] });
+    await postAll(note, profile, staying);
+    expect(await run(expire)).toEqual({ changed: 0, more: false });
+    aheadMs = 100_000;
+    expect(await run(expire)).toEqual({ changed: 2, more: false });
+    expect(await stored(note, profile, staying)).toEqual([staying.id]);
+    expect(await deletes(note, profile, staying)).toEqual(['expiration', 'expiration']);
+    for (const { hidden, gone_at } of await dedupe(note, profile)) {
+      expect(hidden).toBe(3);
+      expect(gone_at).toBeGreaterThan(Date.now());
+    }
+    const tags = await rows(
+      'SELECT t.seq FROM event_tags t JOIN event_dedupe d USING (seq) WHERE d.event_id = ANY ($1)',
+      [bytes(note, profile)],
+    );
+    expect(tags).toEqual([]);
+    const head = await lastSeq();
+    expect(await run(expire)).toEqual({ changed: 0, more: false });
+    expect(await lastSeq()).toBe(head);
+    expect(await post(note)).toContain('expired');
+  });
+
+  it('does a bounded part in each run and goes on in the next', async () => {
+    const notes = Array.from({ length: 7 }, (_, at) => expiring(alice, { content: String(at) }));
+    await postAll(...notes);
+    aheadMs = 101_000;
+    const bounds = { rows: 2, batches: 2 };
+    expect(await run(expire, { bounds })).toEqual({ changed: 4, more: true });
+    expect(await stored(...notes)).toHaveLength(3);
+    expect(await run(expire, { bounds })).toEqual({ changed: 3, more: true });
+    expect(await run(expire, { bounds })).toEqual({ changed: 0, more: false });
+    expect(await deletes(...notes)).toHaveLength(7);
+  });
+
+  it('takes as many large events as fill a batch by their bytes, and at least one', async () => {
+    const notes = Array.from({ length: 3 }, (_, at) =>
+      expiring(alice, { content: String(at).repeat(60_000) }),
+    );
+    await postAll(...notes);
+    await client.query(
+      `UPDATE events SET payload = jsonb_set(payload::jsonb, '{content}', to_jsonb(repeat('x', 5000000)))::text
+       WHERE id = ANY ($1)`,
+      [bytes(...notes)],
+    );
+    aheadMs = 101_000;
+    expect(await run(expire, { bounds: { rows: 500, batches: 1 } })).toEqual({ changed: 1, more: true });
+    expect(await run(expire)).toEqual({ changed: 2, more: false });
+  });
+
+  it('stops between two batches when the node stops', async () => {
+    const notes = [expiring(alice), expiring(bob)];
+    await postAll(...notes);
+    aheadMs = 101_000;
+    expect(await run(expire, { signal: AbortSignal.abort() })).toEqual({ changed: 0, more: true });
+    expect(await stored(...notes)).toHaveLength(2);
+    expect(await run(expire)).toEqual({ changed: 2, more: false });
+  });
+});
+
+const hideLongAgo = (days: number, ...events: NostrEvent[]) =>
+  client.query('UPDATE events SET hidden_at = $1 WHERE id = ANY ($2)', [
+    now() - days * DAY_MS,
+    bytes(...events),
+  ]);
+
+describe('purge-deleted', () => {
+  it('takes a deleted event after its audit time; tombstone and dedupe keep it out', async () => {
+    const note = sign(alice, { content: 'private' });
+    const request = sign(alice, { kind: 5, tags: [['e', note.id]] });
+    await postAll(note, request);
+    await hideLongAgo(29, note);
+    expect(await run(purgeDeletedEvents)).toEqual({ changed: 0, more: false });
+    expect(await stored(note)).toEqual([note.id]);
+    await hideLongAgo(30, note);
+    const head = await lastSeq();
+    expect(await run(purgeDeletedEvents)).toEqual({ changed: 1, more: false });
+    expect(await stored(note, request)).toEqual([request.id]);
+    expect(await lastSeq()).toBe(head);
+    expect(await deletes(note)).toEqual(['nip09']);
+    expect(await rows('SELECT 1 FROM deletion_tombstones WHERE target = $1', bytes(note))).toHaveLength(1);
+    expect(await dedupe(note)).toEqual([{ hidden: 2, gone_at: expect.any(Number) }]);
+    expect(await post(note)).toBe('blocked: deleted by its author');
+  });
+
+  it('follows the audit time of each community', async () => {
+    const id = await addCommunity(database.pool, 'strict', undefined, now());
+    await writeSetting(database.pool, id, 'deletion.auditDays', 1, now());
+    await writeSetting(database.pool, id, 'topic.mode', 'open', now());
+    await eventually(
+      'the settings',
+      () => writer.communities.get(id)?.settings['deletion.auditDays'] === 1 || undefined,
+    );
+    const note = sign(alice);
+    const request = sign(alice, { kind: 5, tags: [['e', note.id]] });
+    for (const slug of ['default', 'strict']) for (const event of [note, request]) await post(event, slug);
+    await hideLongAgo(2, note);
+    expect(await run(purgeDeletedEvents)).toEqual({ changed: 1, more: false });
+    expect(await rows('SELECT community FROM events WHERE id = $1', bytes(note))).toEqual([{ community: 1 }]);
+  });
+});
+
+/** A life's worth of events of one who vanishes. */
+async function lifeOf(author: Author, other: Author) {
+  const at = nowSeconds() - 500;
+  const note = sign(author, { created_at: at, tags: [['t', 'sea']] });
+  const oldProfile = sign(author, { kind: 0, created_at: at });
+  const profile = sign(author, { kind: 0, created_at: at + 1 });
+  const regretted = sign(author, { created_at: at, content: 'regretted' });
+  const request = sign(author, { kind: 5, created_at: at + 2, tags: [['e', regretted.id]] });
+  const wrap = sign(newAuthor(), { kind: 1059, created_at: at, tags: [['p', author.pubkey]] });
+  const readWrap = sign(newAuthor(), {
+    kind: 1059,
+    created_at: at,
+    tags: [['p', author.pubkey]],
+    content: 'read',
+  });
+  const readRequest = sign(author, { kind: 5, created_at: at + 3, tags: [['e', readWrap.id]] });
+  await postAll(note, oldProfile, profile, regretted, request, wrap, readWrap, readRequest);
+  const mention = sign(other, { created_at: at, tags: [['p', author.pubkey]] });
+  const otherWrap = sign(newAuthor(), { kind: 1059, created_at: at, tags: [['p', other.pubkey]] });
+  const later = sign(author, { created_at: at + 200 });
+  await postAll(mention, otherWrap, later);
+  return {
+    until: at + 100,
+    gone: [note, oldProfile, profile, regretted, request, wrap, readWrap, readRequest],
+    served: [note, profile, request, readRequest, wrap],
+    staying: [mention, otherWrap, later] as const,
+  };
+}
+const vanish = (author: Author, created_at: number) =>
+  sign(author, { kind: 62, created_at, tags: [['relay', 'wss://relay.test/']] });
+const erasedAt = async (author: Author) =>
+  (
+    await rows<{ erased_at: number | null }>('SELECT erased_at FROM vanish_marks WHERE pubkey = $1', [
+      Buffer.from(author.pubkey, 'hex'),
+    ])
+  )[0]?.erased_at;
+
+describe('erase-vanished', () => {
+  it('takes everything up to the mark, gift wraps, requests and history too, and leaves the rest', async () => {
+    const { gone, served, staying, until } = await lifeOf(alice, bob);
+    const mark = vanish(alice, until);
+    await postAll(mark);
+    expect(await run(eraseVanished)).toEqual({ changed: gone.length, more: false });
+    expect(await stored(...gone)).toEqual([]);
+    expect((await stored(...staying, mark)).sort()).toEqual([...staying, mark].map(({ id }) => id).sort());
+    for (const event of served) expect((await deletes(event)).at(-1)).toBe('vanish');
+    expect((await deletes(...gone)).filter((reason) => reason === 'vanish')).toHaveLength(served.length);
+    expect(await deletes(...staying, mark)).toEqual([]);
+    expect(await erasedAt(alice)).toEqual(expect.any(Number));
+    for (const event of gone) expect(await post(event)).toBe('blocked: its author asked to vanish');
+    expect(await post(sign(alice))).toBe('stored');
+    const head = await lastSeq();
+    expect(await run(eraseVanished)).toEqual({ changed: 0, more: false });
+    expect(await lastSeq()).toBe(head);
+  });
+
+  it('goes on where it was stopped, batch by batch, and announces nothing twice', async () => {
+    const { gone, served, staying, until } = await lifeOf(alice, bob);
+    await postAll(vanish(alice, until));
+    const { runs, taken } = await toEnd(eraseVanished, { bounds: { rows: 1, batches: 1 } });
+    expect(runs).toBeGreaterThan(gone.length);
+    expect(taken).toBe(gone.length);
+    expect(await stored(...gone, ...staying)).toHaveLength(staying.length);
+    expect((await deletes(...gone)).filter((reason) => reason === 'vanish')).toHaveLength(served.length);
+    expect(await erasedAt(alice)).toEqual(expect.any(Number));
+  });
+
+  it('finds a gift wrap behind thousands of mentions, and keeps its place between runs', async () => {
+    const at = nowSeconds() - 500;
+    const wrap = sign(newAuthor(), { kind: 1059, created_at: at, tags: [['p', alice.pubkey]] });
+    await postAll(wrap, vanish(alice, at + 100));
+    const pubkey = Buffer.from(alice.pubkey, 'hex');
+    await client.query(
+      `INSERT INTO event_tags (tag, created_at, seq, ingested_at, community, keep)
+       SELECT recipient_tag, until - n / 500, 900000000 + n, 0, 1, 0 FROM vanish_marks, generate_series(1, 2500) n
+       WHERE pubkey = $1`,
+      [pubkey],
+    );
+    const one = { bounds: { rows: 500, batches: 1 } };
+    const places = new Set<string>();
+    for (let left = true; left; ) {
+      left = (await run(eraseVanished, one)).more;
+      const [{ progress }] = (await rows<{ progress: object | null }>(
+        'SELECT progress FROM vanish_marks WHERE pubkey = $1',
+        [pubkey],
+      )) as [{ progress: object | null }];
+      places.add(JSON.stringify(progress));
+    }
+    expect([...places].filter((place) => place.includes('"wraps"'))).toHaveLength(3);
+    expect(await stored(wrap)).toEqual([]);
+    await client.query('DELETE FROM event_tags WHERE seq > 900000000');
+  });
+
+  it('begins again when a later request comes while it runs', async () => {
+    const { gone, staying, until } = await lifeOf(alice, bob);
+    await postAll(vanish(alice, until));
+    for (let at = 0; at < 8; at += 1) await run(eraseVanished, { bounds: { rows: 1, batches: 1 } });
+    await postAll(vanish(alice, until + 300));
+    await toEnd(eraseVanished);
+    const [mention, otherWrap, later] = staying;
+    expect(await stored(...gone, later)).toEqual([]);
+    expect(await stored(mention, otherWrap)).toHaveLength(2);
+  });
+
+  it('lets small erasures through beside a large one', async () => {
+    const at = nowSeconds() - 100;
+    const many = Array.from({ length: 20 }, (_, n) => sign(alice, { created_at: at, content: String(n) }));
+    const few = sign(bob, { created_at: at });
+    await postAll(...many, few, vanish(alice, at), vanish(bob, at));
+    await run(eraseVanished, { bounds: { rows: 1, batches: 12 } });
+    expect(await erasedAt(bob)).toEqual(expect.any(Number));
+    expect(await erasedAt(alice)).toBeNull();
+    await toEnd(eraseVanished);
+  });
+});
+
+describe('forget-dedupe', () => {
+  it('forgets ids that are long gone, and what must stay away still does', async () => {
+    const note = sign(alice);
+    const request = sign(alice, { kind: 5, tags: [['e', note.id]] });
+    const expired = expiring(alice);
+    const served = sign(alice, { content: 'served' });
+    await postAll(note, request, expired, served);
+    await hideLongAgo(31, note);
+    aheadMs = 101_000;
+    await run(expire);
+    await run(purgeDeletedEvents);
+    const vanished = sign(bob, { created_at: nowSeconds() - 10 });
+    await postAll(vanished, vanish(bob, nowSeconds() - 5));
+    await toEnd(eraseVanished);
+    expect(await run(forgetDedupeRows)).toEqual({ changed: 0, more: false });
+    await client.query('UPDATE event_dedupe SET gone_at = $1 WHERE gone_at IS NOT NULL', [
+      now() - 180 * DAY_MS,
+    ]);
+    expect((await run(forgetDedupeRows)).changed).toBeGreaterThanOrEqual(3);
+    expect(await dedupe(note, expired, vanished)).toEqual([]);
+    expect(await dedupe(served, request)).toHaveLength(2);
+    expect(await rows('SELECT 1 FROM event_dedupe WHERE gone_at IS NOT NULL')).toEqual([]);
+    expect(await post(note)).toBe('blocked: deleted by its author');
+    expect(await post(expired)).toContain('expired');
+    expect(await post(vanished)).toBe('blocked: its author asked to vanish');
+  });
+});
+
+describe('upkeep', () => {
+  it('makes partitions ahead of time, and keeps the live bus short', async () => {
+    await post(sign(alice, { kind: 20_001 }));
+    expect((await run(trimLiveBus)).changed).toBe(0);
+    aheadMs = 70 * DAY_MS;
+    expect((await run(trimLiveBus)).changed).toBe(1);
+    expect((await run(partitions)).changed).toBeGreaterThan(0);
+    expect((await run(partitions)).changed).toBe(0);
+  });
+});
+
+const contents = async () => {
+  const tables = [
+    'events',
+    'event_tags',
+    'event_dedupe',
+    'events_outbox',
+    'vanish_marks',
+    'lane_state',
+    'job_runs',
+  ];
+  const sums: object[] = [];
+  for (const name of tables)
+    sums.push(...(await rows(`SELECT md5(string_agg(t::text, ',' ORDER BY t::text)) AS sum FROM ${name} t`)));
+  return sums;
+};
+
+describe('a dry run', () => {
+  it('counts what would go by reason and class, and changes nothing', async () => {
+    const { gone, until } = await lifeOf(alice, bob);
+    const deleted = sign(bob);
+    await postAll(vanish(alice, until), expiring(bob), expiring(bob, { kind: 0 }), deleted);
+    await postAll(sign(bob, { kind: 5, tags: [['e', deleted.id]] }));
+    await hideLongAgo(31, deleted);
+    aheadMs = 101_000;
+    const before = await contents();
+    const counts = new Map<string, number>();
+    for (const job of JOBS) {
+      for (const { reason, class: name, rows: found } of await dryRunJob(job, context))
+        counts.set(`${job.name}/${reason}/${name}`, found);
+    }
+    expect(await contents()).toEqual(before);
+    expect(Object.fromEntries(counts)).toMatchObject({
+      'expire/expired/regular': 1,
+      'expire/expired/replaceable': 1,
+      'purge-deleted/deleted/regular': 1,
+      'erase-vanished/vanished/regular': gone.length - 2,
+      'erase-vanished/vanished/replaceable': 2,
+    });
+    expect((await toEnd(expire)).taken).toBe(2);
+    expect((await toEnd(eraseVanished)).taken).toBe(gone.length);
+    expect((await toEnd(purgeDeletedEvents)).taken).toBe(1);
+    for (const job of JOBS.filter(({ purges }) => purges)) expect(await dryRunJob(job, context)).toEqual([]);
+  });
+});
+
+describe('the sweeps', () => {
+  const someone = Buffer.alloc(32);
+  const shapes: [string, string, unknown[], string[]][] = [
+    ['expire', sweeps.EXPIRED_SQL, [1, 500], ['events_expiry']],
+    ['purge-deleted', sweeps.PURGE_DELETED_SQL, [1, 1, 500, 1], ['events_audit', 'events_place']],
+    ['vanished, served', sweeps.VANISHED_SERVED_SQL, [1, someone, 1, 500], ['events_author']],
+    [
+      'vanished, hidden',
+      sweeps.VANISHED_HIDDEN_SQL,
+      [1, someone, 1, 500, 1],
+      ['events_hidden_author', 'events_place'],
+    ],
+    ['gift wraps', sweeps.WRAPS_SQL, ['1', 1, 0, 1, 'x'], ['event_tags_tag', 'events_place']],
+    ['hidden gift wraps', sweeps.HIDDEN_WRAPS_SQL, [1, 0, 1, 'x'], ['events_hidden_wraps']],
+    ['gift wraps by place', sweeps.PURGE_AT_SQL, [[1], [1], [1], 1], ['events_place']],
+    ['forget-dedupe', sweeps.FORGET_SQL, [1, 1, [1, 2], 500], ['event_dedupe_gone', 'event_dedupe_pkey']],
+  ];
+
+  it.each(shapes)(
+    '%s walks its indexes and reads no table as a whole',
+    async (_name, text, values, indexes) => {
+      const session = await database.connect({ indexWalks: true });
+      try {
+        const plan = (await session.query<{ 'QUERY PLAN': string }>(`EXPLAIN ${text}`, values)).rows
+          .map((row) => row['QUERY PLAN'])
+          .join('\n');
+        expect(plan).not.toContain('Seq Scan');
+        const used = [...plan.matchAll(/Index (?:Only )?Scan(?: Backward)? using (\w+)/g)].map(
+          (match) => match[1],
+        );
+        const parents = await rows<{ name: string }>(
+          `WITH RECURSIVE up AS (
+           SELECT oid FROM pg_class WHERE relname = ANY ($1)
+           UNION SELECT i.inhparent FROM pg_inherits i JOIN up ON i.inhrelid = up.oid)
+         SELECT relname AS name FROM up JOIN pg_class USING (oid)`,
+          [used],
+        );
+        expect(parents.map(({ name }) => name)).toEqual(expect.arrayContaining(indexes));
+      } finally {
+        await session.end();
+      }
+    },
+  );
+});
+
+describe('the schedule', () => {
+  const schedules: Schedule[] = [];
+  afterEach(async () => {
+    await Promise.all(schedules.splice(0).map((schedule) => schedule.stop()));
+  });
+  const metrics = createMetrics();
+  const start = (jobs: readonly Job[]): Schedule => {
+    const { signal: _signal, ...rest } = context;
+    const schedule = startSchedule({ context: rest, jobs, metrics, log });
+    schedules.push(schedule);
+    return schedule;
+  };
+  const trigger = (schedule: Schedule, name: string) =>
+    eventually('the scheduler', () =>
+      schedule.trigger(name).then(
+        () => true,
+        () => undefined,
+      ),
+    );
+  const job = (name: string, work: () => Promise<void>, more = () => false): Job => ({
+    name,
+    cron: '0 0 1 1 *',
+    about: 'of a test',
+    purges: false,
+    run: async () => {
+      await work();
+      return { changed: 1, more: more() };
+    },
+    dryRun: async () => [],
+  });
+  const lastRun = async (name: string) =>
+    (await readJobRuns(database.pool)).find((one) => one.job === name && one.finishedAt !== null);
+  const counted = async (name: string, result: string) =>
+    (await metrics.jobRuns.get()).values.find(({ labels }) => labels.job === name && labels.result === result)
+      ?.value;
+
+  it('starts on several instances at once, and runs no two jobs at the same time', async () => {
+    let running = 0;
+    let most = 0;
+    let done = 0;
+    const slow = async () => {
+      running += 1;
+      most = Math.max(most, running);
+      await new Promise((resolve) => setTimeout(resolve, 60));
+      running -= 1;
+      done += 1;
+    };
+    const jobs = [job('same', slow), job('other', slow)];
+    const instances = [start(jobs), start(jobs), start(jobs)];
+    for (let round = 1; round <= 3; round += 1) {
+      for (const schedule of instances) for (const { name } of jobs) await trigger(schedule, name);
+      await eventually('a round', () => done >= 2 * round || undefined);
+    }
+    const direct = await Promise.all(jobs.map((one) => runJob(one, context)));
+    expect(direct.map((result) => result !== 'busy')).toEqual([true, true]);
+    expect(most).toBe(1);
+  });
+
+  it('goes on at once while a job says that there is more', async () => {
+    let left = 4;
+    const parts = job(
+      'parts',
+      async () => {
+        left -= 1;
+      },
+      () => left > 0,
+    );
+    await trigger(start([parts]), 'parts');
+    await eventually('all parts', () => left === 0 || undefined);
+    expect(await eventually('the record', () => lastRun('parts'))).toMatchObject({ changed: 1, error: null });
+    await eventually('the count', async () => ((await counted('parts', 'ok')) === 4 ? true : undefined));
+  });
+
+  it('records a failure, and is not stopped by it', async () => {
+    const failing = job('failing', () => Promise.reject(new Error('the disk is on fire')));
+    const fine = job('fine', async () => undefined);
+    const schedule = start([failing, fine]);
+    await trigger(schedule, 'failing');
+    const failed = await eventually('the failure', () => lastRun('failing'));
+    expect(failed.error).toContain('the disk is on fire');
+    await eventually('the count', async () =>
+      (await counted('failing', 'failed')) === 1 ? true : undefined,
+    );
+    await trigger(schedule, 'fine');
+    expect((await eventually('the next job', () => lastRun('fine'))).error).toBeNull();
+  });
+
+  it('takes a job again that a killed instance had taken', async () => {
+    let runs = 0;
+    const once = job('orphan', async () => {
+      runs += 1;
+    });
+    const first = start([once]);
+    await trigger(first, 'orphan');
+    await eventually('the first run', () => runs === 1 || undefined);
+    await first.stop();
+    await client.query(
+      `SELECT minato_worker.add_job('orphan', '{}', job_key := 'orphan', max_attempts := 1)`,
+    );
+    await client.query(
+      `UPDATE minato_worker._private_jobs SET locked_at = clock_timestamp(), locked_by = 'killed', attempts = 1`,
+    );
+    await trigger(start([once]), 'orphan');
+    await eventually('the next run', () => runs === 2 || undefined);
+  });
+
+  it('stops in the middle of a long job, between two of its batches', async () => {
+    const notes = Array.from({ length: 40 }, (_, at) => expiring(alice, { content: String(at) }));
+    await postAll(...notes);
+    aheadMs = 101_000;
+    const slowly: Job = {
+      ...expire,
+      run: (given, session) => expire.run({ ...given, bounds: { rows: 1, batches: 1_000 } }, session),
+    };
+    const schedule = start([slowly]);
+    await trigger(schedule, 'expire');
+    await eventually('the first batch', async () =>
+      (await deletes(...notes)).length > 0 ? true : undefined,
+    );
+    await schedule.stop();
+    const [taken, left] = [(await deletes(...notes)).length, (await stored(...notes)).length];
+    expect(taken + left).toBe(40);
+    await toEnd(expire);
+    expect(await deletes(...notes)).toHaveLength(40);
+  });
+
+  it('leaves the schema of the program as it was: migrations and doctor see nothing of it', async () => {
+    await trigger(start([job('quiet', async () => undefined)]), 'quiet');
+    const result = await runCli(['doctor', '--json'], { DATABASE_URL: test.url, MINATO_PORT: '0' });
+    const { findings } = JSON.parse(result.stdout) as { findings: { level: string; text: string }[] };
+    const schema = findings.filter(({ text }) => text.startsWith('schema'));
+    expect(schema.map(({ level }) => level)).toEqual(['ok']);
+    const migrated = await runCli(['migrate'], { DATABASE_URL: test.url });
+    expect(migrated.code).toBe(0);
+  });
+});
+
+describe('the commands', () => {
+  const minato = async (...args: string[]) => {
+    const { code, stdout, stderr } = await runCli(args, { DATABASE_URL: test.url });
+    return { code, stdout, stderr };
+  };
+
+  it('jobs lists each job with its schedule and its last run', async () => {
+    await run(trimLiveBus);
+    const { code, stdout } = await minato('jobs');
+    expect(code).toBe(0);
+    for (const { name, cron } of JOBS)
+      expect(stdout).toMatch(new RegExp(`^${name} +${cron.replaceAll('*', '\\*')} `, 'm'));
+    expect(stdout).toMatch(/^trim-bus .*Z {2}ok in [\d,]+ ms, \d+ changed/m);
+  });
+
+  it('purge --dry-run prints what would go and leaves it; purge takes it', async () => {
+    await toEnd(expire);
+    const note = expiring(alice);
+    await postAll(note);
+    await client.query('UPDATE events SET expires_at = $1 WHERE id = $2', [nowSeconds() - 1, ...bytes(note)]);
+    const dry = await minato('purge', '--dry-run');
+    expect(dry).toMatchObject({ code: 0, stderr: '' });
+    expect(dry.stdout).toMatch(/^expire +expired +regular +1$/m);
+    expect((await minato('jobs', 'run', 'expire', '--dry-run')).stdout).toBe(
+      `${dry.stdout.split('\n')[0]}\n`,
+    );
+    expect(await stored(note)).toEqual([note.id]);
+    const real = await minato('purge');
+    expect(real).toMatchObject({ code: 0, stderr: '' });
+    expect(real.stdout).toMatch(/^expire +done, 1 changed$/m);
+    expect(await stored(note)).toEqual([]);
+    expect(await deletes(note)).toEqual(['expiration']);
+    expect((await minato('purge', '--dry-run')).stdout).toBe('nothing to do now\n');
+  });
+
+  it('jobs run says what it changed, and which jobs there are', async () => {
+    expect(await minato('jobs', 'run', 'partitions')).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/^partitions +done, \d+ changed\n$/),
+    });
+    const unknown = await minato('jobs', 'run', 'nothing');
+    expect(unknown.code).toBe(1);
+    expect(unknown.stderr).toContain('there is no job "nothing"; there are: expire,');
+  });
+});
