@@ -55,7 +55,7 @@ CREATE TABLE vanish_marks (
 );
 CREATE INDEX vanish_marks_pending ON vanish_marks (community, pubkey) WHERE erased_at IS NULL;
 
--- Topics that this node carries, with how long and how much of each is kept (seeds 002 and 004).
+-- Topics that this node carries, with how long and how much of each is kept.
 -- ingest_policy: retentionDays, maxEvents, maxBytes, maxDelaySeconds, allowBackfill; what is missing follows the settings.
 CREATE TABLE node_subscriptions (
   community integer NOT NULL REFERENCES communities (id),

@@ -1,5 +1,5 @@
 /**
- * How often known events are sent again (seed 002: `seen_count`, `last_seen_at`). Summed in memory and written now and then,
+ * How often known events are sent again (`seen_count`, `last_seen_at`). Summed in memory and written now and then,
  * outside the lane: a flood of duplicates costs the database almost nothing. What a crash loses is a few counts.
  */
 import { setTimeout as delay } from 'node:timers/promises';

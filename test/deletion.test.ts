@@ -1,6 +1,6 @@
 /**
- * Deletion, expiration and vanishing over real sockets. The numbers are the requirements of seed 000, section "Requirements
- * Traceability"; what needs no socket is in src/core/deletion.test.ts.
+ * Deletion, expiration and vanishing over real sockets. The numbers are the requirements 1.1 to 6.2 on
+ * deletion; what needs no socket is in src/core/deletion.test.ts.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { SettingKey } from '../src/core/settings.js';

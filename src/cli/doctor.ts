@@ -344,7 +344,7 @@ async function* checkSchema(client: Client): AsyncGenerator<Finding> {
       'A running node makes them within a minute; start it.',
     );
   for (const { slug, events, bytes } of await readHeld(client)) {
-    yield ok(`community ${slug}: ${count(events)} events taken in, ${bytesText(bytes)}`);
+    yield ok(`community ${slug}: ${count(events)} events kept, ${bytesText(bytes)}`);
   }
   yield ok(`outbox at ${count(await readHead(client))}`);
   yield* checkSettings(client);

@@ -1,5 +1,5 @@
 /**
- * What happens when a community or a topic nears its soft limit (seed 002 section 4), in steps:
+ * What happens when a community or a topic nears its soft limit, in steps:
  *
  *   0 fine → 1 no backfill → 2 only topics of higher priority → 3 the oldest regular events are purged
  *

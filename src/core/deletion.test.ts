@@ -1,5 +1,5 @@
 /**
- * Deletion requests. The numbers are the requirements of seed 000, section "Requirements Traceability"; those that need a socket
+ * Deletion requests. The numbers are the requirements 1.1 to 6.2 on deletion; those that need a socket
  * (1.1, 1.4, 1.5, 4.1–4.3, 6.1, 6.2) are in test/deletion.test.ts.
  */
 import fc from 'fast-check';

@@ -1,5 +1,5 @@
 /**
- * Deletion requests (NIP-09, seed 000): which targets a kind 5 names, and whether it may delete one. Pure.
+ * Deletion requests (NIP-09): which targets a kind 5 names, and whether it may delete one. Pure.
  * I5: only the author, or the recipient of a gift wrap; kinds 5 and 62 are protected; an address deletes the versions up
  * to the request's own time. The `k` tag is a hint and never decides.
  */

@@ -1,5 +1,5 @@
 /**
- * How long a regular event is kept (seed 002): by its topics, each with its own days or the community's default; the longest
+ * How long a regular event is kept: by its topics, each with its own days or the community's default; the longest
  * of them decides. Days count from `ingested_at`. 0 means for ever.
  */
 import { z } from 'zod';

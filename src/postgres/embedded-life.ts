@@ -10,6 +10,7 @@ const READY_MS_MAX = 10 * 60_000; // Crash recovery of a large database takes mi
 const PROGRESS_MS = 5_000;
 const LAST_LINES = 20;
 const HINDERED = 'F0001'; // lock_file_exists
+const UNDEFINED_TABLE = '42P01';
 
 export interface Life {
   /** Undefined when the program could not even be started. */
@@ -63,6 +64,8 @@ function hear(life: Life, line: string, log: ServerLog): void {
   const [, sqlstate = '', severity, text] = /^(\w{5}) ([A-Z]+): +(.*)$/.exec(line) ?? [];
   // "Starting up" and "shutting down", told to each client; and what a start waits for (see hindered).
   if (sqlstate.startsWith('57P') || sqlstate === HINDERED) return;
+  // The scheduler looks for its tables before it makes them.
+  if (sqlstate === UNDEFINED_TABLE) return;
   if (severity === 'LOG' && life.serving) log.info(`PostgreSQL: ${text}`);
   if (severity === 'WARNING' || severity === 'ERROR') log.warn(`PostgreSQL: ${text} (${sqlstate})`);
   if (severity === 'FATAL' || severity === 'PANIC') log.error(`PostgreSQL: ${text} (${sqlstate})`);

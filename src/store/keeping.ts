@@ -1,5 +1,5 @@
 /**
- * What is kept and for how long (seed 002): the sweep that finds regular events past their days, moves those whose rules have
+ * What is kept and for how long: the sweep that finds regular events past their days, moves those whose rules have
  * changed to their bucket, and the drop of partitions in which nothing is served any more.
  * I11: current versions and requests lie in other buckets; dedupe rows, tombstones and marks are other tables.
  */
