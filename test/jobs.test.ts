@@ -7,10 +7,11 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { readConfig } from '../src/config.js';
 import type { NostrEvent } from '../src/core/event.js';
 import { isRefusal, words } from '../src/core/reply.js';
+import { DAY_MS } from '../src/core/retention.js';
 import { eraseVanished } from '../src/jobs/erase-vanished.js';
 import { expire } from '../src/jobs/expire.js';
 import { forgetDedupeRows } from '../src/jobs/forget-dedupe.js';
-import { BOUNDS, DAY_MS, type Job, type JobContext } from '../src/jobs/job.js';
+import { BOUNDS, type Job, type JobContext } from '../src/jobs/job.js';
 import { JOBS } from '../src/jobs/list.js';
 import { purgeDeletedEvents } from '../src/jobs/purge-deleted.js';
 import { dryRunJob, runJob } from '../src/jobs/run.js';

@@ -1,5 +1,5 @@
 /** What most commands need: the checked configuration and a database that answers. */
-import { type Community, watchCommunities } from '../communities.js';
+import { type Communities, type Community, watchCommunities } from '../communities.js';
 import { type Config, readConfig } from '../config.js';
 import { createLog, type Log } from '../log.js';
 import { prepareDatabase } from '../node.js';
@@ -51,13 +51,16 @@ export async function withCommunity<T>(
     await prepareDatabase(context.database, context.config, Date.now, context.log);
     const communities = await watchCommunities(context.database.pool, context.log);
     await communities.stop();
-    const community = communities.find(undefined, slug);
-    if (community === undefined) {
-      const names = communities.all().map((known) => known.slug);
-      throw new Error(`there is no community "${slug}"; this node has: ${names.join(', ')}`);
-    }
-    return work(context, community);
+    return work(context, chooseCommunity(communities, slug));
   });
+}
+
+/** The community of this name; an unknown one is an error that tells those that exist. */
+export function chooseCommunity(communities: Communities, slug: string): Community {
+  const community = communities.find(undefined, slug);
+  if (community !== undefined) return community;
+  const names = communities.all().map((known) => known.slug);
+  throw new Error(`there is no community "${slug}"; this node has: ${names.join(', ')}`);
 }
 
 export const COMMUNITY_OPTION = ['-c, --community <slug>', 'which community', 'default'] as const;

@@ -14,7 +14,7 @@ import { FRAME_BYTES_MAX } from '../core/settings.js';
 import { startWriter, type Writer } from '../node.js';
 import { readConfigVersion } from '../store/communities.js';
 import { type Checkpoint, checkpointAt } from './checkpoint.js';
-import { COMMUNITY_OPTION, withDatabase } from './context.js';
+import { COMMUNITY_OPTION, chooseCommunity, withDatabase } from './context.js';
 import { Ledger, ledgerSchema, type Reject, type Settled } from './import-ledger.js';
 import { isStandardStream, type Line, openSource, readLines, type Source } from './jsonl.js';
 import { count, type Interruption, startProgress, watchInterruption } from './progress.js';
@@ -65,7 +65,7 @@ async function importFile(file: string | undefined, options: Options): Promise<v
         await new Import(
           input,
           writer,
-          communityId(writer, options.community),
+          chooseCommunity(writer.communities, options.community).id,
           database.pool,
           interruption,
         ).run();
@@ -78,13 +78,6 @@ async function importFile(file: string | undefined, options: Options): Promise<v
     input.rejects?.close();
     interruption.done();
   }
-}
-
-function communityId({ communities }: Writer, slug: string): number {
-  const found = communities.find(undefined, slug);
-  if (found !== undefined) return found.id;
-  const names = communities.all().map((known) => known.slug);
-  throw new Error(`there is no community "${slug}"; this node has: ${names.join(', ')}`);
 }
 
 // ─── The file and the place in it ──────────────────────────────────────────────────────────────────────────────

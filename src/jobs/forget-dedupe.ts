@@ -3,8 +3,9 @@
  * events that are gone. Nothing that must stay away (I6) depends on it.
  */
 import type { Hidden } from '../core/hidden.js';
+import { DAY_MS } from '../core/retention.js';
 import { countForgettable, forgetDedupe } from '../store/sweeps.js';
-import { DAY_MS, type DryRunCount, inEachCommunity, type Job } from './job.js';
+import { type DryRunCount, inEachCommunity, type Job } from './job.js';
 
 /** What keeps an event away once its dedupe row is forgotten. A reason that is not named here is never forgotten. */
 const KEPT_AWAY_BY: Record<Exclude<Hidden, 'withheld'>, string> = {

@@ -14,7 +14,6 @@ export interface Bounds {
 }
 
 export const BOUNDS: Bounds = { rows: 500, batches: 100 };
-export const DAY_MS = 86_400_000;
 
 export interface JobContext {
   readonly database: Database;

@@ -5,8 +5,10 @@
  * Outside the lane: the lane changes served rows only, and no path makes a hidden row served again, so the two never want
  * the same row; a purge of hundreds of rows need not hold up a single post.
  */
+
+import { DAY_MS } from '../core/retention.js';
 import { countDeleted, purgeDeleted } from '../store/sweeps.js';
-import { byClass, DAY_MS, inEachCommunity, type Job } from './job.js';
+import { byClass, inEachCommunity, type Job } from './job.js';
 
 export const purgeDeletedEvents: Job = {
   name: 'purge-deleted',

@@ -16,7 +16,7 @@ import {
   type Submission,
   tombstoneKey,
 } from '../core/plan.js';
-import type { TopicSubscription } from '../core/retention.js';
+import { DAY_MS, type TopicSubscription } from '../core/retention.js';
 import type { Settings } from '../core/settings.js';
 import { hexArray, int4Array } from './binary.js';
 import { dedupeOf, eventAt } from './query.js';
@@ -27,7 +27,7 @@ export function addressHash(address: string): string {
 }
 
 /** Whole days since 1970: a quota is per author and day. */
-export const dayOf = (now: number) => Math.floor(now / 86_400_000);
+export const dayOf = (now: number) => Math.floor(now / DAY_MS);
 
 const COMMON_SQL = `
   SELECT 'head' AS what, s.last_seq AS number, 0 AS community, NULL AS key, NULL AS author FROM lane_state s

@@ -10,6 +10,7 @@ import type { StoredEvent } from '../core/plan.js';
 import { cutoff, eventDays, type Retention } from '../core/retention.js';
 import { topicsOf } from '../core/topic.js';
 import { hexArray, int2Array, int4Array, int8Array } from './binary.js';
+import { PARTITION_END } from './partition-bound.js';
 import { indexedTags, type TagHash } from './tag-hash.js';
 
 export const SWEEP_ROWS_MAX = 500;
@@ -137,7 +138,7 @@ interface DatedPartition {
 async function datedPartitions(client: Client): Promise<DatedPartition[]> {
   const { rows } = await client.query<DatedPartition>(
     `SELECT p.relname AS parent, c.relname AS name, i.inhdetachpending AS detaching,
-       (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'TO \\(''(\\d+)''\\)'))[1]::bigint AS to
+       ${PARTITION_END} AS to
      FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_class p ON p.oid = i.inhparent
      WHERE c.relkind = 'r' AND c.relname ~ '^(events|event_tags)_(history|days\\d+)_\\d{4}_\\d{2}$' ORDER BY c.relname`,
   );

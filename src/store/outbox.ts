@@ -2,6 +2,7 @@
 import type { ClientBase, Pool } from 'pg';
 import type { NostrEvent } from '../core/event.js';
 import { topicsOf } from '../core/topic.js';
+import { PARTITION_END } from './partition-bound.js';
 
 export interface OutboxEntry {
   readonly seq: number;
@@ -62,7 +63,7 @@ interface OutboxRange {
 async function outboxRanges(client: ClientBase): Promise<OutboxRange[]> {
   const { rows } = await client.query<OutboxRange>(
     `SELECT c.relname AS name,
-       (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'TO \\(''(\\d+)''\\)'))[1]::bigint AS to
+       ${PARTITION_END} AS to
      FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
      WHERE i.inhparent = 'events_outbox'::regclass ORDER BY 2`,
   );
