@@ -356,7 +356,7 @@ async function expectModel(base: number, list: readonly Arrived[], before: numbe
   // What consumers read is the same, whatever the size of their portions.
   const portions = [];
   for (let at = before; ; at = portions.at(-1)!.seq) {
-    const portion = await readOutbox(database.pool, at, 7);
+    const { entries: portion } = await readOutbox(database.pool, at, 7);
     if (portion.length === 0) break;
     portions.push(...portion);
   }

@@ -75,10 +75,11 @@ export function countFrame(subscriptionId: string, count: number, approximate: b
   return JSON.stringify(['COUNT', subscriptionId, approximate ? { count, approximate: true } : { count }]);
 }
 
-/** The frame of an event without its payload: `eventFrameHead(sub) + payload + ']'`, so that no JSON work is done per reader. */
+/** The frame of an event is this, its payload and the end, so that no JSON work is done per reader. */
 export function eventFrameHead(subscriptionId: string): string {
   return `["EVENT",${JSON.stringify(subscriptionId)},`;
 }
+export const EVENT_FRAME_END = ']';
 
 export function words({ refused, why }: Refusal): string {
   return `${refused}: ${why}`;
