@@ -1,5 +1,6 @@
 /** Every job of a node. A purge runs those that purge, in this order. */
 import { capacity } from './capacity.js';
+import { deleteHistory } from './delete-history.js';
 import { eraseVanished } from './erase-vanished.js';
 import { expire } from './expire.js';
 import { forgetDedupeRows } from './forget-dedupe.js';
@@ -11,6 +12,7 @@ import { partitions, trimLiveBus } from './upkeep.js';
 export const JOBS: readonly Job[] = [
   expire,
   eraseVanished,
+  deleteHistory,
   purgeDeletedEvents,
   retain,
   dropMonths,

@@ -2,8 +2,8 @@
  * What its author deleted stays hidden for `deletion.auditDays`, then its row and content go. It was announced when it was
  * hidden, so there is nothing to say now, and its tombstone and dedupe row go on refusing it (I6, I11).
  *
- * Outside the lane: the lane changes served rows only, and no path makes a hidden row served again, so the two never want
- * the same row; a purge of hundreds of rows need not hold up a single post.
+ * Outside the lane: the lane changes served and superseded rows only, and no path makes a deleted row anything else, so the two
+ * never want the same row; a purge of hundreds of rows need not hold up a single post.
  */
 
 import { DAY_MS } from '../core/retention.js';

@@ -8,8 +8,9 @@ import { HIDDEN_CODES } from '../core/hidden.js';
 import type { Plan } from '../core/plan.js';
 import { hexArray, int2Array, int4Array, int8Array, textArray } from './binary.js';
 import { raiseTopicTotals } from './capacity.js';
-import { addressHash, dayOf } from './facts.js';
+import { dayOf } from './facts.js';
 import { hideRows } from './hide.js';
+import { addressHash, leaveHistory } from './history.js';
 import { indexedTags, type TagHash } from './tag-hash.js';
 
 /** Wakes the outbox readers of every instance; only a hint, polling is the truth. */
@@ -93,6 +94,7 @@ async function writeTombstones(client: ClientBase, { tombstones }: Plan, now: nu
     ],
   });
   await countTargets(client, tombstones, now);
+  await leaveHistory(client, tombstones);
 }
 
 async function countTargets(client: ClientBase, tombstones: Plan['tombstones'], now: number): Promise<void> {
