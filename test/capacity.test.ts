@@ -255,8 +255,9 @@ describe('a community that is short of space', () => {
     for (let n = 0; n < 17; n += 1)
       notes.push(await post({ created_at: at - n, tags: topic('main', `n${n}`) }));
     await setLimit('capacity.maxEvents', 20);
+    const topics = ['main', 'n0', 'n1', 'n2'].map((name, at) => ({ topic: name, rows: at === 0 ? 3 : 1 }));
     expect(await dryRunJob(capacity, contextOf())).toEqual([
-      { reason: 'capacity', class: 'regular', rows: 3 },
+      { reason: 'capacity', class: 'regular', rows: 3, topics },
     ]);
     expect(await check(1)).toBe(3);
 

@@ -29,7 +29,8 @@ import {
 } from '../store/capacity.js';
 import { fixTagHashSeed } from '../store/node-state.js';
 import { createTagHash, type TagHash } from '../store/tag-hash.js';
-import type { DryRunCount, Job, JobContext, JobResult } from './job.js';
+import type { Job, JobContext, JobResult } from './job.js';
+import { Tally } from './tally.js';
 
 interface Watched extends Scope {
   readonly limits: Limits;
@@ -61,14 +62,13 @@ export const capacity: Job = {
   },
   dryRun: async (context, client) => {
     const tagHash = await createTagHash(await fixTagHashSeed(client));
-    let rows = 0;
+    const tally = new Tally();
     for (const watched of await listWatched(context, client)) {
       const size = await readSize(client, watched);
       if (stepAt(fullness(size, watched.limits), watched.before) < 3) continue;
-      rows += await countExcess(context, client, watched, excess(size, watched.limits), tagHash);
+      await tallyExcess(context, client, watched, { need: excess(size, watched.limits), tagHash, tally });
     }
-    const counts: DryRunCount[] = [{ reason: 'capacity', class: 'regular', rows }];
-    return rows === 0 ? [] : counts;
+    return tally.counts('capacity');
   },
 };
 
@@ -126,22 +126,19 @@ async function purge(
   return { changed, batches };
 }
 
-async function countExcess(
+async function tallyExcess(
   { bounds }: JobContext,
   client: Client,
   { limits: _limits, ...scope }: Watched,
-  need: Size,
-  tagHash: TagHash,
-): Promise<number> {
+  { need, tagHash, tally }: { need: Size; tagHash: TagHash; tally: Tally },
+): Promise<void> {
   const places = await oldestPlaces(client, scope, bounds.rows * bounds.batches, tagHash);
-  let rows = 0;
   let left = need;
   for (const batch of inChunks(places, bounds.rows)) {
     const taken = await takeOldest(client, scope, left, batch);
-    rows += taken.rows.length;
+    for (const { event } of taken.rows) tally.addEvent(event);
     left = taken.left;
   }
-  return rows;
 }
 
 function* inChunks(places: readonly RowRef[], rows: number): Generator<readonly RowRef[]> {

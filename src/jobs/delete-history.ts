@@ -11,7 +11,8 @@ import {
   passHistory,
   pendingHistory,
 } from '../store/history.js';
-import { byClass, inBatches, type Job, type JobContext } from './job.js';
+import { inBatches, type Job, type JobContext } from './job.js';
+import { Tally } from './tally.js';
 
 /** Deletions that one look takes up; the others wait for the next. */
 const DELETIONS_MAX = 100;
@@ -31,13 +32,10 @@ export const deleteHistory: Job = {
     return { changed, more: passed.more };
   },
   dryRun: async (context, client) => {
-    const kinds = [];
+    const tally = new Tally();
     for (const deletion of await pendingHistory(client, DELETIONS_MAX))
-      kinds.push({ kind: deletion.kind, rows: await countPages(context, client, deletion) });
-    return byClass(
-      'deleted',
-      kinds.filter(({ rows }) => rows > 0),
-    );
+      await tallyPages(context, client, deletion, tally);
+    return tally.counts('deleted');
   },
 };
 
@@ -59,13 +57,16 @@ async function takePage(
   return taken;
 }
 
-async function countPages({ bounds }: JobContext, client: Client, from: HistoryDeletion): Promise<number> {
-  let rows = 0;
+async function tallyPages(
+  { bounds }: JobContext,
+  client: Client,
+  from: HistoryDeletion,
+  tally: Tally,
+): Promise<void> {
   let place: HistoryPage['next'] = from;
   for (let pages = 0; pages < bounds.batches && place !== undefined; pages += 1) {
     const page: HistoryPage = await pageOfHistory(client, { ...from, ...place }, bounds.rows);
-    rows += page.rows.length;
+    for (const { event } of page.rows) tally.addEvent(event);
     place = page.next;
   }
-  return rows;
 }

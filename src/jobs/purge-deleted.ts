@@ -8,7 +8,8 @@
 
 import { DAY_MS } from '../core/retention.js';
 import { countDeleted, purgeDeleted } from '../store/sweeps.js';
-import { byClass, inEachCommunity, type Job } from './job.js';
+import { inEachCommunity, type Job } from './job.js';
+import { tallied } from './tally.js';
 
 export const purgeDeletedEvents: Job = {
   name: 'purge-deleted',
@@ -28,6 +29,6 @@ export const purgeDeletedEvents: Job = {
       const hiddenBefore = now() - settings['deletion.auditDays'] * DAY_MS;
       counts.push(...(await countDeleted(client, id, hiddenBefore)));
     }
-    return byClass('deleted', counts);
+    return tallied('deleted', counts);
   },
 };
