@@ -3,7 +3,7 @@
  * lane takes those that one bounded look finds, and leaves the rest of a long history to a job.
  */
 import { createHash } from 'node:crypto';
-import type { Client, ClientBase } from 'pg';
+import type { Client, ClientBase, Pool } from 'pg';
 import { addressOf, kindOf } from '../core/classify.js';
 import type { NostrEvent } from '../core/event.js';
 import { HIDDEN_CODES } from '../core/hidden.js';
@@ -137,6 +137,20 @@ export async function pendingHistory(client: Client, limit: number): Promise<His
     [limit],
   );
   return rows;
+}
+
+/** Of these addresses those with a deletion that is not all carried out: up to which time. */
+export async function readHistoryDeletions(
+  pool: Pool,
+  community: number,
+  hashes: readonly string[],
+): Promise<Map<string, number>> {
+  const { rows } = await pool.query<{ hash: string; requested_at: number }>(
+    `SELECT encode(address_hash, 'hex') AS hash, requested_at FROM history_deletions
+     WHERE community = $1 AND address_hash = ANY ($2::bytea[])`,
+    [community, hexArray(hashes)],
+  );
+  return new Map(rows.map(({ hash, requested_at }) => [hash, requested_at]));
 }
 
 export const HISTORY_PAGE_SQL = bounded(`
