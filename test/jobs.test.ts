@@ -17,7 +17,7 @@ import { purgeDeletedEvents } from '../src/jobs/purge-deleted.js';
 import { dryRunJob, runJob } from '../src/jobs/run.js';
 import { type Schedule, startSchedule } from '../src/jobs/schedule.js';
 import { Tally, tallied } from '../src/jobs/tally.js';
-import { partitions, trimLiveBus } from '../src/jobs/upkeep.js';
+import { freeJobs, partitions, trimLiveBus } from '../src/jobs/upkeep.js';
 import { createLog } from '../src/log.js';
 import { createMetrics } from '../src/metrics.js';
 import { startWriter, type Writer } from '../src/node.js';
@@ -622,6 +622,52 @@ describe('the schedule', () => {
     );
     await trigger(start([once]), 'orphan');
     await eventually('the next run', () => runs === 2 || undefined);
+  });
+
+  it('frees what a killed process had taken: queued anew by its key, dropped when that was done already', async () => {
+    let runs = 0;
+    const once = job('cut-off', async () => {
+      runs += 1;
+    });
+    await trigger(start([once]), 'cut-off');
+    await eventually('the first run', () => runs === 1 || undefined);
+    await Promise.all(schedules.splice(0).map((schedule) => schedule.stop()));
+    const takenAt = (ms: number) =>
+      client.query(
+        `UPDATE minato_worker._private_jobs SET attempts = 1, locked_by = 'killed', locked_at = to_timestamp($1 / 1000.0)`,
+        [ms],
+      );
+    const add = (key: string | null) =>
+      client.query(`SELECT minato_worker.add_job('cut-off', '{}', job_key := $1, max_attempts := 1)`, [key]);
+    const left = () =>
+      rows<{ key: string | null; locked_by: string | null }>(
+        'SELECT key, locked_by FROM minato_worker.jobs ORDER BY id',
+      );
+    await client.query('DELETE FROM minato_worker._private_jobs');
+    for (const key of ['cut-off', null, null]) await add(key);
+    await takenAt(now() - 30_000);
+    expect(await run(freeJobs)).toEqual({ changed: 0, more: false });
+    await takenAt(now() - 61_000);
+    expect(await dryRunJob(freeJobs, context)).toEqual([{ reason: 'killed', class: 'job', rows: 3 }]);
+    expect(await run(freeJobs)).toEqual({ changed: 3, more: false });
+    expect(await left()).toEqual([{ key: 'cut-off', locked_by: null }]);
+    start([once]);
+    await eventually('the run that was cut off', () => runs === 2 || undefined);
+    await eventually('it is done', async () => ((await left()).length === 0 ? true : undefined));
+  });
+
+  it('waits when it stops until what is done is marked as done: nothing stays taken', async () => {
+    for (let round = 0; round < 5; round += 1) {
+      let ran = false;
+      const short = job('short', async () => {
+        ran = true;
+      });
+      const schedule = start([short]);
+      await trigger(schedule, 'short');
+      await eventually('the run', () => ran || undefined);
+      await schedule.stop();
+      expect(await rows(`SELECT id FROM minato_worker.jobs WHERE task_identifier = 'short'`)).toEqual([]);
+    }
   });
 
   it('stops in the middle of a long job, between two of its batches', async () => {

@@ -7,7 +7,7 @@ import { forgetDedupeRows } from './forget-dedupe.js';
 import type { Job } from './job.js';
 import { purgeDeletedEvents } from './purge-deleted.js';
 import { dropMonths, retain } from './retain.js';
-import { partitions, trimLiveBus } from './upkeep.js';
+import { freeJobs, partitions, trimLiveBus } from './upkeep.js';
 
 export const JOBS: readonly Job[] = [
   expire,
@@ -20,4 +20,5 @@ export const JOBS: readonly Job[] = [
   forgetDedupeRows,
   partitions,
   trimLiveBus,
+  freeJobs,
 ];
