@@ -122,6 +122,7 @@ describe('planBatch', () => {
       hidden: [],
       heads: [],
       tombstones: [],
+      quotaUses: [],
       vanishMarks: [],
       outbox: [],
       broadcasts: [],

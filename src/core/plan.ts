@@ -110,6 +110,13 @@ export interface Tombstone {
   readonly historyLeft: boolean;
 }
 
+/** Targets that an author's request named, whatever became of each: they count for the day. */
+export interface QuotaUse {
+  readonly community: number;
+  readonly author: string;
+  readonly targets: number;
+}
+
 export interface VanishMark {
   readonly community: number;
   readonly pubkey: string;
@@ -137,6 +144,7 @@ export interface Plan {
   readonly hidden: readonly HiddenRow[];
   readonly heads: readonly PlannedHead[];
   readonly tombstones: readonly Tombstone[];
+  readonly quotaUses: readonly QuotaUse[];
   readonly vanishMarks: readonly VanishMark[];
   readonly outbox: readonly OutboxRow[];
   readonly broadcasts: readonly Submission[];
@@ -179,6 +187,7 @@ export function planHiding(
     hidden: rows.map(({ community, event, row }) => ({ community, id: event.id, row, hidden, purge })),
     heads: [],
     tombstones: [],
+    quotaUses: [],
     vanishMarks: [],
     outbox,
     broadcasts: [],
@@ -197,6 +206,7 @@ class Planner {
   private readonly history: History;
   private readonly changedHeads = new Map<string, PlannedHead>();
   private readonly newTombstones: Tombstone[] = [];
+  private readonly quotaUses: QuotaUse[] = [];
   private readonly vanishMarks: VanishMark[] = [];
   private readonly outbox: OutboxRow[] = [];
   private readonly broadcasts: Submission[] = [];
@@ -250,6 +260,7 @@ class Planner {
       hidden: [...this.hiddenRows.values()],
       heads: [...this.changedHeads.values()],
       tombstones: this.newTombstones,
+      quotaUses: this.quotaUses,
       vanishMarks: this.vanishMarks,
       outbox: this.outbox,
       broadcasts: this.broadcasts,
@@ -266,9 +277,11 @@ class Planner {
   private withinQuota({ community, event }: Submission): boolean {
     if (event.kind !== KIND_DELETION) return true;
     const key = factKey(community, event.pubkey);
-    const left = (this.deletionsLeft.get(key) ?? Number.POSITIVE_INFINITY) - deletionTargets(event).length;
+    const targets = deletionTargets(event).length;
+    const left = (this.deletionsLeft.get(key) ?? Number.POSITIVE_INFINITY) - targets;
     if (left < 0) return false;
     this.deletionsLeft.set(key, left);
+    if (targets > 0) this.quotaUses.push({ community, author: event.pubkey, targets });
     return true;
   }
 
