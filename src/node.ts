@@ -22,6 +22,7 @@ import { ensureDefaultCommunity } from './store/communities.js';
 import { fixNetworkId, fixTagHashSeed } from './store/node-state.js';
 import { readHead } from './store/outbox.js';
 import { ensurePartitions } from './store/partitions.js';
+import { isServed } from './store/seen.js';
 import { createTagHash, type TagHash } from './store/tag-hash.js';
 import { startVerifier, type Verifier } from './verify/pool.js';
 
@@ -89,7 +90,17 @@ export async function startWriter(options: NodeOptions, onCommit?: (plan: Plan) 
   const { publicUrl } = config;
   const seen = new SeenCounts();
   const stopSeen = startSeenFlush(seen, database.pool, log);
-  const admission = createAdmission({ lane, verifier, recent, seen, metrics, now, communities, publicUrl });
+  const admission = createAdmission({
+    lane,
+    verifier,
+    recent,
+    seen,
+    metrics,
+    now,
+    communities,
+    publicUrl,
+    isServed: (community, event) => isServed(database.pool, community, event),
+  });
   return {
     admission,
     communities,

@@ -104,14 +104,12 @@ function requestFor(list: readonly Sent[]): fc.Arbitrary<Sent> {
       const tags = named.map(({ one: { event }, byAddress }) =>
         byAddress ? ['a', addressOf(event) ?? `1:${event.pubkey}:`] : ['e', event.id],
       );
-      // One who vanishes takes the requests up to then along, so hers are never older than what they name.
-      const at = pubkey === CAROL ? TIME_MAX : created_at;
       const extra = [
         ['e', hash('never sent')],
         ['e', 'malformed'],
         ['k', '1'],
       ];
-      const event = eventOf({ kind: 5, pubkey, created_at: at, tags: [...tags, ...extra], content: '' });
+      const event = eventOf({ kind: 5, pubkey, created_at, tags: [...tags, ...extra], content: '' });
       return { community: elsewhere ?? named[0]!.one.community, event };
     });
 }
@@ -314,6 +312,9 @@ function replay(
     }
     expect(view.delete(row.id), 'only what is there is deleted').toBe(true);
     if (row.reason === 'nip09') {
+      // One who vanishes takes the request along: then only what it hides is announced.
+      const unseen = list.filter((other) => other.event.kind === 5 && isVanished(other, list));
+      if (isDeleted(one, unseen)) return;
       let before = at - 1;
       while (rows[before]!.reason === 'nip09') before -= 1;
       expect(rows[before], 'its request stands before it').toMatchObject({
@@ -383,8 +384,19 @@ async function expectModel(base: number, list: readonly Arrived[], before: numbe
     const gone = here.map((one) => one.event.id).filter((id) => !model.has(id));
     await expectNotFound(base + community, gone, unswept);
     const unsweptEvents = here.filter((one) => unswept.has(one.event.id)).map((one) => one.event);
-    await expectRows(base + community, announced, unsweptEvents);
+    const deleted = new Set(here.filter((one) => isDeleted(one, list)).map((one) => one.event.id));
+    await expectRows(base + community, announced, unsweptEvents, deleted);
+    await expectHistory(base + community, deleted);
   }
+}
+
+/** Of what an owner deleted no older version is left as history. */
+async function expectHistory(community: number, deleted: ReadonlySet<string>): Promise<void> {
+  const { rows } = await client.query<{ id: string }>(
+    `SELECT encode(id, 'hex') AS id FROM events WHERE community = $1 AND hidden = $2`,
+    [community, HIDDEN_CODES.superseded],
+  );
+  expect(rows.filter(({ id }) => deleted.has(id))).toEqual([]);
 }
 
 /** I6: by no path. */
@@ -429,6 +441,7 @@ async function expectRows(
   community: number,
   announced: readonly Announced[],
   unhidden: readonly NostrEvent[],
+  deleted: ReadonlySet<string>,
 ): Promise<void> {
   const isHere = (row: Announced) => row.community === community;
   const upserts = announced.filter((row) => isHere(row) && row.op === 'upsert');
@@ -448,7 +461,7 @@ async function expectRows(
     [community],
   );
   const isPhysical = community % 3 === 2;
-  const purged = announced.filter((row) => isHere(row) && row.reason === 'nip09' && isPhysical).length;
+  const purged = upserts.filter((row) => isPhysical && deleted.has(row.id)).length;
   const tagsOf = (event: NostrEvent) =>
     new Set(event.tags.filter(([name]) => name!.length === 1).map((tag) => tag.slice(0, 2).join('\n')));
   expect(rows[0]).toEqual({

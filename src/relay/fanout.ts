@@ -121,7 +121,11 @@ export class Fanout {
       if (row.hidden !== undefined) this.options.recent.withdraw(community, event.id);
     }
     for (const { community, id } of plan.hidden) this.options.recent.withdraw(community, id);
-    if (plan.vanishMarks.length > 0) this.options.recent.clear();
+    if (plan.vanishMarks.length > 0) {
+      this.options.recent.clear();
+      // What waits for its delivery is read again, because only the database knows what a mark hides.
+      this.committed.clear();
+    }
     this.committedSeq = plan.lastSeq;
     this.wake(plan.broadcasts.length > 0);
   }

@@ -372,7 +372,7 @@ export async function readPayloadsById(
       FROM unnest($1::int[], $2::bytea[]) AS asked (community, event_id)
       ${dedupeOf('asked.community', 'asked.event_id')}
       ${eventAt('d')}
-      WHERE e.hidden IS NULL`,
+      WHERE e.hidden IS NULL AND ${NOT_VANISHED}`,
     values: [int4Array(asked.map((a) => a.community)), hexArray(asked.map((a) => a.id))],
   });
   return new Map(rows.map(([community, id, payload]) => [`${community}/${id}`, payload]));
