@@ -42,6 +42,7 @@ const JOBS_WAITING_MAX = 16;
 const STATEMENT_TOO_LONG = '57014';
 const RETRY_MS_MAX = 2_000;
 /** SQLSTATE of a row that no partition takes; a check constraint gives the same. */
+const FAILED_TRANSACTION = '25P02';
 const NO_PARTITION = '23514';
 
 export interface LaneOptions {
@@ -133,13 +134,11 @@ export function startLane(options: LaneOptions): Lane {
   const commit = async (batch: Batch): Promise<void> => {
     const done = metrics.laneCommit.startTimer();
     const { items, commitSent } = batch;
-    let sent = commitSent;
+    const fate: Fate = { isUnknown: commitSent };
     try {
       session ??= await connectSession(database);
-      const plan = await transact(session, items, options, () => {
-        hopeless = false;
-        sent = true;
-      });
+      const plan = await transact(session, items, options, fate);
+      hopeless = false;
       done();
       metrics.laneBatch.observe(items.length);
       options.onCommit?.(plan);
@@ -149,7 +148,8 @@ export function startLane(options: LaneOptions): Lane {
         item.settle(commitSent && decision === 'duplicate' ? 'stored' : outcomeOf(decision));
       });
     } catch (error) {
-      await recover({ ...batch, commitSent: sent }, error);
+      if (fate.isUnknown) hopeless = false;
+      await recover({ ...batch, commitSent: fate.isUnknown }, error);
     }
   };
 
@@ -238,44 +238,76 @@ function connectSession(database: Database): Promise<Client> {
     statementTimeoutMs: STATEMENT_TIMEOUT_MS,
     idleInTransactionTimeoutMs: IDLE_TIMEOUT_MS,
     indexWalks: true,
+    pipelined: true,
   });
 }
 
 const BEGIN_LOCKED = `BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock(${LANE_LOCK})`;
 
-async function transactHiding(
-  session: Client,
-  work: HidingWork,
-  { now: clock, tagHash }: LaneOptions,
-): Promise<Plan> {
-  const now = clock();
+async function transactHiding(session: Client, work: HidingWork, options: LaneOptions): Promise<Plan> {
+  const now = options.now();
   await session.query(BEGIN_LOCKED);
   const rows = await work.select(session, now);
   const plan = planHiding(rows, work.hidden, work.purge, await readHead(session), now);
-  await writePlan(session, plan, { now, tagHash });
-  await session.query('SET LOCAL synchronous_commit = on; COMMIT');
+  await writeAndCommit(session, plan, now, options, { isUnknown: false });
   return plan;
 }
 
+/** The statements of a batch go out in two bundles: what is to be known, and what is to be written with its COMMIT. */
 async function transact(
   session: Client,
   items: readonly Item[],
   options: LaneOptions,
-  /** Everything worked so far; what fails from here on has an unknown fate and must be tried again. */
-  beforeCommit: () => void,
+  fate: Fate,
 ): Promise<Plan> {
   const submissions = items.map((item) => item.submission);
   const now = options.now();
-  await session.query(BEGIN_LOCKED);
-  const { tagHash } = options;
-  const plan = planBatch(submissions, await readFacts(session, submissions, { ...options, now }), now);
-  await writePlan(session, plan, { now, tagHash });
-  // Ephemeral events are not kept, so their commit need not wait for the disk. All others do, whatever the server's default.
-  const { outbox, rows, heads, tombstones } = plan;
-  const durable = [outbox, rows, heads, tombstones].some((written) => written.length > 0);
-  beforeCommit();
-  await session.query(`SET LOCAL synchronous_commit = ${durable ? 'on' : 'off'}; COMMIT`);
+  const [, facts] = await Promise.all([
+    session.query(BEGIN_LOCKED),
+    readFacts(session, submissions, { ...options, now }),
+  ]);
+  const plan = planBatch(submissions, facts, now);
+  await writeAndCommit(session, plan, now, options, fate);
   return plan;
+}
+
+/** Whether a COMMIT was sent, and its answer did not come: then what it was for may be stored. */
+interface Fate {
+  isUnknown: boolean;
+}
+
+async function writeAndCommit(
+  session: Client,
+  plan: Plan,
+  now: number,
+  { tagHash }: LaneOptions,
+  fate: Fate,
+): Promise<void> {
+  const wasUnknown = fate.isUnknown;
+  let committed: Promise<unknown> = Promise.resolve();
+  const written = writePlan(session, plan, { now, tagHash }, () => {
+    fate.isUnknown = true;
+    committed = session.query(commitOf(plan));
+    committed.catch(() => undefined);
+  });
+  try {
+    await written;
+  } catch (error) {
+    // That COMMIT was answered, and refused: the transaction had failed before it.
+    const refused = await committed.then(
+      () => false,
+      (answer: { code?: string }) => answer.code === FAILED_TRANSACTION,
+    );
+    if (refused) fate.isUnknown = wasUnknown;
+    throw error;
+  }
+  await committed;
+}
+
+/** Ephemeral events are not kept, so their commit need not wait for the disk. All others do, whatever the server's default. */
+function commitOf({ outbox, rows, heads, tombstones, hidden }: Plan): string {
+  const durable = [outbox, rows, heads, tombstones, hidden].some((written) => written.length > 0);
+  return `SET LOCAL synchronous_commit = ${durable ? 'on' : 'off'}; COMMIT`;
 }
 
 /** A batch is bounded by it, so that one of deletions does not bring thousands of large events into memory. */

@@ -13,6 +13,7 @@ import { createMetrics, type Metrics } from './metrics.js';
 import { checkVersion, type Database } from './postgres/database.js';
 import { migrate } from './postgres/migrate.js';
 import { Fanout } from './relay/fanout.js';
+import { Intake } from './relay/intake.js';
 import { Memory } from './relay/memory.js';
 import { QueryGate } from './relay/query-gate.js';
 import { RateLimit } from './relay/rate-limit.js';
@@ -152,6 +153,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     stored: { pool: database.pool, tagHash, memory, metrics, now, caughtUp: () => fanout.caughtUp() },
     ownPool: database.ownPool,
     gate: new QueryGate(),
+    intake: new Intake(),
     rates: new RateLimit(),
     metrics,
     log,

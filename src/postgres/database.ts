@@ -22,6 +22,8 @@ export interface SessionOptions {
   readonly idleInTransactionTimeoutMs?: number;
   /** Plans like those of the reading pool. */
   readonly indexWalks?: boolean;
+  /** Statements are sent without waiting for the answers of those before; they still run one after another. */
+  readonly pipelined?: boolean;
 }
 
 export const VERSION_MIN = 150_000;
@@ -81,6 +83,7 @@ export function openDatabase(target: ConnectionTarget): Database {
         lock_timeout: options.lockTimeoutMs ?? 0,
         idle_in_transaction_session_timeout: options.idleInTransactionTimeoutMs ?? 0,
         ...(options.indexWalks ? { options: INDEX_WALKS } : {}),
+        pipeline: options.pipelined ?? false,
         keepAlive: true,
       });
       client.on('error', () => undefined);

@@ -22,6 +22,7 @@ import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
 import { countEvents } from '../store/query.js';
 import type { Fanout } from './fanout.js';
+import type { FrameSource, Intake } from './intake.js';
 import { Outgoing } from './outgoing.js';
 import type { QueryGate } from './query-gate.js';
 import type { RateLimit } from './rate-limit.js';
@@ -30,6 +31,9 @@ import { Subscription } from './subscription.js';
 
 /** Events of one client between arrival and OK. */
 const EVENTS_UNDER_WAY_MAX = 256;
+/** Frames of one client that wait to be worked on: what one read of its socket brings, and a little more. */
+const FRAMES_WAITING_MAX = 256;
+const FRAMES_WAITING_BYTES_MAX = 262_144;
 /** Queries of one client that wait for their turn. */
 const QUERIES_WAITING_MAX = 100;
 const QUERY_CANCELED = '57014';
@@ -42,6 +46,7 @@ export interface ConnectionContext {
   readonly stored: StoredContext;
   readonly rates: RateLimit;
   readonly gate: QueryGate;
+  readonly intake: Intake;
   readonly metrics: Metrics;
   readonly log: Log;
   readonly now: () => number;
@@ -53,8 +58,10 @@ export interface Client {
   readonly isLoopback: boolean;
 }
 
-export class Connection {
+export class Connection implements FrameSource {
   private readonly outgoing: Outgoing;
+  private readonly frames: Frame[] = [];
+  private framesBytes = 0;
   private readonly subscriptions = new Map<string, Subscription>();
   private eventsUnderWay = 0;
   private queriesWaiting = 0;
@@ -70,7 +77,12 @@ export class Connection {
     private readonly context: ConnectionContext,
   ) {
     this.outgoing = new Outgoing(ws, socket, context.metrics);
-    ws.on('message', (data: Buffer, isBinary: boolean) => this.onMessage(data, isBinary));
+    ws.on('message', (data: Buffer, isBinary: boolean) => {
+      this.frames.push({ data, isBinary });
+      this.framesBytes += data.length;
+      context.intake.add(this);
+      this.regulate();
+    });
     ws.on('pong', () => {
       this.alive = true;
     });
@@ -78,6 +90,7 @@ export class Connection {
       this.outgoing.pong(data);
       this.regulate();
     });
+    // Events that it sent before it went are still taken.
     ws.on('close', () => this.endAll());
     // The close that follows says the same; without a listener an oversized frame would end the process.
     ws.on('error', (error) => context.log.debug({ error: String(error) }, 'socket error'));
@@ -96,7 +109,15 @@ export class Connection {
     this.outgoing.close(code, why);
   }
 
-  private onMessage(data: Buffer, isBinary: boolean): void {
+  takeFrame(): boolean {
+    const frame = this.frames.shift();
+    if (frame === undefined) return false;
+    this.framesBytes -= frame.data.length;
+    this.onMessage(frame);
+    return this.frames.length > 0;
+  }
+
+  private onMessage({ data, isBinary }: Frame): void {
     this.context.metrics.bytesIn.inc(data.length);
     const community = this.context.communities.get(this.client.community);
     if (community === undefined) {
@@ -158,6 +179,7 @@ export class Connection {
     [verb, id, ...inputs]: unknown[],
     run: (id: string, filters: Filter[]) => void,
   ): Refusal | undefined {
+    if (this.ws.readyState !== this.ws.OPEN) return undefined;
     const { settings } = community;
     const lengthMax = settings['limits.subscriptionIdLengthMax'];
     if (typeof id !== 'string' || id === '')
@@ -323,12 +345,21 @@ export class Connection {
         this.regulate();
       });
     }
-    const full = behind || this.eventsUnderWay >= EVENTS_UNDER_WAY_MAX;
+    const full =
+      behind ||
+      this.eventsUnderWay >= EVENTS_UNDER_WAY_MAX ||
+      this.frames.length >= FRAMES_WAITING_MAX ||
+      this.framesBytes >= FRAMES_WAITING_BYTES_MAX;
     if (full === this.paused) return;
     this.paused = full;
     if (full) this.ws.pause();
     else this.ws.resume();
   }
+}
+
+interface Frame {
+  readonly data: Buffer;
+  readonly isBinary: boolean;
 }
 
 /** The id to answer to: the text that the client gave, cut to a sane length; even a malformed event gets its OK (I2). */

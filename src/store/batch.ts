@@ -23,22 +23,33 @@ export interface WriteOptions {
   readonly tagHash: TagHash;
 }
 
-export async function writePlan(client: ClientBase, plan: Plan, options: WriteOptions): Promise<void> {
+/**
+ * Once the rows to hide are out of the way, every statement is sent before the first is answered; they run in this order.
+ * `onSent` is called behind the last of them, so that COMMIT need not wait for the answers either.
+ */
+export async function writePlan(
+  client: ClientBase,
+  plan: Plan,
+  options: WriteOptions,
+  onSent: () => void = () => undefined,
+): Promise<void> {
   const { now, tagHash } = options;
   await hideRows(client, plan.hidden, now, tagHash);
-  if (plan.heads.length > 0) await writeHeads(client, plan);
-  if (plan.tombstones.length > 0) await writeTombstones(client, plan, now);
-  if (plan.quotaUses.length > 0) await countTargets(client, plan, now);
-  if (plan.vanishMarks.length > 0) await writeVanishMarks(client, plan, tagHash);
-  if (plan.broadcasts.length > 0) await writeBroadcasts(client, plan, now);
-  const served = plan.rows.filter((row) => row.hidden === undefined);
-  await raiseTopicTotals(
-    client,
-    served.map(({ submission }) => submission),
-  );
-  if (plan.rows.length > 0 || plan.outbox.length > 0) await writeRows(client, plan, options);
-  else if (plan.broadcasts.length > 0)
-    await client.query('SELECT pg_notify($1, $2)', [OUTBOX_CHANNEL, BUS_NOTICE]);
+  const { heads, tombstones, quotaUses, vanishMarks, broadcasts, rows, outbox } = plan;
+  const served = rows.filter((row) => row.hidden === undefined);
+  const sent: Promise<unknown>[] = [];
+  if (heads.length > 0) sent.push(writeHeads(client, plan));
+  if (tombstones.length > 0) sent.push(writeTombstones(client, plan, now));
+  if (quotaUses.length > 0) sent.push(countTargets(client, plan, now));
+  if (vanishMarks.length > 0) sent.push(writeVanishMarks(client, plan, tagHash));
+  if (broadcasts.length > 0) sent.push(writeBroadcasts(client, plan, now));
+  const arrived = served.map(({ submission }) => submission);
+  sent.push(raiseTopicTotals(client, arrived));
+  if (rows.length > 0 || outbox.length > 0) sent.push(writeRows(client, plan, options));
+  else if (broadcasts.length > 0)
+    sent.push(client.query('SELECT pg_notify($1, $2)', [OUTBOX_CHANNEL, BUS_NOTICE]));
+  onSent();
+  await Promise.all(sent);
 }
 
 const HEADS_WRITE_SQL = `

@@ -65,7 +65,7 @@ export async function readFacts(
 ): Promise<BatchFacts> {
   const tombstoneQueries = askedTombstones(submissions);
   const owners = askedOwners(submissions);
-  const { rows } = await client.query<CommonRow>({
+  const common = client.query<CommonRow>({
     name: 'facts',
     text: COMMON_SQL,
     values: [
@@ -78,6 +78,11 @@ export async function readFacts(
       hexArray(owners.map((o) => o.pubkey)),
     ],
   });
+  const [{ rows }, broadcast, heads] = await Promise.all([
+    common,
+    readBroadcast(client, submissions),
+    readHeads(client, submissions),
+  ]);
   const known = new Map<string, 'served' | Hidden>();
   const vanished = new Map<string, number>();
   const found = new Map<string, number>();
@@ -88,13 +93,12 @@ export async function readFacts(
     if (what === 'tombstone') found.set(tombstoneKey(community, key, author), number);
     if (what === 'vanished') vanished.set(factKey(community, key), number);
   }
-  for (const key of await readBroadcast(client, submissions)) known.set(key, 'served');
+  for (const key of broadcast) known.set(key, 'served');
   const tombstones = new Map<string, number>();
   for (const { community, target, author, name } of tombstoneQueries) {
     const requestedAt = found.get(tombstoneKey(community, target, author));
     if (requestedAt !== undefined) tombstones.set(tombstoneKey(community, name, author), requestedAt);
   }
-  const heads = await readHeads(client, submissions);
   const { targets, superseded } = await readTargets(client, submissions, heads);
   const history = await readHistory(client, askedHistory(submissions));
   const deletionsLeft = await readDeletionsLeft(client, submissions, options);
