@@ -224,7 +224,8 @@ export class Connection {
       );
       if (subscription.ended) return;
       this.outgoing.send(eoseFrame(subscription.id));
-      subscription.goLive();
+      subscription.goLive(nowSeconds(stored.now));
+      this.context.fanout.index(this.client.community).settle(subscription);
     } catch (error) {
       this.drop(subscription, this.readFailure(error));
     }

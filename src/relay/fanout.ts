@@ -42,6 +42,8 @@ export interface LiveEvent {
 
 export interface LiveReader {
   deliver(live: LiveEvent): void;
+  /** It is gone: one that still holds it back lets it go. */
+  withdraw(id: string): void;
 }
 
 export interface FanoutOptions {
@@ -170,6 +172,7 @@ export class Fanout {
     if (op === 'delete') {
       this.options.recent.forget(community, id);
       this.options.cache.forget(community, id);
+      for (const reader of this.indexes.get(community)?.loading ?? []) reader.withdraw(id);
       return;
     }
     this.options.recent.add(community, id);

@@ -1,6 +1,7 @@
 /** The stored part of a REQ: rows of every filter in one order, each once, sent in portions as the reader reads. */
 import type { Pool } from 'pg';
 import type { Community } from '../communities.js';
+import { isPayloadExpired } from '../core/expiration.js';
 import { type Filter, matchesNothing } from '../core/filter.js';
 import { type FoundRow, findEvents, readPayloads } from '../store/query.js';
 import type { TagHash } from '../store/tag-hash.js';
@@ -46,9 +47,11 @@ export async function sendStored(
     if (subscription.ended) return sent;
     const payloads = await payloadsOf(context, community.id, portion);
     if (subscription.ended) return sent;
+    const seconds = nowSeconds(context.now);
     portion.forEach((row, place) => {
       const payload = payloads[place];
-      if (payload === undefined) return;
+      // A reader may take its time between two portions: the second of expiry may have come meanwhile (I7).
+      if (payload === undefined || isPayloadExpired(payload, seconds)) return;
       subscription.sendStored(row.seq, row.id, payload);
       sent += 1;
     });
