@@ -16,7 +16,7 @@ import { JOBS } from '../src/jobs/list.js';
 import { purgeDeletedEvents } from '../src/jobs/purge-deleted.js';
 import { dryRunJob, runJob } from '../src/jobs/run.js';
 import { type Schedule, startSchedule } from '../src/jobs/schedule.js';
-import { partitions, trimLiveBus } from '../src/jobs/upkeep.js';
+import { forgetQuotas, partitions, trimLiveBus } from '../src/jobs/upkeep.js';
 import { createLog } from '../src/log.js';
 import { createMetrics } from '../src/metrics.js';
 import { startWriter, type Writer } from '../src/node.js';
@@ -382,6 +382,22 @@ describe('upkeep', () => {
     expect((await run(trimLiveBus)).changed).toBe(1);
     expect((await run(partitions)).changed).toBeGreaterThan(0);
     expect((await run(partitions)).changed).toBe(0);
+  });
+
+  it('forgets the counts of deletions of days that are over, and keeps those of today', async () => {
+    const counts = () =>
+      rows('SELECT targets FROM deletion_quotas WHERE author = $1', [Buffer.from(alice.pubkey, 'hex')]);
+    const note = sign(alice);
+    await postAll(note, sign(alice, { kind: 5, tags: [['e', note.id]] }));
+    await run(forgetQuotas);
+    aheadMs = DAY_MS;
+    await run(forgetQuotas);
+    expect(await counts()).toEqual([{ targets: 1 }]);
+    aheadMs = 2 * DAY_MS;
+    expect(await dryRunJob(forgetQuotas, context)).toMatchObject([{ class: 'quota' }]);
+    expect((await run(forgetQuotas)).changed).toBeGreaterThan(0);
+    expect(await counts()).toEqual([]);
+    expect(await dryRunJob(forgetQuotas, context)).toEqual([]);
   });
 });
 

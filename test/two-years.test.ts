@@ -5,19 +5,17 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { NostrEvent } from '../src/core/event.js';
 import { DAY_MS } from '../src/core/retention.js';
-import { eraseVanished } from '../src/jobs/erase-vanished.js';
-import { expire } from '../src/jobs/expire.js';
+import type { Job } from '../src/jobs/job.js';
 import { JOBS } from '../src/jobs/list.js';
-import { purgeDeletedEvents } from '../src/jobs/purge-deleted.js';
-import { retain } from '../src/jobs/retain.js';
 import { countEvents, findEvents, readPayloads } from '../src/store/query.js';
 import { hash, type Life, openLife, unsigned } from './support/life.js';
 
 const START = Date.UTC(2026, 0, 1, 12);
 const DAYS = 730;
 /** A node does both far more often. The view does not wait for it, and a bound that holds like this holds there. */
-const SWEEP_EVERY_DAYS = 3;
-const UPKEEP_EVERY_DAYS = 10;
+const SWEEP_EVERY_DAYS = 5;
+const UPKEEP_EVERY_DAYS = 15;
+const SWEEPS = new Set(['expire', 'erase-vanished', 'purge-deleted', 'retain']);
 const LOOK_EVERY_DAYS = 30;
 /** Once the longest topic has aged out and its ids are forgotten, after 90 + 180 days, nothing may grow any more. */
 const STEADY = { fromDay: 270, untilDay: 360 };
@@ -27,8 +25,8 @@ const TOLERANCE = 1.25;
 const NUMBERS_PER_DAY = 40_000;
 /** What is kept for ever grows; everything else has to make room. */
 const FOR_EVER = new Set(['events_request', 'event_tags_request', 'deletion_tombstones', 'vanish_marks']);
-/** Days after which a month is gone: those of its events, those of the audit, the month itself, and those between two drops. */
-const GONE_AFTER_DAYS = { history: 7 + 31 + 10, days30: 30 + 30 + 31 + 10, days90: 90 + 30 + 31 + 10 };
+/** Days after which a month is gone: those of its events, those of the audit, the month itself, and the wait for sweep and drop. */
+const GONE_AFTER_DAYS = { history: 7 + 31 + 15, days30: 30 + 30 + 31 + 20, days90: 90 + 30 + 31 + 20 };
 const ALL = 5_000;
 
 let life: Life;
@@ -158,9 +156,8 @@ async function liveThrough(day: number): Promise<void> {
   expect(told).toEqual(events.map(() => 'stored'));
   if (day % 30 === 29) await sayGoodbye(day);
   await life.client.query('UPDATE lane_state SET last_seq = last_seq + $1', [NUMBERS_PER_DAY]);
-  if (day % SWEEP_EVERY_DAYS === 0)
-    for (const job of [expire, eraseVanished, purgeDeletedEvents, retain]) await life.run(job);
-  if (day % UPKEEP_EVERY_DAYS === 0) for (const job of JOBS) await life.run(job);
+  const isDue = (job: Job) => (day + 1) % (SWEEPS.has(job.name) ? SWEEP_EVERY_DAYS : UPKEEP_EVERY_DAYS) === 0;
+  for (const job of JOBS.filter(isDue)) await life.run(job);
 }
 
 // ── A look, each month ────────────────────────────────────────────────────────────────────────────────────────────

@@ -35,7 +35,7 @@ export interface JobResult {
 /** What would go now: how many rows, of which class, and why. */
 export interface DryRunCount {
   readonly reason: string;
-  readonly class: EventClass | 'dedupe' | 'bus' | 'partition';
+  readonly class: EventClass | 'dedupe' | 'quota' | 'bus' | 'partition';
   readonly rows: number;
 }
 

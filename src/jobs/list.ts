@@ -6,7 +6,7 @@ import { forgetDedupeRows } from './forget-dedupe.js';
 import type { Job } from './job.js';
 import { purgeDeletedEvents } from './purge-deleted.js';
 import { dropMonths, retain } from './retain.js';
-import { partitions, trimLiveBus } from './upkeep.js';
+import { forgetQuotas, partitions, trimLiveBus } from './upkeep.js';
 
 export const JOBS: readonly Job[] = [
   expire,
@@ -16,6 +16,7 @@ export const JOBS: readonly Job[] = [
   dropMonths,
   capacity,
   forgetDedupeRows,
+  forgetQuotas,
   partitions,
   trimLiveBus,
 ];
