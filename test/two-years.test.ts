@@ -13,8 +13,8 @@ import { hash, type Life, openLife, unsigned } from './support/life.js';
 const START = Date.UTC(2026, 0, 1, 12);
 const DAYS = 730;
 /** A node does both far more often. The view does not wait for it, and a bound that holds like this holds there. */
-const SWEEP_EVERY_DAYS = 5;
-const UPKEEP_EVERY_DAYS = 15;
+const SWEEP_EVERY_DAYS = 10;
+const UPKEEP_EVERY_DAYS = 30;
 const SWEEPS = new Set(['expire', 'erase-vanished', 'purge-deleted', 'retain']);
 const LOOK_EVERY_DAYS = 30;
 /** Once the longest topic has aged out and its ids are forgotten, after 90 + 180 days, nothing may grow any more. */
@@ -26,7 +26,7 @@ const NUMBERS_PER_DAY = 40_000;
 /** What is kept for ever grows; everything else has to make room. */
 const FOR_EVER = new Set(['events_request', 'event_tags_request', 'deletion_tombstones', 'vanish_marks']);
 /** Days after which a month is gone: those of its events, those of the audit, the month itself, and the wait for sweep and drop. */
-const GONE_AFTER_DAYS = { history: 7 + 31 + 15, days30: 30 + 30 + 31 + 20, days90: 90 + 30 + 31 + 20 };
+const GONE_AFTER_DAYS = { history: 7 + 31 + 30, days30: 30 + 30 + 31 + 40, days90: 90 + 30 + 31 + 40 };
 const ALL = 5_000;
 
 let life: Life;
