@@ -228,6 +228,15 @@ describe('purge-deleted', () => {
     expect(await run(purgeDeletedEvents)).toEqual({ changed: 1, more: false });
     expect(await rows('SELECT community FROM events WHERE id = $1', bytes(note))).toEqual([{ community: 1 }]);
   });
+
+  it('comes to the last community, also when there are more of them than batches in a run', async () => {
+    const notes = [sign(alice, { content: 'one' }), sign(alice, { content: 'two' })];
+    for (const event of [...notes, sign(alice, { kind: 5, tags: notes.map(({ id }) => ['e', id]) })])
+      expect(await post(event, 'strict')).toBe('stored');
+    await hideLongAgo(31, ...notes);
+    expect((await toEnd(purgeDeletedEvents, { bounds: { rows: 1, batches: 1 } })).taken).toBe(2);
+    expect(await stored(...notes)).toEqual([]);
+  });
 });
 
 /** A life's worth of events of one who vanishes. */

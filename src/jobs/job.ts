@@ -67,16 +67,20 @@ export async function inBatches(
   return { changed, more: true };
 }
 
-/** For jobs whose time differs between communities: they share the bound of one run, and the next run begins anew. */
+/**
+ * For jobs whose time differs between communities: they share the bound of one run, and the next run begins anew. A look that
+ * finds nothing does not count, or a run would never come to the last of many communities.
+ */
 export async function inEachCommunity(
   { communities, bounds, signal }: JobContext,
   batch: (community: Community) => Promise<number>,
 ): Promise<JobResult> {
   let changed = 0;
   let batches = bounds.batches;
-  const counted = (community: Community) => () => {
-    batches -= 1;
-    return batch(community);
+  const counted = (community: Community) => async () => {
+    const taken = await batch(community);
+    if (taken > 0) batches -= 1;
+    return taken;
   };
   for (const community of communities.all()) {
     const left = { ...bounds, batches };
