@@ -22,7 +22,7 @@ const STEADY = { fromDay: 270, untilDay: 360 };
 /** Months differ in their days, and pages are not always full. */
 const TOLERANCE = 1.25;
 /** Numbers that a busier node would have used in a day, so that the ranges of the outbox come and go. */
-const NUMBERS_PER_DAY = 40_000;
+const NUMBERS_PER_DAY = 20_000;
 /** What is kept for ever grows; everything else has to make room. */
 const FOR_EVER = new Set(['events_request', 'event_tags_request', 'deletion_tombstones', 'vanish_marks']);
 /** Days after which a month is gone: those of its events, those of the audit, the month itself, and the wait for sweep and drop. */
