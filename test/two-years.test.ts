@@ -277,6 +277,8 @@ it('takes as much space after two years as after one, and has lost nothing of wh
     await expectMonths();
     await expectNoGrowth(day);
   }
+  const { rows } = await life.client.query<{ outbox_floor: number }>('SELECT outbox_floor FROM lane_state');
+  expect(rows[0]!.outbox_floor).toBeGreaterThan((DAYS / 2) * NUMBERS_PER_DAY);
   expect(most.size).toBeGreaterThan(20);
   expect(gone.length).toBeGreaterThan(1_000);
 });
