@@ -1,10 +1,10 @@
 /**
- * The way of an event up to its OK: shape → cheap checks → already seen? → id and signature → lane.
+ * The way of an event up to its OK: shape → cheap checks → already seen? → room? → id and signature → lane.
  * Sockets and import go the same way. I2: every event gets exactly one outcome.
  */
 import { LRUCache } from 'lru-cache';
 import type { Communities, Community } from './communities.js';
-import { highestStep } from './core/capacity.js';
+import { highestStep, refuseForSpace } from './core/capacity.js';
 import { KIND_VANISH } from './core/classify.js';
 import { type NostrEvent, parseEvent, serializeEvent } from './core/event.js';
 import { factKey } from './core/plan.js';
@@ -20,6 +20,9 @@ import type { Verifier } from './verify/pool.js';
 const RECENT_IDS_MAX = 100_000;
 /** Bytes of events that wait for their signature check. */
 const VERIFY_BYTES_MAX = 64 * 1_048_576;
+/** Events without room that wait to hear whether they are repeats. */
+const LOOKUPS_MAX = 1_000;
+const BUSY = refusal('rate-limited', 'the relay is busy, try again in a moment');
 
 /**
  * Ids that were announced lately, so that a repeat is answered without a signature check or a query. It follows the
@@ -63,6 +66,8 @@ export interface AdmissionOptions {
   readonly now: () => number;
   readonly communities: Communities;
   readonly publicUrl: string | undefined;
+  /** Is an event with this id stored and served? */
+  readonly isServed: (community: number, event: NostrEvent) => Promise<boolean>;
 }
 
 export interface Admission {
@@ -73,10 +78,10 @@ export function createAdmission(options: AdmissionOptions): Admission {
   const { lane, verifier, recent, seen, metrics, now, communities } = options;
   metrics.watchCapacity(() => Math.max(0, ...communities.all().map(({ capacity }) => highestStep(capacity))));
   let verifyingBytes = 0;
+  let lookups = 0;
 
   const verify = async (event: NostrEvent, preimage: string): Promise<Refusal | undefined> => {
-    if (verifyingBytes >= VERIFY_BYTES_MAX)
-      return refusal('rate-limited', 'the relay is busy, try again in a moment');
+    if (verifyingBytes >= VERIFY_BYTES_MAX) return BUSY;
     const done = metrics.verify.startTimer();
     const { id, pubkey, sig } = event;
     verifyingBytes += preimage.length;
@@ -88,6 +93,16 @@ export function createAdmission(options: AdmissionOptions): Admission {
     return verdict === 'wrong-signature' ? refusal('invalid', 'signature verification failed') : undefined;
   };
 
+  /** What is here already takes no room, so it is told so; `recent` knows only the latest of it. */
+  const withoutRoom = async (community: number, event: NostrEvent, short: Refusal) => {
+    if (lookups >= LOOKUPS_MAX) return BUSY;
+    lookups += 1;
+    const served = await options.isServed(community, event).finally(() => {
+      lookups -= 1;
+    });
+    return served ? 'duplicate' : short;
+  };
+
   const admit = async (community: Community, input: unknown): Promise<Outcome | Refusal> => {
     const event = parseEvent(input);
     if (isRefusal(event)) return event;
@@ -95,11 +110,13 @@ export function createAdmission(options: AdmissionOptions): Admission {
     const nowSeconds = Math.floor(now() / 1_000);
     const bytes = Buffer.byteLength(payload);
     const { settings, capacity, topics } = community;
-    const refused = refuseArrival({ event, bytes, settings, nowSeconds, capacity, topics });
+    const refused = refuseArrival({ event, bytes, settings, nowSeconds });
     if (refused !== undefined) return refused;
     const vanishIn = event.kind === KIND_VANISH ? vanishCommunities(event, community, options) : undefined;
     if (isRefusal(vanishIn)) return vanishIn;
     if (recent.has(community.id, event.id)) return 'duplicate';
+    const short = refuseForSpace({ event, settings, nowSeconds, capacity, topics });
+    if (short !== undefined) return withoutRoom(community.id, event, short);
     const wrong = await verify(event, preimage);
     if (wrong !== undefined) return wrong;
     return lane.submit({ community: community.id, event, payload, ...(vanishIn ? { vanishIn } : {}) });

@@ -10,6 +10,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Client } from 'pg';
+import { KIND_DELETION } from './core/classify.js';
 import type { Announced } from './core/hidden.js';
 import { type Plan, planBatch, planHiding, type StoredEvent, type Submission } from './core/plan.js';
 import { type Outcome, outcomeOf, type Refusal, refusal } from './core/reply.js';
@@ -28,6 +29,8 @@ import type { TagHash } from './store/tag-hash.js';
 export const LANE_LOCK = 7_447_001;
 const BATCH_EVENTS_MAX = 500;
 const BATCH_BYTES_MAX = 4 * 1_048_576;
+/** What a target of a deletion adds to the weight of its request: its event is read, too. */
+const TARGET_BYTES = 2_048;
 /** One stalled holder of the lock would stop every instance: the server ends its session after these. */
 const LOCK_TIMEOUT_MS = 10_000;
 const STATEMENT_TIMEOUT_MS = 20_000;
@@ -206,9 +209,9 @@ export function startLane(options: LaneOptions): Lane {
     },
     submit: (submission) =>
       new Promise((settle) => {
-        const { community, payload } = submission;
+        const { community } = submission;
         if (closing) return settle(refusal('error', 'the relay is shutting down'));
-        if (!queue.add({ community, bytes: payload.length, submission, settle })) {
+        if (!queue.add({ community, bytes: weightOf(submission), submission, settle })) {
           return settle(refusal('rate-limited', 'the relay is busy, try again in a moment'));
         }
         metrics.laneDepth.set(queue.size);
@@ -268,10 +271,16 @@ async function transact(
   const plan = planBatch(submissions, await readFacts(session, submissions, { ...options, now }), now);
   await writePlan(session, plan, { now, tagHash });
   // Ephemeral events are not kept, so their commit need not wait for the disk. All others do, whatever the server's default.
-  const durable = plan.outbox.length > 0 || plan.rows.length > 0;
+  const { outbox, rows, heads, tombstones } = plan;
+  const durable = [outbox, rows, heads, tombstones].some((written) => written.length > 0);
   beforeCommit();
   await session.query(`SET LOCAL synchronous_commit = ${durable ? 'on' : 'off'}; COMMIT`);
   return plan;
+}
+
+/** A batch is bounded by it, so that one of deletions does not bring thousands of large events into memory. */
+function weightOf({ event, payload }: Submission): number {
+  return payload.length + (event.kind === KIND_DELETION ? event.tags.length * TARGET_BYTES : 0);
 }
 
 /** The event's own data was refused (22: data, 23: constraint, 54: limits), so trying again would not help. */

@@ -48,6 +48,12 @@ export function createMetrics() {
       buckets: SECONDS,
       registers,
     }),
+    answers: new Counter({
+      name: 'minato_answers_total',
+      help: 'Answers to filters by where their rows came from: memory or database',
+      labelNames: ['from'],
+      registers,
+    }),
     rowsServed: new Counter({
       name: 'minato_rows_served_total',
       help: 'Stored events sent to clients',

@@ -13,7 +13,7 @@ import { createMetrics, type Metrics } from './metrics.js';
 import { checkVersion, type Database } from './postgres/database.js';
 import { migrate } from './postgres/migrate.js';
 import { Fanout } from './relay/fanout.js';
-import { PayloadCache } from './relay/payload-cache.js';
+import { Memory } from './relay/memory.js';
 import { QueryGate } from './relay/query-gate.js';
 import { RateLimit } from './relay/rate-limit.js';
 import { type RelayServer, startServer } from './relay/server.js';
@@ -22,6 +22,7 @@ import { ensureDefaultCommunity } from './store/communities.js';
 import { fixNetworkId, fixTagHashSeed } from './store/node-state.js';
 import { readHead } from './store/outbox.js';
 import { ensurePartitions } from './store/partitions.js';
+import { isServed } from './store/seen.js';
 import { createTagHash, type TagHash } from './store/tag-hash.js';
 import { startVerifier, type Verifier } from './verify/pool.js';
 
@@ -89,7 +90,17 @@ export async function startWriter(options: NodeOptions, onCommit?: (plan: Plan) 
   const { publicUrl } = config;
   const seen = new SeenCounts();
   const stopSeen = startSeenFlush(seen, database.pool, log);
-  const admission = createAdmission({ lane, verifier, recent, seen, metrics, now, communities, publicUrl });
+  const admission = createAdmission({
+    lane,
+    verifier,
+    recent,
+    seen,
+    metrics,
+    now,
+    communities,
+    publicUrl,
+    isServed: (community, event) => isServed(database.pool, community, event),
+  });
   return {
     admission,
     communities,
@@ -121,10 +132,10 @@ export interface Node {
 
 export async function startNode(options: NodeOptions): Promise<Node> {
   const { database, config, log, now = Date.now } = options;
-  const cache = new PayloadCache();
+  const memory = new Memory();
   const writer = await startWriter(options, (plan) => fanout.onCommit(plan));
   const { admission, communities, metrics, recent, tagHash, verifier } = writer;
-  const fanout = new Fanout({ database, cache, recent, metrics, log, now });
+  const fanout = new Fanout({ database, memory, recent, metrics, log, now });
   await fanout.start();
   const stop = async (): Promise<void> => {
     await fanout.stop();
@@ -138,7 +149,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     admission,
     communities,
     fanout,
-    stored: { pool: database.pool, tagHash, cache, now },
+    stored: { pool: database.pool, tagHash, memory, metrics, now, caughtUp: () => fanout.caughtUp() },
     ownPool: database.ownPool,
     gate: new QueryGate(),
     rates: new RateLimit(),

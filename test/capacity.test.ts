@@ -9,7 +9,7 @@ import { capacity } from '../src/jobs/capacity.js';
 import { expire } from '../src/jobs/expire.js';
 import { BOUNDS, type Bounds, type Job } from '../src/jobs/job.js';
 import { dryRunJob, runJob } from '../src/jobs/run.js';
-import { OLDEST_OF_TOPIC_SQL, OLDEST_SQL } from '../src/store/capacity.js';
+import { OLDEST_OF_TOPIC_SQL, OLDEST_SQL, WALK_SEQS_MAX } from '../src/store/capacity.js';
 import { addCommunity, readTotals, writeSetting } from '../src/store/communities.js';
 import { writeTopic } from '../src/store/topics.js';
 import { eventually, runCli } from './support/cli.js';
@@ -255,8 +255,9 @@ describe('a community that is short of space', () => {
     for (let n = 0; n < 17; n += 1)
       notes.push(await post({ created_at: at - n, tags: topic('main', `n${n}`) }));
     await setLimit('capacity.maxEvents', 20);
+    const topics = ['main', 'n0', 'n1', 'n2'].map((name, at) => ({ topic: name, rows: at === 0 ? 3 : 1 }));
     expect(await dryRunJob(capacity, contextOf())).toEqual([
-      { reason: 'capacity', class: 'regular', rows: 3 },
+      { reason: 'capacity', class: 'regular', rows: 3, topics },
     ]);
     expect(await check(1)).toBe(3);
 
@@ -274,7 +275,7 @@ describe('a community that is short of space', () => {
       const answer = await client.publish(notes[0]!);
       return answer[0] ? undefined : answer;
     });
-    expect(again[1]).toMatch(/^blocked: /);
+    expect(again[1]).toBe('blocked: purged to make room');
     expect(await run(capacity)).toEqual({ changed: 0, more: false });
   });
 
@@ -302,6 +303,71 @@ describe('a community that is short of space', () => {
     );
   });
 
+  it('looks for its oldest from where the oldest was before, over a bounded stretch at a time', async () => {
+    const cursor = async () =>
+      (
+        await relay.database.pool.query<{ value: string }>('SELECT value FROM node_state WHERE key = $1', [
+          `capacity_cursor_${community}`,
+        ])
+      ).rows.map(({ value }) => Number(value))[0];
+    const oldest = async () =>
+      (
+        await relay.database.pool.query<{ seq: number }>(
+          'SELECT min(seq) AS seq FROM events WHERE community = $1 AND hidden IS NULL',
+          [community],
+        )
+      ).rows[0]!.seq;
+    const bounds = { rows: 2, batches: 2 };
+    await postMany(8);
+    // As far as other communities might have posted meanwhile.
+    const { rows } = await relay.database.pool.query<{ last_seq: number }>(
+      'UPDATE lane_state SET last_seq = (last_seq / 1000000) * 1000000 + 900000 RETURNING last_seq',
+    );
+    const far = await postMany(4);
+    expect(await oldest()).toBeLessThan(rows[0]!.last_seq - 2 * WALK_SEQS_MAX);
+    await setLimit('capacity.maxEvents', 5);
+    expect(await dryRunJob(capacity, contextOf(bounds))).toMatchObject([{ rows: 4 }]);
+    expect(await cursor()).toBe(0);
+    expect(await run(capacity, bounds)).toEqual({ changed: 4, more: true });
+    const second = await cursor();
+    expect(second).toBeGreaterThan(0);
+    expect(second).toBeLessThan(await oldest());
+    expect(await run(capacity, bounds)).toEqual({ changed: 4, more: false });
+    expect(await run(capacity, bounds)).toEqual({ changed: 0, more: false });
+    expect((await served()).sort()).toEqual(far.map(({ id }) => id).sort());
+    await setLimit('capacity.maxEvents', 3);
+    expect(await run(capacity, bounds)).toMatchObject({ changed: 2 });
+    expect(await cursor()).toBeGreaterThanOrEqual(rows[0]!.last_seq);
+    expect((await served()).sort()).toEqual(
+      far
+        .slice(2)
+        .map(({ id }) => id)
+        .sort(),
+    );
+  });
+
+  it('tells a repeat that it is one, also of an event that came long ago; what it does not have is refused', async () => {
+    const [old] = await postMany(20, { created_at: nowSeconds() - 2 * 86_400 });
+    const gone = await post({});
+    await post({ kind: 5, tags: [['e', gone.id]] });
+    await setLimit('capacity.maxEvents', 22);
+    await check(2);
+    const duplicate = [true, 'duplicate: already have this event'];
+    expect(await client.publish(old!)).toEqual(duplicate);
+    // A node that has just started remembers no id.
+    const fresh = await startTestNode({ on: relay.test, env: { MINATO_PUBLIC_URL: 'wss://relay.test' } });
+    await followed(({ capacity: now }) => now.step === 2, fresh);
+    const there = await RawClient.connect(`${fresh.url}/c/${slug}`);
+    expect(await there.publish(old!)).toEqual(duplicate);
+    expect(await there.publish(gone)).toEqual(LOW);
+    expect(await there.publish(write({}))).toEqual(LOW);
+    const mark = sign(alice, { kind: 62, tags: [['relay', 'ALL_RELAYS']] });
+    expect(await there.publish(mark)).toEqual(STORED);
+    expect(await there.publish(old!)).toEqual(OLD);
+    await there.close();
+    await fresh.close();
+  });
+
   it('with nothing left that may go stays in its step and says no more is to be done', async () => {
     await post({ kind: 0 });
     await post({ kind: 5, tags: [['e', 'f'.repeat(64)]] });
@@ -315,11 +381,12 @@ describe('a community that is short of space', () => {
 
   it('finds its oldest by a walk along seq, and those of a topic by its tag', async () => {
     const session = await relay.database.connect({ indexWalks: true });
-    const plan = async (text: string) => {
-      const { rows } = await session.query<{ 'QUERY PLAN': string }>(`EXPLAIN ${text}`, [community, 500]);
+    const plan = async (text: string, ...range: number[]) => {
+      const values = [community, 500, ...range];
+      const { rows } = await session.query<{ 'QUERY PLAN': string }>(`EXPLAIN ${text}`, values);
       return rows.map((row) => row['QUERY PLAN']).join('\n');
     };
-    const whole = await plan(OLDEST_SQL);
+    const whole = await plan(OLDEST_SQL, 0, 1_000);
     expect(whole).toMatch(/Index Scan using \w+_seq_ingested_at_keep_idx/);
     expect(whole).not.toMatch(/\bSort {2}\(cost|Seq Scan/);
     expect(await plan(OLDEST_OF_TOPIC_SQL)).not.toMatch(/Seq Scan/);

@@ -8,7 +8,7 @@ import pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { serializeEvent } from '../src/core/event.js';
 import { openDatabase } from '../src/postgres/database.js';
-import { EXPORT_PAGE_SQL } from '../src/store/export.js';
+import { EXPORT_PAGE_SQL, HISTORY_EXPORT_SQL } from '../src/store/export.js';
 import { type Ended, eventually, runCli, startCli } from './support/cli.js';
 import { createTestDatabase, type TestDatabase } from './support/database.js';
 import { type Draft, newAuthor, nowSeconds, sign } from './support/events.js';
@@ -370,6 +370,50 @@ describe('export', () => {
     expect(sorted(await exported())).toEqual(sorted([lineOf(versions[0]!), lineOf(articles[1]!)]));
   });
 
+  test('--history writes the superseded versions and nothing else; not what was deleted, expired or vanished', async () => {
+    const gone = newAuthor();
+    const at = nowSeconds() - 100;
+    const article = (second: number, d: string, by = author, tags: string[][] = []) =>
+      sign(by, {
+        kind: 30_023,
+        created_at: at + second,
+        tags: [['d', d], ...tags],
+        content: `${d} ${second}`,
+      });
+    const versionsOf = (second: number) => [
+      article(second, 'plain'),
+      article(second, 'by address'),
+      article(second, 'by id'),
+      article(second, 'left to the job'),
+      article(second, 'brief', author, second === 0 ? [['expiration', String(nowSeconds() + 3_600)]] : []),
+      article(second, 'vanished', gone),
+    ];
+    const [older, newer] = [versionsOf(0), versionsOf(1)];
+    const named = [
+      ['a', `30023:${author.pubkey}:by address`],
+      ['e', older[2]!.id],
+    ];
+    const requests = [
+      sign(author, { kind: 5, created_at: at, tags: named }),
+      sign(gone, { kind: 62, created_at: at + 50, tags: [['relay', 'ALL_RELAYS']] }),
+    ];
+    for (const events of [older, newer]) await runCli(['import'], env, jsonl(events));
+    expect(sorted(await exported('--history'))).toEqual(sorted(older.map(lineOf)));
+    await runCli(['import'], env, jsonl(requests));
+    await db.query(
+      `INSERT INTO history_deletions (community, kind, requested_at, created_at, seq, address_hash, author)
+       VALUES (1, 30023, $1, $1, 0, sha256($2), '')`,
+      [at, Buffer.from(`30023:${author.pubkey}:left to the job`)],
+    );
+    await db.query(`UPDATE events SET payload = replace(payload, $1, '1000000000') WHERE hidden = 1`, [
+      older[4]!.tags[1]![1],
+    ]);
+    expect(await exported('--history')).toEqual([lineOf(older[0]!)]);
+    expect(await exported('--history', '--filter', '{"kinds":[0]}')).toEqual([]);
+    const served = [...newer.slice(0, 5), requests[0]!];
+    expect(sorted(await exported())).toEqual(sorted(served.map(lineOf)));
+  });
+
   test('--filter takes what a REQ with it would give', async () => {
     const tea = note('tea', { tags: [['t', 'tea']] });
     await runCli(['import'], env, jsonl([tea, note('coffee', { tags: [['t', 'coffee']] }), many[0]!]));
@@ -406,6 +450,8 @@ describe('export', () => {
     await writeFile(`${file}.minato-export`, JSON.stringify(state));
     await writeFile(file, '');
     expect((await runCli(['export', file, '--resume'], env)).stderr).toContain(`--filter '{"kinds":[1]}'`);
+    await writeFile(`${file}.minato-export`, JSON.stringify({ ...state, filter: '', history: true }));
+    expect((await runCli(['export', file, '--resume'], env)).stderr).toContain('default --history');
   });
 
   /** Rows as the lane would leave them; their contents are of no interest here. */
@@ -462,20 +508,24 @@ describe('export', () => {
     expect(stderr).not.toContain('EPIPE');
   });
 
-  test('a page walks the index on seq of each partition once, and sorts nothing', async () => {
-    await fillStore(5_000, 100);
-    await db.query('ANALYZE events');
-    const { pool, close } = openDatabase(database.connection);
-    const { rows } = await pool.query<{ 'QUERY PLAN': string }>(
-      `EXPLAIN ${EXPORT_PAGE_SQL}`,
-      [1_000, 5_000, 1],
-    );
-    await close();
-    const plan = rows.map((row) => row['QUERY PLAN']).join('\n');
-    expect(plan).toContain('Merge Append');
-    expect(plan).not.toMatch(/->\s+(Sort|Incremental Sort|Seq Scan|Bitmap)/);
-    expect(plan).not.toContain('events_history');
-  });
+  test.each([
+    ['served events', EXPORT_PAGE_SQL, 'events_days30', 'events_history'],
+    ['history', HISTORY_EXPORT_SQL, 'events_history', 'events_days30'],
+  ])(
+    'a page of %s walks the index on seq of each partition once, and sorts nothing',
+    async (_, text, read, left) => {
+      await fillStore(5_000, 100);
+      await db.query('ANALYZE events');
+      const { pool, close } = openDatabase(database.connection);
+      const { rows } = await pool.query<{ 'QUERY PLAN': string }>(`EXPLAIN ${text}`, [1_000, 5_000, 1]);
+      await close();
+      const plan = rows.map((row) => row['QUERY PLAN']).join('\n');
+      expect(plan).toContain('Merge Append');
+      expect(plan).not.toMatch(/->\s+(Sort|Incremental Sort|Seq Scan|Bitmap)/);
+      expect(plan).toContain(read);
+      expect(plan).not.toContain(left);
+    },
+  );
 
   test('large events make small pages: what is read at once is bounded in bytes', async () => {
     await fillStore(60, 1_000_000);

@@ -16,7 +16,8 @@ import { JOBS } from '../src/jobs/list.js';
 import { purgeDeletedEvents } from '../src/jobs/purge-deleted.js';
 import { dryRunJob, runJob } from '../src/jobs/run.js';
 import { type Schedule, startSchedule } from '../src/jobs/schedule.js';
-import { forgetQuotas, partitions, trimLiveBus } from '../src/jobs/upkeep.js';
+import { Tally, tallied } from '../src/jobs/tally.js';
+import { forgetQuotas, freeJobs, partitions, trimLiveBus } from '../src/jobs/upkeep.js';
 import { createLog } from '../src/log.js';
 import { createMetrics } from '../src/metrics.js';
 import { startWriter, type Writer } from '../src/node.js';
@@ -448,10 +449,52 @@ describe('a dry run', () => {
       'erase-vanished/vanished/regular': gone.length - 2,
       'erase-vanished/vanished/replaceable': 2,
     });
+    const topics = [{ topic: 'sea', rows: 1 }];
+    expect(await dryRunJob(expire, context)).toContainEqual({
+      reason: 'expired',
+      class: 'regular',
+      rows: 1,
+      topics,
+    });
     expect((await toEnd(expire)).taken).toBe(2);
     expect((await toEnd(eraseVanished)).taken).toBe(gone.length);
     expect((await toEnd(purgeDeletedEvents)).taken).toBe(1);
     for (const job of JOBS.filter(({ purges }) => purges)) expect(await dryRunJob(job, context)).toEqual([]);
+  });
+});
+
+describe('the counts of a dry run', () => {
+  it('are by class, and within it by topic, the fullest first; an event with two topics counts in both', () => {
+    const tally = new Tally();
+    for (const topics of [['sea', 'wind'], ['wind'], []])
+      tally.addEvent(sign(alice, { tags: topics.map((topic) => ['t', topic]) }));
+    tally.addEvent(sign(alice, { kind: 0, tags: [['t', 'sea']] }));
+    expect(tally.counts('expired')).toEqual([
+      {
+        reason: 'expired',
+        class: 'regular',
+        rows: 3,
+        topics: [
+          { topic: 'wind', rows: 2 },
+          { topic: 'sea', rows: 1 },
+        ],
+      },
+      { reason: 'expired', class: 'replaceable', rows: 1, topics: [{ topic: 'sea', rows: 1 }] },
+    ]);
+  });
+
+  it('say of how many rows the topics are, where not all were looked at', () => {
+    const [count] = tallied('deleted', [{ kind: 1, rows: 50, looked: 10, topics: new Map([['sea', 10]]) }]);
+    expect(count).toMatchObject({ rows: 50, topicsFromRows: 10, topics: [{ topic: 'sea', rows: 10 }] });
+  });
+
+  it('hold a bounded number of topics, and go on counting the rows', () => {
+    const tally = new Tally();
+    for (let n = 0; n < 1_200; n += 1)
+      tally.add({ kind: 1, rows: 1, looked: 1, topics: new Map([[`topic ${n}`, 1]]) });
+    const [count] = tally.counts('expired');
+    expect(count!.rows).toBe(1_200);
+    expect(count!.topics).toHaveLength(1_000);
   });
 });
 
@@ -606,6 +649,52 @@ describe('the schedule', () => {
     await eventually('the next run', () => runs === 2 || undefined);
   });
 
+  it('frees what a killed process had taken: queued anew by its key, dropped when that was done already', async () => {
+    let runs = 0;
+    const once = job('cut-off', async () => {
+      runs += 1;
+    });
+    await trigger(start([once]), 'cut-off');
+    await eventually('the first run', () => runs === 1 || undefined);
+    await Promise.all(schedules.splice(0).map((schedule) => schedule.stop()));
+    const takenAt = (ms: number) =>
+      client.query(
+        `UPDATE minato_worker._private_jobs SET attempts = 1, locked_by = 'killed', locked_at = to_timestamp($1 / 1000.0)`,
+        [ms],
+      );
+    const add = (key: string | null) =>
+      client.query(`SELECT minato_worker.add_job('cut-off', '{}', job_key := $1, max_attempts := 1)`, [key]);
+    const left = () =>
+      rows<{ key: string | null; locked_by: string | null }>(
+        'SELECT key, locked_by FROM minato_worker.jobs ORDER BY id',
+      );
+    await client.query('DELETE FROM minato_worker._private_jobs');
+    for (const key of ['cut-off', null, null]) await add(key);
+    await takenAt(now() - 30_000);
+    expect(await run(freeJobs)).toEqual({ changed: 0, more: false });
+    await takenAt(now() - 61_000);
+    expect(await dryRunJob(freeJobs, context)).toEqual([{ reason: 'killed', class: 'job', rows: 3 }]);
+    expect(await run(freeJobs)).toEqual({ changed: 3, more: false });
+    expect(await left()).toEqual([{ key: 'cut-off', locked_by: null }]);
+    start([once]);
+    await eventually('the run that was cut off', () => runs === 2 || undefined);
+    await eventually('it is done', async () => ((await left()).length === 0 ? true : undefined));
+  });
+
+  it('waits when it stops until what is done is marked as done: nothing stays taken', async () => {
+    for (let round = 0; round < 5; round += 1) {
+      let ran = false;
+      const short = job('short', async () => {
+        ran = true;
+      });
+      const schedule = start([short]);
+      await trigger(schedule, 'short');
+      await eventually('the run', () => ran || undefined);
+      await schedule.stop();
+      expect(await rows(`SELECT id FROM minato_worker.jobs WHERE task_identifier = 'short'`)).toEqual([]);
+    }
+  });
+
   it('stops in the middle of a long job, between two of its batches', async () => {
     const notes = Array.from({ length: 40 }, (_, at) => expiring(alice, { content: String(at) }));
     await postAll(...notes);
@@ -659,9 +748,12 @@ describe('the commands', () => {
     await client.query('UPDATE events SET expires_at = $1 WHERE id = $2', [nowSeconds() - 1, ...bytes(note)]);
     const dry = await minato('purge', '--dry-run');
     expect(dry).toMatchObject({ code: 0, stderr: '' });
-    expect(dry.stdout).toMatch(/^expire +expired +regular +1$/m);
+    expect(dry.stdout).toMatch(/^expire +expired +regular +1\nexpire +expired +regular +1 {2}topic "sea"$/m);
     expect((await minato('jobs', 'run', 'expire', '--dry-run')).stdout).toBe(
-      `${dry.stdout.split('\n')[0]}\n`,
+      dry.stdout
+        .split(/(?<=\n)/)
+        .slice(0, 2)
+        .join(''),
     );
     expect(await stored(note)).toEqual([note.id]);
     const real = await minato('purge');

@@ -238,6 +238,35 @@ describe('the lock', () => {
     }));
 });
 
+describe('deletion requests', () => {
+  it('weigh what they may take along: a thousand targets leave no room for a thousand more in their batch', () =>
+    inHarbour(async (harbour) => {
+      const targets = (count: number) => Array.from({ length: count }, () => ['e', hex(32)]);
+      const lane = await harbour.lane();
+      const requests = [1_500, 1_500, 1, 1].map((count) => draft({ kind: 5, tags: targets(count) }));
+      expect(await submitAll(lane, requests)).toEqual(Array(4).fill('stored'));
+      expect(harbour.plans.map(({ decisions }) => decisions.length)).toEqual([1, 3]);
+    }));
+
+  it('that their author’s vanishing refuses leave their tombstones as durable as any', () =>
+    inHarbour(async (harbour) => {
+      await harbour.sql(`ALTER DATABASE ${harbour.connection.database} SET synchronous_commit = off`);
+      await harbour.sql(`
+        CREATE TABLE witness (durable text);
+        CREATE FUNCTION witness() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+          INSERT INTO witness SELECT current_setting('synchronous_commit'); RETURN NULL;
+        END $$;
+        CREATE CONSTRAINT TRIGGER witness AFTER INSERT ON deletion_tombstones DEFERRABLE INITIALLY DEFERRED
+          FOR EACH ROW EXECUTE FUNCTION witness();`);
+      const lane = await harbour.lane();
+      const pubkey = hex(32);
+      expect(await lane.submit(draft({ kind: 62, pubkey }))).toBe('stored');
+      const request = draft({ kind: 5, pubkey, tags: [['e', hex(32)]] });
+      expect(await lane.submit(request)).toEqual(refusal('blocked', 'its author asked to vanish'));
+      expect(await harbour.sql('SELECT durable FROM witness')).toEqual([{ durable: 'on' }]);
+    }));
+});
+
 describe("the lane's sessions", () => {
   /** What holds at the moment of COMMIT, written down by the server itself. */
   const WITNESS = `

@@ -337,11 +337,11 @@ describe('the limits of an event', () => {
     return event;
   }
 
-  it.each(['a', '海', '🌊'])('65,536 bytes of %s are accepted, one more is refused', async (filler) => {
-    const largest = ofBytes(65_536, filler);
+  it.each(['a', '海', '🌊'])('98,304 bytes of %s are accepted, one more is refused', async (filler) => {
+    const largest = ofBytes(98_304, filler);
     expect(await client.publish(largest)).toEqual([true, '']);
     expect((await client.query({ ids: [largest.id] })).events).toEqual([largest]);
-    expect(await client.publish(ofBytes(65_537, filler))).toEqual(REFUSED_INVALID);
+    expect(await client.publish(ofBytes(98_305, filler))).toEqual(REFUSED_INVALID);
   });
 
   it('2,000 tags are accepted, 2,001 are refused', async () => {

@@ -151,6 +151,9 @@ function replay(
     }
     expect(view.delete(row.id), 'only what is there is deleted').toBe(true);
     if (row.reason === 'nip09') {
+      // One who vanishes takes the request along: then only what it hides is announced.
+      const unseen = list.filter((other) => other.event.kind === 5 && isVanished(other, list));
+      if (isDeleted(one, unseen)) return;
       let before = at - 1;
       while (rows[before]!.reason === 'nip09') before -= 1;
       expect(rows[before], 'its request stands before it').toMatchObject({
@@ -193,9 +196,9 @@ async function expectModel(base: number, list: readonly Arrived[], before: numbe
   // What consumers read is the same, whatever the size of their portions.
   const portions = [];
   for (let at = before; ; at = portions.at(-1)!.seq) {
-    const portion = await readOutbox(database.pool, at, 7);
+    const { entries: portion } = await readOutbox(database.pool, at, 7);
     if (portion.length === 0) break;
-    portions.push(...portion);
+    portions.push(...portion.map(({ seq, community, op, id }) => ({ seq, community, op, id })));
   }
   expect(portions).toEqual(announced.map(({ seq, community, op, id }) => ({ seq, community, op, id })));
   const replayed = replay(announced, base, list);
@@ -220,8 +223,19 @@ async function expectModel(base: number, list: readonly Arrived[], before: numbe
     const gone = here.map((one) => one.event.id).filter((id) => !model.has(id));
     await expectNotFound(base + community, gone, unswept);
     const unsweptEvents = here.filter((one) => unswept.has(one.event.id)).map((one) => one.event);
-    await expectRows(base + community, announced, unsweptEvents);
+    const deleted = new Set(here.filter((one) => isDeleted(one, list)).map((one) => one.event.id));
+    await expectRows(base + community, announced, unsweptEvents, deleted);
+    await expectHistory(base + community, deleted);
   }
+}
+
+/** Of what an owner deleted no older version is left as history. */
+async function expectHistory(community: number, deleted: ReadonlySet<string>): Promise<void> {
+  const { rows } = await client.query<{ id: string }>(
+    `SELECT encode(id, 'hex') AS id FROM events WHERE community = $1 AND hidden = $2`,
+    [community, HIDDEN_CODES.superseded],
+  );
+  expect(rows.filter(({ id }) => deleted.has(id))).toEqual([]);
 }
 
 /** I6: by no path. */
@@ -266,6 +280,7 @@ async function expectRows(
   community: number,
   announced: readonly Announced[],
   unhidden: readonly NostrEvent[],
+  deleted: ReadonlySet<string>,
 ): Promise<void> {
   const isHere = (row: Announced) => row.community === community;
   const upserts = announced.filter((row) => isHere(row) && row.op === 'upsert');
@@ -285,7 +300,7 @@ async function expectRows(
     [community],
   );
   const isPhysical = community % 3 === 2;
-  const purged = announced.filter((row) => isHere(row) && row.reason === 'nip09' && isPhysical).length;
+  const purged = upserts.filter((row) => isPhysical && deleted.has(row.id)).length;
   const tagsOf = (event: NostrEvent) =>
     new Set(event.tags.filter(([name]) => name!.length === 1).map((tag) => tag.slice(0, 2).join('\n')));
   expect(rows[0]).toEqual({

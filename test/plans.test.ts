@@ -14,6 +14,7 @@ import { isRefusal } from '../src/core/reply.js';
 import type { Database } from '../src/postgres/database.js';
 import { writePlan } from '../src/store/batch.js';
 import { readFacts } from '../src/store/facts.js';
+import { HISTORY_ROWS_MAX } from '../src/store/history.js';
 import { ensurePartitions } from '../src/store/partitions.js';
 import {
   countEvents,
@@ -89,6 +90,18 @@ const submissions = Array.from({ length: 100 }, (_, at) => ({
   event: eventAt(at * 23),
   payload: '',
 }));
+/** Its older versions are history. */
+const deletingProfile = {
+  community: COMMUNITY,
+  event: {
+    ...eventAt(7),
+    id: hash('a deletion'),
+    kind: 5,
+    tags: [['a', `0:${AUTHORS[0]}:`]],
+    pubkey: AUTHORS[0]!,
+  },
+  payload: '',
+};
 const NO_FACTS: BatchFacts = {
   lastSeq: 0,
   known: new Map(),
@@ -265,6 +278,15 @@ const SHAPES: Shape[] = [
     rows: 1,
   },
   {
+    name: 'the lane: history of an address',
+    filter: (session) =>
+      readFacts(session, [deletingProfile], { now: MONTHS[0]!, settingsOf: defaultSettings }),
+    holds: 'asked.until',
+    indexes: ['events_history_author'],
+    walks: 1,
+    rows: HISTORY_ROWS_MAX,
+  },
+  {
     name: 'the lane: superseded rows',
     filter: (session) => writePlan(session, supersedingNothing, { now: 0, tagHash }),
     holds: 'UPDATE events e',
@@ -373,6 +395,7 @@ const ANY_ROW = {
   ingested_at: MONTHS[0]!,
   keep: Keep.days30,
   payload: serializeEvent(eventAt(0)).payload,
+  was_hidden: null,
 };
 
 /** Stands in for a connection and only notes what it is asked. */

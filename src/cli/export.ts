@@ -1,6 +1,7 @@
 /**
  * `minato export`: what a REQ would serve, in the order of the outbox. It follows the outbox to its very end: a version
  * that is superseded while the export runs has a successor further on, so every event effective at the end is there.
+ * With `--history` it is the superseded versions, as they are when the export comes by.
  */
 import { once } from 'node:events';
 import { type FileHandle, open } from 'node:fs/promises';
@@ -12,7 +13,7 @@ import type { NostrEvent } from '../core/event.js';
 import { type Filter, matchFilter, parseFilter } from '../core/filter.js';
 import { isRefusal } from '../core/reply.js';
 import { readTotals } from '../store/communities.js';
-import { readExportPage } from '../store/export.js';
+import { type Exported, readExportPage } from '../store/export.js';
 import { readHead } from '../store/outbox.js';
 import { type Checkpoint, checkpointAt } from './checkpoint.js';
 import { COMMUNITY_OPTION, withCommunity } from './context.js';
@@ -28,6 +29,7 @@ const EXIT_BROKEN_PIPE = 141;
 interface Options {
   community: string;
   filter?: string;
+  history?: boolean;
   force?: boolean;
   resume?: boolean;
 }
@@ -41,16 +43,19 @@ export function exportCommand(): Command {
     )
     .option(...COMMUNITY_OPTION)
     .option('--filter <json>', 'only what matches this one NIP-01 filter; limit is not supported')
+    .option('--history', 'the superseded versions instead, as long as retention.historyDays keeps them')
     .option('--force', 'overwrite an existing file')
     .option('--resume', 'go on with an interrupted export; its place is kept in FILE.minato-export')
     .addHelpText(
       'after',
       `
-Events that are in force are written, oldest arrival first; superseded versions are left out.
+Events that are in force are written, oldest arrival first. With --history it is the versions of replaceable and addressable
+events that a newer one has superseded, and only those. What was deleted, has expired or vanished is in neither.
 
 Examples:
   $ minato export backup.jsonl.gz
   $ minato export --filter '{"kinds":[0,3]}' > profiles.jsonl
+  $ minato export --history --filter '{"kinds":[30023]}' drafts.jsonl
   $ minato export | ssh elsewhere minato import`,
     )
     .action(exportFile);
@@ -67,6 +72,7 @@ async function exportFile(file: string | undefined, options: Options): Promise<v
           pool: database.pool,
           community,
           filter,
+          what: options.history ? 'history' : 'served',
           target,
           signal: interruption.signal,
         });
@@ -104,15 +110,16 @@ interface Job {
   readonly pool: Pool;
   readonly community: Community;
   readonly filter: Filter | undefined;
+  readonly what: Exported;
   readonly target: Target;
   readonly signal: AbortSignal;
 }
 
 type End = 'whole' | 'interrupted' | 'pipe closed';
 
-async function writeEvents({ pool, community, filter, target, signal }: Job): Promise<End> {
+async function writeEvents({ pool, community, filter, what, target, signal }: Job): Promise<End> {
   const progress = startProgress(
-    filter === undefined ? (await readTotals(pool, community.id)).events : undefined,
+    filter === undefined && what === 'served' ? (await readTotals(pool, community.id)).events : undefined,
   );
   const startedAt = Date.now();
   let { seq, events } = target.place;
@@ -123,7 +130,7 @@ async function writeEvents({ pool, community, filter, target, signal }: Job): Pr
     for (let chases = 0; chases < HEAD_CHASES_MAX; chases++) {
       while (seq < head) {
         if (signal.aborted) return 'interrupted';
-        const page = await readExportPage(pool, community.id, seq, head, Date.now());
+        const page = await readExportPage(pool, community.id, seq, head, Date.now(), what);
         const payloads =
           filter === undefined ? page.payloads : page.payloads.filter((text) => matches(filter, text));
         seq = page.seq;
@@ -206,8 +213,11 @@ const stateSchema = z.object({
   bytes: z.number().int().min(0),
   community: z.string(),
   filter: z.string(),
+  history: z.boolean().default(false),
 });
 type State = z.infer<typeof stateSchema>;
+/** What is exported: an interrupted export goes on with the same only. */
+type Subject = Pick<State, 'community' | 'filter' | 'history'>;
 
 /** Each page is a gzip member of its own: members may stand one after another, so a cut between two is a whole file. */
 class FileTarget implements Target {
@@ -219,7 +229,7 @@ class FileTarget implements Target {
     private readonly path: string,
     private readonly handle: FileHandle,
     private readonly checkpoint: Checkpoint<State>,
-    private readonly subject: Pick<State, 'community' | 'filter'>,
+    private readonly subject: Subject,
     from: State | undefined,
   ) {
     this.place = { seq: from?.seq ?? 0, events: from?.events ?? 0 };
@@ -228,7 +238,8 @@ class FileTarget implements Target {
 
   static async open(path: string, options: Options): Promise<FileTarget> {
     const checkpoint = checkpointAt(`${path}.minato-export`, stateSchema);
-    const subject = { community: options.community, filter: options.filter ?? '' };
+    const { community, filter = '', history = false } = options;
+    const subject = { community, filter, history };
     const from = options.resume ? await readPlace(checkpoint, subject, path) : undefined;
     const handle = await openOutput(path, options);
     try {
@@ -282,17 +293,14 @@ class FileTarget implements Target {
   }
 }
 
-async function readPlace(
-  checkpoint: Checkpoint<State>,
-  subject: Pick<State, 'community' | 'filter'>,
-  path: string,
-): Promise<State> {
+async function readPlace(checkpoint: Checkpoint<State>, subject: Subject, path: string): Promise<State> {
   const from = await checkpoint.read();
   if (from === undefined)
     throw new Error(`there is no interrupted export of ${path} (no ${checkpoint.path})`);
-  if (from.community !== subject.community || from.filter !== subject.filter) {
-    const filter = from.filter === '' ? '' : ` --filter '${from.filter}'`;
-    throw new Error(`the interrupted export of ${path} was made with --community ${from.community}${filter}`);
+  const { community, filter, history } = from;
+  if (community !== subject.community || filter !== subject.filter || history !== subject.history) {
+    const more = `${filter === '' ? '' : ` --filter '${filter}'`}${history ? ' --history' : ''}`;
+    throw new Error(`the interrupted export of ${path} was made with --community ${community}${more}`);
   }
   process.stderr.write(`Going on after ${count(from.events)} events.\n`);
   return from;

@@ -7,6 +7,9 @@ import { type JobRun, readJobRuns } from '../store/job-runs.js';
 import { withDatabase } from './context.js';
 import { count, watchInterruption } from './progress.js';
 
+/** Topics that a dry run prints for one class; --json has more. */
+const TOPICS_SHOWN = 20;
+
 export function jobsCommand(): Command {
   const jobs = new Command('jobs').description(
     'what the node does by itself: expiry, purging, erasure, upkeep; one at a time over all instances',
@@ -101,8 +104,21 @@ export async function showDryRun(jobs: readonly Job[], context: JobContext, json
     for (const found of await dryRunJob(job, context)) rows.push({ job: job.name, ...found });
   }
   if (json) process.stdout.write(`${JSON.stringify(rows, null, 2)}\n`);
-  else process.stdout.write(rows.length === 0 ? 'nothing to do now\n' : rows.map(line).join(''));
+  else process.stdout.write(rows.length === 0 ? 'nothing to do now\n' : rows.flatMap(lines).join(''));
 }
 
-const line = ({ job, reason, class: name, rows }: DryRunCount & { job: string }) =>
-  `${job.padEnd(16)} ${reason.padEnd(12)} ${name.padEnd(12)} ${count(rows).padStart(10)}\n`;
+/** A line for the class, then one for each of its topics; the other topics in a line of their own. */
+function lines({ job, topics = [], topicsFromRows, ...found }: DryRunCount & { job: string }): string[] {
+  const line = (rows: string, note = '') =>
+    `${`${job.padEnd(16)} ${found.reason.padEnd(12)} ${found.class.padEnd(12)} ${rows.padStart(10)}  ${note}`.trimEnd()}\n`;
+  const shown = topics.slice(0, TOPICS_SHOWN);
+  const partly = topicsFromRows === undefined ? '' : ` (of ${count(topicsFromRows)} rows looked at)`;
+  return [
+    line(count(found.rows)),
+    // Quoted: a topic may hold anything.
+    ...shown.map(({ topic, rows }) => line(count(rows), `topic ${JSON.stringify(topic)}${partly}`)),
+    ...(topics.length > shown.length
+      ? [line('', `and ${count(topics.length - shown.length)} topics more`)]
+      : []),
+  ];
+}

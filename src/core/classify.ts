@@ -25,6 +25,11 @@ export function addressOf(event: NostrEvent): string | undefined {
   }
 }
 
+/** The kind that an address is of. */
+export function kindOf(address: string): number {
+  return Number(address.slice(0, address.indexOf(':')));
+}
+
 export interface Version {
   readonly created_at: number;
   readonly id: string;

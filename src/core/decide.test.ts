@@ -91,7 +91,7 @@ const HIDDEN: Record<Hidden, Decision> = {
   deleted: 'deleted',
   expired: 'expired',
   retention: 'gone',
-  capacity: 'gone',
+  capacity: 'crowdedOut',
   vanished: 'vanished',
   withheld: 'duplicate',
 };

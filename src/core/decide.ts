@@ -26,9 +26,15 @@ export interface Facts {
 export type Decision = Outcome | Blocked;
 
 /** Why an event cannot be taken at all, or what it is to its key. */
-type Situation = 'expired' | 'vanished' | 'deleted' | 'gone' | 'known' | 'older' | 'new';
+type Situation = keyof typeof REFUSED | 'known' | 'older' | 'new';
 
-const REFUSED = { expired: 'expired', vanished: 'vanished', deleted: 'deleted', gone: 'gone' } as const;
+const REFUSED = {
+  expired: 'expired',
+  vanished: 'vanished',
+  deleted: 'deleted',
+  gone: 'gone',
+  crowdedOut: 'crowdedOut',
+} as const;
 
 /** Every class in every situation. A regular or ephemeral event has no key, so it is never an older version. */
 const TABLE: Record<EventClass, Record<Situation, Decision>> = {
@@ -44,7 +50,7 @@ const KNOWN: Record<Hidden, Situation> = {
   deleted: 'deleted',
   expired: 'expired',
   retention: 'gone',
-  capacity: 'gone',
+  capacity: 'crowdedOut',
   vanished: 'vanished',
   withheld: 'known',
 };

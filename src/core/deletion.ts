@@ -12,6 +12,11 @@ export type DeletionTarget =
   | { readonly type: 'id'; readonly id: string }
   | { readonly type: 'address'; readonly address: string };
 
+/** What a tombstone is kept under. */
+export function targetName(target: DeletionTarget): string {
+  return target.type === 'id' ? target.id : target.address;
+}
+
 /** The targets of the `e` and `a` tags, each once. Malformed ones, and addresses of another author, are dropped here. */
 export function deletionTargets(request: NostrEvent): DeletionTarget[] {
   const targets = new Map<string, DeletionTarget>();

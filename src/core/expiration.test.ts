@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { NostrEvent } from './event.js';
-import { expirationOf, isExpired, isPayloadExpired } from './expiration.js';
+import { expirationOf, isExpired } from './expiration.js';
 
 const eventWith = (tags: string[][]): NostrEvent => ({
   id: '1'.repeat(64),
@@ -88,21 +88,5 @@ describe('isExpired', () => {
   it('an event without expiration never is, one of the year 1970 always', () => {
     expect(isExpired(eventWith([]), Number.MAX_SAFE_INTEGER)).toBe(false);
     expect(isExpired(expiring('0'), 0)).toBe(true);
-  });
-});
-
-describe('an event as JSON', () => {
-  it('expires in the same second as the event itself', () => {
-    for (const event of [
-      expiring('100'),
-      expiring('soon'),
-      eventWith([]),
-      eventWith([['t', 'expiration']]),
-    ]) {
-      for (const second of [99, 100, 101])
-        expect(isPayloadExpired(JSON.stringify(event), second)).toBe(isExpired(event, second));
-    }
-    const quoted = { ...eventWith([]), content: '["expiration","1"]' };
-    expect(isPayloadExpired(JSON.stringify(quoted), 100)).toBe(false);
   });
 });

@@ -15,8 +15,3 @@ export function isExpired(event: NostrEvent, nowSeconds: number): boolean {
   const expiration = expirationOf(event);
   return expiration !== undefined && expiration <= nowSeconds;
 }
-
-/** The same for an event as JSON; one without the tag, as most are, is not even parsed. */
-export function isPayloadExpired(payload: string, nowSeconds: number): boolean {
-  return payload.includes('["expiration",') && isExpired(JSON.parse(payload) as NostrEvent, nowSeconds);
-}

@@ -6,9 +6,10 @@
  */
 import { addressOf, isNewer, KIND_DELETION, KIND_VANISH, type Version } from './classify.js';
 import { type Decision, decide, type Facts } from './decide.js';
-import { type DeletionTarget, deletes, deletionTargets, ownersOf } from './deletion.js';
+import { type DeletionTarget, deletes, deletionTargets, ownersOf, targetName } from './deletion.js';
 import type { NostrEvent } from './event.js';
 import { type Announced, type Hidden, OUTBOX_REASONS } from './hidden.js';
+import { History, type Superseded } from './history.js';
 import { Keep, keepOf } from './keep.js';
 import { eventDays, type Retention } from './retention.js';
 import { topicsOf } from './topic.js';
@@ -47,6 +48,10 @@ export interface BatchFacts {
   readonly heads: ReadonlyMap<string, Head>;
   /** Served events that deletion requests of the batch name by id. */
   readonly targets: ReadonlyMap<string, StoredEvent>;
+  /** Superseded versions that they name, by id or address. */
+  readonly superseded?: readonly Superseded[];
+  /** There are more versions of the named addresses than one batch can hold. */
+  readonly historyLeft?: boolean;
   /** By `tombstoneKey`: the time of the latest request. */
   readonly tombstones: ReadonlyMap<string, number>;
   /** Until when a pubkey asked to vanish. */
@@ -101,6 +106,15 @@ export interface Tombstone {
   readonly requestedAt: number;
   /** Something was hidden by it at once. */
   readonly applied: boolean;
+  /** Superseded versions of the address are left to a job. */
+  readonly historyLeft: boolean;
+}
+
+/** Targets that an author's request named, whatever became of each: they count for the day. */
+export interface QuotaUse {
+  readonly community: number;
+  readonly author: string;
+  readonly targets: number;
 }
 
 export interface VanishMark {
@@ -130,6 +144,7 @@ export interface Plan {
   readonly hidden: readonly HiddenRow[];
   readonly heads: readonly PlannedHead[];
   readonly tombstones: readonly Tombstone[];
+  readonly quotaUses: readonly QuotaUse[];
   readonly vanishMarks: readonly VanishMark[];
   readonly outbox: readonly OutboxRow[];
   readonly broadcasts: readonly Submission[];
@@ -142,7 +157,10 @@ export function planBatch(submissions: readonly Submission[], facts: BatchFacts,
   return planner.finish(decisions);
 }
 
-/** What time and the operator take out of the view: rows to hide, each announced with its reason. */
+/**
+ * What time and the operator take out of the view: rows to hide, each announced with its reason. A superseded version was
+ * announced when it was superseded.
+ */
 export function planHiding(
   rows: readonly (StoredEvent & { readonly community: number })[],
   hidden: Announced,
@@ -150,7 +168,8 @@ export function planHiding(
   lastSeq: number,
   now: number,
 ): Plan {
-  const outbox = rows.map(
+  const served = rows.filter(({ row }) => row.keep !== Keep.history);
+  const outbox = served.map(
     ({ community, event }, place): OutboxRow => ({
       seq: lastSeq + 1 + place,
       community,
@@ -168,10 +187,11 @@ export function planHiding(
     hidden: rows.map(({ community, event, row }) => ({ community, id: event.id, row, hidden, purge })),
     heads: [],
     tombstones: [],
+    quotaUses: [],
     vanishMarks: [],
     outbox,
     broadcasts: [],
-    lastSeq: lastSeq + rows.length,
+    lastSeq: lastSeq + served.length,
   };
 }
 
@@ -182,9 +202,11 @@ class Planner {
   private readonly tombstones: Map<string, number>;
   private readonly vanished: Map<string, number>;
   private readonly rows = new Map<number, PlannedRow>();
-  private readonly hiddenRows: HiddenRow[] = [];
+  private readonly hiddenRows = new Map<number, HiddenRow>();
+  private readonly history: History;
   private readonly changedHeads = new Map<string, PlannedHead>();
   private readonly newTombstones: Tombstone[] = [];
+  private readonly quotaUses: QuotaUse[] = [];
   private readonly vanishMarks: VanishMark[] = [];
   private readonly outbox: OutboxRow[] = [];
   private readonly broadcasts: Submission[] = [];
@@ -198,6 +220,7 @@ class Planner {
     this.known = new Map(facts.known);
     this.heads = new Map(facts.heads);
     this.targets = new Map(facts.targets);
+    this.history = new History(facts.superseded);
     this.tombstones = new Map(facts.tombstones);
     this.vanished = new Map(facts.vanished);
     this.deletionsLeft = new Map(facts.deletionsLeft);
@@ -210,16 +233,34 @@ class Planner {
     if (decision === 'broadcast') this.broadcast(submission);
     // A version that its owner deleted before it came still counts: nothing older may take its place.
     if (decision === 'deleted') this.raiseHead(submission, undefined);
+    if (decision === 'vanished' && submission.event.kind === KIND_DELETION) return this.heed(submission);
     return decision;
+  }
+
+  /**
+   * One who vanishes takes the request along, not what it did: a request that comes after the mark deletes what it would have
+   * deleted before it (I5). It has no row, so it is the tombstones that tell a repeat.
+   */
+  private heed(submission: Submission): Decision {
+    const { community, event } = submission;
+    const isBuried = (target: DeletionTarget) => {
+      const requestedAt = this.tombstones.get(tombstoneKey(community, targetName(target), event.pubkey));
+      return requestedAt !== undefined && (target.type === 'id' || requestedAt >= event.created_at);
+    };
+    if (deletionTargets(event).every(isBuried)) return 'vanished';
+    if (!this.withinQuota(submission)) return 'overQuota';
+    this.applyDeletion(submission);
+    return 'vanished';
   }
 
   finish(decisions: readonly Decision[]): Plan {
     return {
       decisions,
       rows: [...this.rows.values()],
-      hidden: this.hiddenRows,
+      hidden: [...this.hiddenRows.values()],
       heads: [...this.changedHeads.values()],
       tombstones: this.newTombstones,
+      quotaUses: this.quotaUses,
       vanishMarks: this.vanishMarks,
       outbox: this.outbox,
       broadcasts: this.broadcasts,
@@ -236,9 +277,11 @@ class Planner {
   private withinQuota({ community, event }: Submission): boolean {
     if (event.kind !== KIND_DELETION) return true;
     const key = factKey(community, event.pubkey);
-    const left = (this.deletionsLeft.get(key) ?? Number.POSITIVE_INFINITY) - deletionTargets(event).length;
+    const targets = deletionTargets(event).length;
+    const left = (this.deletionsLeft.get(key) ?? Number.POSITIVE_INFINITY) - targets;
     if (left < 0) return false;
     this.deletionsLeft.set(key, left);
+    if (targets > 0) this.quotaUses.push({ community, author: event.pubkey, targets });
     return true;
   }
 
@@ -321,10 +364,11 @@ class Planner {
   private supersedeHead({ community, event }: Submission): void {
     const address = addressOf(event);
     const head = address === undefined ? undefined : this.heads.get(factKey(community, address));
-    if (head?.row === undefined) return;
-    const { id, created_at, topics } = head;
+    if (address === undefined || head?.row === undefined) return;
+    const { id, created_at, topics, row } = head;
     const old = { id, created_at, pubkey: event.pubkey, kind: event.kind };
-    this.hide(community, old, head.row, topics, address, 'superseded');
+    this.hide(community, old, row, topics, address, 'superseded');
+    this.history.add({ community, address, id, created_at, pubkey: event.pubkey, row });
   }
 
   /** NIP-09: every own target in the request's own transaction; the others are skipped. */
@@ -334,11 +378,30 @@ class Planner {
       const rightful = stored !== undefined && deletes(request, target, stored.event);
       if (stored !== undefined && target.type === 'id' && !rightful) continue;
       if (rightful) this.hideStored(community, stored, 'deleted');
+      const superseded = this.history.take(community, request, target);
+      for (const version of superseded) this.deleteSuperseded(version);
       const { pubkey: author, created_at: requestedAt, id: deletionId } = request;
-      const key = tombstoneKey(community, target.type === 'id' ? target.id : target.address, author);
+      const key = tombstoneKey(community, targetName(target), author);
       this.tombstones.set(key, Math.max(requestedAt, this.tombstones.get(key) ?? requestedAt));
-      this.newTombstones.push({ community, target, author, deletionId, requestedAt, applied: rightful });
+      this.newTombstones.push({
+        community,
+        target,
+        author,
+        deletionId,
+        requestedAt,
+        applied: rightful || superseded.length > 0,
+        historyLeft: target.type === 'address' && this.facts.historyLeft === true,
+      });
     }
+  }
+
+  /** It left the view when it was superseded, and was announced then: only its row has to go the way of deleted ones. */
+  private deleteSuperseded({ community, id, row }: Superseded): void {
+    const purge = this.facts.purgesDeleted.has(community);
+    const planned = this.rows.get(row.seq);
+    if (planned === undefined) this.hiddenRows.set(row.seq, { community, id, row, hidden: 'deleted', purge });
+    else this.rows.set(row.seq, { ...planned, keep: Keep.current, hidden: 'deleted', purge });
+    this.known.set(factKey(community, id), 'deleted');
   }
 
   private storedTarget(community: number, target: DeletionTarget): StoredEvent | undefined {
@@ -376,7 +439,7 @@ class Planner {
     const keep = hidden === 'superseded' ? Keep.history : row.keep;
     const purge = hidden === 'deleted' && this.facts.purgesDeleted.has(community);
     const planned = this.rows.get(row.seq);
-    if (planned === undefined) this.hiddenRows.push({ community, id: event.id, row, hidden, purge });
+    if (planned === undefined) this.hiddenRows.set(row.seq, { community, id: event.id, row, hidden, purge });
     else this.rows.set(row.seq, { ...planned, keep, hidden, purge });
     this.known.set(idKey, hidden);
     this.targets.delete(idKey);

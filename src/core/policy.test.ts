@@ -1,5 +1,4 @@
 import { describe, expect, it } from 'vitest';
-import { AT_EASE, type Capacity } from './capacity.js';
 import { KIND_MAX, type NostrEvent, serializeEvent } from './event.js';
 import { type Arrival, policies, refuseArrival } from './policy.js';
 import { type SettingKey, settingsFrom } from './settings.js';
@@ -18,7 +17,6 @@ const good: NostrEvent = {
 function arrivalOf(
   change: Partial<NostrEvent>,
   settings: Partial<Record<SettingKey, unknown>> = {},
-  capacity: Capacity = AT_EASE,
 ): Arrival {
   const event = { ...good, ...change };
   return {
@@ -26,8 +24,6 @@ function arrivalOf(
     bytes: Buffer.byteLength(serializeEvent(event).payload),
     settings: settingsFrom(new Map(Object.entries(settings))),
     nowSeconds: NOW,
-    capacity,
-    topics: new Map(),
   };
 }
 
@@ -38,7 +34,6 @@ const CASES: {
   policy: string;
   change: Partial<NostrEvent>;
   settings?: Partial<Record<SettingKey, unknown>>;
-  capacity?: Capacity;
   says: { refused: string; why: RegExp };
 }[] = [
   {
@@ -91,12 +86,6 @@ const CASES: {
     says: { refused: 'pow', why: /8 bits.*9 are needed/ },
   },
   { policy: 'refuseTopic', change: { tags: [] }, says: { refused: 'invalid', why: /^missing topic$/ } },
-  {
-    policy: 'refuseSpace',
-    change: {},
-    capacity: { step: 2, topics: new Map() },
-    says: { refused: 'restricted', why: /^space is short: .*higher priority/ },
-  },
 ];
 
 describe('policies', () => {
@@ -105,8 +94,8 @@ describe('policies', () => {
   });
 
   it.each(CASES)('$policy refuses by its own words, and it alone', (one) => {
-    const { policy, change, settings, capacity, says } = one;
-    const arrival = arrivalOf(change, settings, capacity);
+    const { policy, change, settings, says } = one;
+    const arrival = arrivalOf(change, settings);
     expect(policies.filter((each) => each(arrival) !== undefined).map(({ name }) => name)).toEqual([policy]);
     expect(refuseArrival(arrival)).toEqual({ refused: says.refused, why: expect.stringMatching(says.why) });
   });
@@ -124,7 +113,6 @@ describe('policies', () => {
         tags: [['-'], ['expiration', '1']],
       },
       { 'limits.eventBytesMax': 512, 'limits.powBitsMin': 200 },
-      { step: 3, topics: new Map() },
     );
     const refusals = policies.filter((policy) => policy(all) !== undefined);
     expect(refusals.map((policy) => policy.name)).toEqual(CASES.slice(1).map((one) => one.policy));

@@ -1,13 +1,12 @@
 /**
  * The cheap checks at the door, read from top to bottom: each policy refuses or says nothing.
- * All of them come before the signature, the dearest step.
+ * All of them come before the signature, the dearest step. Whether there is room is asked after them (core/capacity.ts): a
+ * repeat needs none.
  */
-import { type Capacity, refuseForSpace } from './capacity.js';
 import { classify } from './classify.js';
 import { firstTagValue, isProtected, type NostrEvent, powBits } from './event.js';
 import { isExpired } from './expiration.js';
 import { type Refusal, refusal } from './reply.js';
-import type { TopicSubscription } from './retention.js';
 import type { Settings } from './settings.js';
 import { refuseEventTopic } from './topic.js';
 
@@ -17,9 +16,6 @@ export interface Arrival {
   readonly bytes: number;
   readonly settings: Settings;
   readonly nowSeconds: number;
-  /** How short space is in the community, and the topics that it has rules for. */
-  readonly capacity: Capacity;
-  readonly topics: ReadonlyMap<string, TopicSubscription>;
 }
 
 type Policy = (arrival: Arrival) => Refusal | undefined;
@@ -88,8 +84,6 @@ const refusePow: Policy = ({ event, settings }) => {
 
 const refuseTopic: Policy = ({ event, settings }) => refuseEventTopic(event, settings);
 
-const refuseSpace: Policy = (arrival) => refuseForSpace(arrival);
-
 export const policies: readonly Policy[] = [
   refuseCredential,
   refuseAccessControl,
@@ -100,7 +94,6 @@ export const policies: readonly Policy[] = [
   refuseProtected,
   refusePow,
   refuseTopic,
-  refuseSpace,
 ];
 
 export function refuseArrival(arrival: Arrival): Refusal | undefined {

@@ -74,6 +74,7 @@ describe('what a decision says on the wire', () => {
     ['deleted', false, 'blocked: deleted by its author'],
     ['expired', false, 'invalid: expired'],
     ['gone', false, 'blocked: past retention'],
+    ['crowdedOut', false, 'blocked: purged to make room'],
     ['vanished', false, 'blocked: its author asked to vanish'],
     ['overQuota', false, 'rate-limited: too many deletions today'],
   ] as const)('%s', (decision, accepted, message) => {

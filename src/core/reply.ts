@@ -32,7 +32,7 @@ export function isRefusal(value: unknown): value is Refusal {
 /** How an event was accepted. Each has its words below; a missing one does not compile. */
 export type Outcome = 'stored' | 'broadcast' | 'duplicate' | 'older';
 /** Why the lane did not take an event. */
-export type Blocked = 'deleted' | 'expired' | 'gone' | 'vanished' | 'overQuota';
+export type Blocked = 'deleted' | 'expired' | 'gone' | 'crowdedOut' | 'vanished' | 'overQuota';
 
 const ACCEPTED: Record<Outcome, string> = {
   stored: '',
@@ -45,6 +45,7 @@ const BLOCKED: Record<Blocked, Refusal> = {
   deleted: refusal('blocked', 'deleted by its author'),
   expired: refusal('invalid', 'expired'),
   gone: refusal('blocked', 'past retention'),
+  crowdedOut: refusal('blocked', 'purged to make room'),
   vanished: refusal('blocked', 'its author asked to vanish'),
   overQuota: refusal('rate-limited', 'too many deletions today'),
 };
@@ -75,10 +76,11 @@ export function countFrame(subscriptionId: string, count: number, approximate: b
   return JSON.stringify(['COUNT', subscriptionId, approximate ? { count, approximate: true } : { count }]);
 }
 
-/** The frame of an event without its payload: `eventFrameHead(sub) + payload + ']'`, so that no JSON work is done per reader. */
+/** The frame of an event is this, its payload and the end, so that no JSON work is done per reader. */
 export function eventFrameHead(subscriptionId: string): string {
   return `["EVENT",${JSON.stringify(subscriptionId)},`;
 }
+export const EVENT_FRAME_END = ']';
 
 export function words({ refused, why }: Refusal): string {
   return `${refused}: ${why}`;

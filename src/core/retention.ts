@@ -34,6 +34,20 @@ export function topicDays({ settings, topics }: Retention, topic: string): numbe
   return topics.get(topic)?.policy.retentionDays ?? settings['retention.regularDays'];
 }
 
+/** The shortest days of any rule; 0 when everything is kept for ever. A community's rules never change in place. */
+export function shortestDays(retention: Retention): number {
+  let days = shortest.get(retention);
+  if (days === undefined) {
+    const all = [retention.settings['retention.regularDays']];
+    for (const topic of retention.topics.keys()) all.push(topicDays(retention, topic));
+    days = Math.min(...all.map((candidate) => candidate || Number.POSITIVE_INFINITY));
+    if (days === Number.POSITIVE_INFINITY) days = 0;
+    shortest.set(retention, days);
+  }
+  return days;
+}
+const shortest = new WeakMap<Retention, number>();
+
 /** The longest of its topics' days; without a topic the community's default. */
 export function eventDays(retention: Retention, eventTopics: readonly string[]): number {
   if (eventTopics.length === 0) return retention.settings['retention.regularDays'];

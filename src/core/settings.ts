@@ -94,7 +94,7 @@ export const settingDefinitions = {
   'deletion.targetsPerDayMax': define(
     count(1, 1_000_000),
     10_000,
-    'Targets that one author may name in a day',
+    'Targets that one author may name in a day, whether they are deleted or not',
   ),
 
   'capacity.maxEvents': define(
@@ -114,11 +114,12 @@ export const settingDefinitions = {
   ),
 
   'limits.messageBytesMax': define(count(1_024, FRAME_BYTES_MAX), 131_072, 'Longest frame a client may send'),
-  'limits.eventBytesMax': define(count(512, FRAME_BYTES_MAX), 65_536, 'Largest event, as JSON'),
+  // A deletion request with 1,000 targets has 72,000 bytes, with a short relay hint for each 95,000.
+  'limits.eventBytesMax': define(count(512, FRAME_BYTES_MAX), 98_304, 'Largest event, as JSON'),
   'limits.tagsMax': define(count(0, 10_000), 2_000, 'Most tags in one event'),
   'limits.tagBytesMax': define(
     count(64, FRAME_BYTES_MAX),
-    65_536,
+    98_304,
     'Most bytes in the tags of one event, as JSON',
   ),
   'limits.subscriptionsMax': define(count(1, 10_000), 20, 'Most open subscriptions on one connection'),

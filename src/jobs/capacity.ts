@@ -19,6 +19,7 @@ import {
 import type { RowRef } from '../core/plan.js';
 import {
   oldestPlaces,
+  oldestPlacesOfTopic,
   readSize,
   readSteps,
   type Scope,
@@ -27,9 +28,11 @@ import {
   WHOLE,
   writeStep,
 } from '../store/capacity.js';
-import { fixTagHashSeed } from '../store/node-state.js';
+import { fixTagHashSeed, readCursor, writeCursor } from '../store/node-state.js';
+import { readHead } from '../store/outbox.js';
 import { createTagHash, type TagHash } from '../store/tag-hash.js';
-import type { DryRunCount, Job, JobContext, JobResult } from './job.js';
+import type { Bounds, Job, JobContext, JobResult } from './job.js';
+import { Tally } from './tally.js';
 
 interface Watched extends Scope {
   readonly limits: Limits;
@@ -61,14 +64,13 @@ export const capacity: Job = {
   },
   dryRun: async (context, client) => {
     const tagHash = await createTagHash(await fixTagHashSeed(client));
-    let rows = 0;
+    const tally = new Tally();
     for (const watched of await listWatched(context, client)) {
       const size = await readSize(client, watched);
       if (stepAt(fullness(size, watched.limits), watched.before) < 3) continue;
-      rows += await countExcess(context, client, watched, excess(size, watched.limits), tagHash);
+      await tallyExcess(context, client, watched, { need: excess(size, watched.limits), tagHash, tally });
     }
-    const counts: DryRunCount[] = [{ reason: 'capacity', class: 'regular', rows }];
-    return rows === 0 ? [] : counts;
+    return tally.counts('capacity');
   },
 };
 
@@ -109,11 +111,10 @@ async function purge(
   { limits, ...scope }: Watched,
   tagHash: TagHash,
 ): Promise<Pick<JobResult, 'changed'> & { batches: number }> {
-  const places = await oldestPlaces(client, scope, bounds.rows * bounds.batches, tagHash);
   let changed = 0;
   let batches = 0;
-  for (const batch of inChunks(places, bounds.rows)) {
-    if (signal.aborted) break;
+  for await (const batch of oldestFirst(client, scope, bounds, tagHash, true)) {
+    if (signal.aborted || batches === bounds.batches) break;
     batches += 1;
     const taken = await lane.hide({
       hidden: 'capacity',
@@ -126,22 +127,55 @@ async function purge(
   return { changed, batches };
 }
 
-async function countExcess(
+async function tallyExcess(
   { bounds }: JobContext,
   client: Client,
   { limits: _limits, ...scope }: Watched,
-  need: Size,
-  tagHash: TagHash,
-): Promise<number> {
-  const places = await oldestPlaces(client, scope, bounds.rows * bounds.batches, tagHash);
-  let rows = 0;
+  { need, tagHash, tally }: { need: Size; tagHash: TagHash; tally: Tally },
+): Promise<void> {
   let left = need;
-  for (const batch of inChunks(places, bounds.rows)) {
+  let batches = 0;
+  for await (const batch of oldestFirst(client, scope, bounds, tagHash, false)) {
+    batches += 1;
+    if (batches > bounds.batches || (left.events <= 0 && left.bytes <= 0)) break;
     const taken = await takeOldest(client, scope, left, batch);
-    rows += taken.rows.length;
+    for (const { event } of taken.rows) tally.addEvent(event);
     left = taken.left;
   }
-  return rows;
+}
+
+/** Walks of one run that may find nothing; the next run goes on where they ended. */
+const WALKS_MAX = 50;
+const cursorOf = (community: number) => `capacity_cursor_${community}`;
+
+/**
+ * The places of the oldest regular events, batch by batch. A community's walk begins where its oldest served event was the last
+ * time: numbers only rise and nothing hidden is served again, so what lies before has been passed for good.
+ */
+async function* oldestFirst(
+  client: Client,
+  scope: Scope,
+  { rows, batches }: Bounds,
+  tagHash: TagHash,
+  /** A batch is only followed by another one when all of it was purged. */
+  remember: boolean,
+): AsyncGenerator<readonly RowRef[]> {
+  const { community, topic } = scope;
+  if (topic !== WHOLE) {
+    yield* inChunks(await oldestPlacesOfTopic(client, scope, rows * batches, tagHash), rows);
+    return;
+  }
+  const head = await readHead(client);
+  let after = await readCursor(client, cursorOf(community));
+  for (let empty = 0; empty < WALKS_MAX && after < head; ) {
+    const { places, passed } = await oldestPlaces(client, community, after, head, rows);
+    const first = places[0];
+    if (remember)
+      await writeCursor(client, cursorOf(community), first === undefined ? passed : first.seq - 1);
+    if (first === undefined) empty += 1;
+    else yield places;
+    after = passed;
+  }
 }
 
 function* inChunks(places: readonly RowRef[], rows: number): Generator<readonly RowRef[]> {

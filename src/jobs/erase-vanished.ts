@@ -24,7 +24,8 @@ import {
   selectOfVanished,
   selectServedAt,
 } from '../store/sweeps.js';
-import { byClass, type Job, type JobContext, type JobResult } from './job.js';
+import type { Job, JobContext, JobResult } from './job.js';
+import { tallied } from './tally.js';
 
 /** Marks that one run looks at; the others wait for the next. */
 const MARKS_MAX = 100;
@@ -43,7 +44,7 @@ export const eraseVanished: Job = {
     const counts = [];
     for (const mark of await pendingMarks(client, MARKS_MAX))
       counts.push(...(await countOfVanished(client, mark)));
-    return byClass('vanished', counts);
+    return tallied('vanished', counts);
   },
 };
 

@@ -3,7 +3,8 @@
  * It cannot come back: its own tag refuses it.
  */
 import { countExpired, selectExpired } from '../store/sweeps.js';
-import { byClass, inBatches, type Job } from './job.js';
+import { inBatches, type Job } from './job.js';
+import { tallied } from './tally.js';
 
 const seconds = (now: number) => Math.floor(now / 1_000);
 
@@ -20,5 +21,5 @@ export const expire: Job = {
         select: (client, now) => selectExpired(client, seconds(now), context.bounds.rows),
       }),
     ),
-  dryRun: async (context, client) => byClass('expired', await countExpired(client, seconds(context.now()))),
+  dryRun: async (context, client) => tallied('expired', await countExpired(client, seconds(context.now()))),
 };

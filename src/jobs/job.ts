@@ -1,10 +1,9 @@
 /** What a job is: bounded work that may stop between any two batches and go on in the next run. */
 import type { Client } from 'pg';
 import type { Communities, Community } from '../communities.js';
-import { classify, type EventClass } from '../core/classify.js';
+import type { EventClass } from '../core/classify.js';
 import type { Lane } from '../lane.js';
 import type { Database } from '../postgres/database.js';
-import type { KindCount } from '../store/sweeps.js';
 
 export interface Bounds {
   /** Rows of one batch: one transaction. */
@@ -35,8 +34,12 @@ export interface JobResult {
 /** What would go now: how many rows, of which class, and why. */
 export interface DryRunCount {
   readonly reason: string;
-  readonly class: EventClass | 'dedupe' | 'quota' | 'bus' | 'partition';
+  readonly class: EventClass | 'dedupe' | 'quota' | 'bus' | 'partition' | 'job';
   readonly rows: number;
+  /** Of events: how many of them each topic holds; one with two topics counts in both. */
+  readonly topics?: readonly { readonly topic: string; readonly rows: number }[];
+  /** The topics are those of so many rows only; the others were counted without being read. */
+  readonly topicsFromRows?: number;
 }
 
 export interface Job {
@@ -89,10 +92,4 @@ export async function inEachCommunity(
     if (result.more) return { changed, more: true };
   }
   return { changed, more: false };
-}
-
-export function byClass(reason: string, counts: readonly KindCount[]): DryRunCount[] {
-  const sums = new Map<EventClass, number>();
-  for (const { kind, rows } of counts) sums.set(classify(kind), (sums.get(classify(kind)) ?? 0) + rows);
-  return [...sums].map(([name, rows]) => ({ reason, class: name, rows }));
 }

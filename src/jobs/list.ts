@@ -1,16 +1,18 @@
 /** Every job of a node. A purge runs those that purge, in this order. */
 import { capacity } from './capacity.js';
+import { deleteHistory } from './delete-history.js';
 import { eraseVanished } from './erase-vanished.js';
 import { expire } from './expire.js';
 import { forgetDedupeRows } from './forget-dedupe.js';
 import type { Job } from './job.js';
 import { purgeDeletedEvents } from './purge-deleted.js';
 import { dropMonths, retain } from './retain.js';
-import { forgetQuotas, partitions, trimLiveBus } from './upkeep.js';
+import { forgetQuotas, freeJobs, partitions, trimLiveBus } from './upkeep.js';
 
 export const JOBS: readonly Job[] = [
   expire,
   eraseVanished,
+  deleteHistory,
   purgeDeletedEvents,
   retain,
   dropMonths,
@@ -19,4 +21,5 @@ export const JOBS: readonly Job[] = [
   forgetQuotas,
   partitions,
   trimLiveBus,
+  freeJobs,
 ];

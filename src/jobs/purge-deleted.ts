@@ -2,13 +2,14 @@
  * What its author deleted stays hidden for `deletion.auditDays`, then its row and content go. It was announced when it was
  * hidden, so there is nothing to say now, and its tombstone and dedupe row go on refusing it (I6, I11).
  *
- * Outside the lane: the lane changes served rows only, and no path makes a hidden row served again, so the two never want
- * the same row; a purge of hundreds of rows need not hold up a single post.
+ * Outside the lane: the lane changes served and superseded rows only, and no path makes a deleted row anything else, so the two
+ * never want the same row; a purge of hundreds of rows need not hold up a single post.
  */
 
 import { DAY_MS } from '../core/retention.js';
 import { countDeleted, purgeDeleted } from '../store/sweeps.js';
-import { byClass, inEachCommunity, type Job } from './job.js';
+import { inEachCommunity, type Job } from './job.js';
+import { tallied } from './tally.js';
 
 export const purgeDeletedEvents: Job = {
   name: 'purge-deleted',
@@ -28,6 +29,6 @@ export const purgeDeletedEvents: Job = {
       const hiddenBefore = now() - settings['deletion.auditDays'] * DAY_MS;
       counts.push(...(await countDeleted(client, id, hiddenBefore)));
     }
-    return byClass('deleted', counts);
+    return tallied('deleted', counts);
   },
 };

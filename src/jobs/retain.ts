@@ -12,6 +12,7 @@ import { dropOutboxRanges } from '../store/outbox.js';
 import { ensurePastPartitions } from '../store/partitions.js';
 import { createTagHash } from '../store/tag-hash.js';
 import type { DryRunCount, Job, JobContext, JobResult } from './job.js';
+import { Tally } from './tally.js';
 
 const CURSOR = 'retention_cursor';
 /** SQLSTATE of a row that no partition takes. */
@@ -57,19 +58,19 @@ export const retain: Job = {
   /** Looks with the same eyes, in a transaction that is rolled back. */
   dryRun: async (context, client): Promise<DryRunCount[]> => {
     const tagHash = await createTagHash(await fixTagHashSeed(client));
-    let rows = 0;
+    const tally = new Tally();
     let after: number | undefined = 0;
     for (let done = 0; done < context.bounds.batches && after !== undefined; done += 1) {
       await client.query('BEGIN');
       try {
         const step: SweepStep = await sweepStep(client, after, rulesOf(context), context.now(), tagHash);
-        rows += step.aged.length;
+        for (const { event } of step.aged) tally.addEvent(event);
         after = step.next;
       } finally {
         await client.query('ROLLBACK');
       }
     }
-    return rows === 0 ? [] : [{ reason: 'retention', class: 'regular', rows }];
+    return tally.counts('retention');
   },
 };
 

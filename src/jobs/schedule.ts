@@ -4,7 +4,7 @@
  *
  * That no two run at the same time is not left to a named queue of the scheduler: it frees the queue of a process that was
  * killed only after four hours, and all jobs would stand still. The lock of a session (store/job-runs.ts) is free at once, and
- * holds for a command as well. A job that a dead process had taken is simply queued again at its next time, by its key.
+ * holds for a command as well. A job that a dead process had taken is queued again at its next time, by its key, or by `free-jobs`.
  *
  * The relay does not wait for the scheduler: while it cannot start, or after it gave up, it is started again.
  */
@@ -13,12 +13,10 @@ import { type AddJobFunction, Logger, type Runner, run } from 'graphile-worker';
 import type { Pool } from 'pg';
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
-import { lockScheduler } from '../store/job-runs.js';
+import { lockScheduler, SCHEDULER_SCHEMA } from '../store/job-runs.js';
 import type { Job, JobContext } from './job.js';
 import { runJob } from './run.js';
 
-/** Of its own, so that it never meets another program's scheduler in the same database. */
-const SCHEMA = 'minato_worker';
 /** The listener, the one worker, and the clock. */
 const POOL_SIZE = 3;
 /** What is queued wakes the worker at once; polling finds what was queued for later. */
@@ -91,11 +89,13 @@ async function startRunner(options: ScheduleOptions, pool: Pool, signal: AbortSi
     await lockScheduler(session);
     return await run({
       pgPool: pool,
-      schema: SCHEMA,
+      schema: SCHEDULER_SCHEMA,
       concurrency: 1,
       pollInterval: POLL_MS,
       noHandleSignals: true,
       logger: quietLogger(log),
+      // Only with a delay does it wait, when it stops, until what is done is also marked as done.
+      preset: { worker: { completeJobBatchDelay: 0, failJobBatchDelay: 0 } },
       crontab: jobs.map(cronLine).join('\n'),
       taskList: Object.fromEntries(
         jobs.map((job) => [

@@ -1,5 +1,9 @@
-/** What keeps the node itself in order: partitions made ahead of time, a short live bus, no counts of days that are over. */
+/**
+ * What keeps the node itself in order: partitions made ahead of time, a short live bus, no counts of days that are over, no
+ * job that nobody works on.
+ */
 import { dayOf } from '../store/facts.js';
+import { abandonedJobs, takeUpAgain } from '../store/job-runs.js';
 import { trimBus } from '../store/outbox.js';
 import { ensurePartitions, missingPartitions } from '../store/partitions.js';
 import { countBus, countPastQuotas, forgetPastQuotas } from '../store/sweeps.js';
@@ -51,5 +55,29 @@ export const forgetQuotas: Job = {
   dryRun: async ({ now }, client) => {
     const rows = await countPastQuotas(client, firstDayKept(now()));
     return rows === 0 ? [] : [{ reason: 'past', class: 'quota', rows }];
+  },
+};
+
+/** Longer than a job that was taken waits for its turn. */
+const TAKEN_MS_MAX = 60_000;
+const ABANDONED_MAX = 100;
+
+/**
+ * A process that is killed leaves the job it had taken behind, taken for ever. While this job runs no other does, so what was
+ * taken a minute ago and is still not done belongs to nobody.
+ */
+export const freeJobs: Job = {
+  name: 'free-jobs',
+  cron: '* * * * *',
+  about: 'takes up again what a killed process was working on',
+  purges: false,
+  run: async ({ now }, client) => {
+    const jobs = await abandonedJobs(client, now() - TAKEN_MS_MAX, ABANDONED_MAX);
+    if (jobs.length > 0) await takeUpAgain(client, jobs, now());
+    return { changed: jobs.length, more: jobs.length === ABANDONED_MAX };
+  },
+  dryRun: async ({ now }, client) => {
+    const rows = (await abandonedJobs(client, now() - TAKEN_MS_MAX, ABANDONED_MAX)).length;
+    return rows === 0 ? [] : [{ reason: 'killed', class: 'job', rows }];
   },
 };

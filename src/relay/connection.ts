@@ -25,7 +25,7 @@ import type { Fanout } from './fanout.js';
 import { Outgoing } from './outgoing.js';
 import type { QueryGate } from './query-gate.js';
 import type { RateLimit } from './rate-limit.js';
-import { nowSeconds, QueryTooLong, type StoredContext, sendStored } from './stored.js';
+import { Asking, nowSeconds, QueryTooLong, type StoredContext, sendStored } from './stored.js';
 import { Subscription } from './subscription.js';
 
 /** Events of one client between arrival and OK. */
@@ -219,9 +219,8 @@ export class Connection {
     const { stored, metrics } = this.context;
     const done = metrics.request.startTimer();
     try {
-      metrics.rowsServed.inc(
-        await sendStored({ ...stored, ask: this.ask }, community, subscription, this.outgoing),
-      );
+      const asking = new Asking(stored, community, this.ask);
+      metrics.rowsServed.inc(await sendStored(asking, subscription, this.outgoing));
       if (subscription.ended) return;
       this.outgoing.send(eoseFrame(subscription.id));
       subscription.goLive(nowSeconds(stored.now));

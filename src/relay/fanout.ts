@@ -24,7 +24,8 @@ import {
   readOutbox,
 } from '../store/outbox.js';
 import { readPayloadsById } from '../store/query.js';
-import type { PayloadCache } from './payload-cache.js';
+import { hold } from './held-events.js';
+import type { Memory } from './memory.js';
 import { SubscriptionIndex } from './subscription-index.js';
 
 const POLL_MS = 1_000;
@@ -37,7 +38,7 @@ export interface LiveEvent {
   /** Its number in the outbox; undefined for an ephemeral event, which has none. */
   readonly seq: number | undefined;
   readonly event: NostrEvent;
-  readonly payload: string;
+  readonly payload: Buffer;
 }
 
 export interface LiveReader {
@@ -48,7 +49,7 @@ export interface LiveReader {
 
 export interface FanoutOptions {
   readonly database: Database;
-  readonly cache: PayloadCache;
+  readonly memory: Memory;
   readonly recent: RecentIds;
   readonly metrics: Metrics;
   readonly log: Log;
@@ -63,6 +64,8 @@ export class Fanout {
   });
   private readonly stopping = new AbortController();
   private awake: (() => void) | undefined;
+  /** Those who wait until everything committed so far has been passed. */
+  private waiting: Waiting[] = [];
   private wanted = true;
   private busWanted = true;
   private loops: Promise<unknown> = Promise.resolve();
@@ -92,6 +95,17 @@ export class Fanout {
     await this.loops;
   }
 
+  /**
+   * Resolves when everything that was committed before this call, by any instance, has been passed: then memory is as new as
+   * a query would be. Many callers share one reading of the outbox.
+   */
+  caughtUp(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.waiting.push({ resolve, reject });
+      this.wake();
+    });
+  }
+
   index(community: number): SubscriptionIndex<LiveReader> {
     let index = this.indexes.get(community);
     if (index === undefined) {
@@ -106,11 +120,14 @@ export class Fanout {
     for (const row of plan.rows) {
       const { community, event, payload } = row.submission;
       this.committed.set(row.seq, { event, payload });
-      if (row.hidden === undefined) this.options.cache.set(community, event.id, payload);
-      else this.options.recent.withdraw(community, event.id);
+      if (row.hidden !== undefined) this.options.recent.withdraw(community, event.id);
     }
     for (const { community, id } of plan.hidden) this.options.recent.withdraw(community, id);
-    if (plan.vanishMarks.length > 0) this.options.recent.clear();
+    if (plan.vanishMarks.length > 0) {
+      this.options.recent.clear();
+      // What waits for its delivery is read again, because only the database knows what a mark hides.
+      this.committed.clear();
+    }
     this.committedSeq = plan.lastSeq;
     this.wake(plan.broadcasts.length > 0);
   }
@@ -124,16 +141,20 @@ export class Fanout {
   private async readLoop(): Promise<void> {
     while (!this.stopping.signal.aborted) {
       this.wanted = false;
+      const waiting = this.waiting;
+      this.waiting = [];
       try {
-        const read = (await this.readOutboxOnce()) + (this.busWanted ? await this.readBusOnce() : 0);
+        const read = (await this.readOutboxOnce(waiting)) + (this.busWanted ? await this.readBusOnce() : 0);
         if (read > 0) continue;
       } catch (error) {
         this.options.log.warn({ error: String(error) }, 'the outbox could not be read');
+        for (const { reject } of waiting) reject(error);
         // Live delivery keeps no state: what it slept through is in the store, and it goes on with what comes.
-        if (error instanceof OutboxBehind) this.position = error.floor - 1;
+        if (error instanceof OutboxBehind) this.skipTo(error.floor - 1);
       }
       if (!this.wanted) await this.sleep();
     }
+    for (const { reject } of this.waiting) reject(new Error('the fan-out has stopped'));
   }
 
   private sleep(): Promise<void> {
@@ -149,8 +170,8 @@ export class Fanout {
     });
   }
 
-  private async readOutboxOnce(): Promise<number> {
-    const entries = await readOutbox(this.options.database.ownPool, this.position, READ_MAX);
+  private async readOutboxOnce(waiting: readonly Waiting[]): Promise<number> {
+    const { entries, lastSeq } = await readOutbox(this.options.database.ownPool, this.position, READ_MAX);
     // Taken in hand before anything is awaited: what waits here too long is dropped for newer events, and read instead.
     const own = entries.map((entry) => this.committed.get(entry.seq));
     const foreign = entries.filter((entry, at) => entry.op === 'upsert' && own[at] === undefined);
@@ -159,25 +180,44 @@ export class Fanout {
         ? new Map<string, string>()
         : await readPayloadsById(this.options.database.ownPool, foreign);
     entries.forEach((entry, at) => {
+      if (entry.seq !== this.position + 1) this.skipTo(entry.seq - 1);
       const payload = payloads.get(factKey(entry.community, entry.id));
       this.dispatch(entry, own[at] ?? (payload === undefined ? undefined : parse(payload)));
     });
+    if (entries.length === READ_MAX) this.waiting.unshift(...waiting);
+    else {
+      if (lastSeq > this.position) this.skipTo(lastSeq);
+      for (const { resolve } of waiting) resolve();
+    }
     this.options.metrics.outboxHead.set(this.position);
     return entries.length;
   }
 
-  private dispatch({ community, id, seq, op }: OutboxEntry, live: Parsed | undefined): void {
+  /** Numbers without a row: a request to vanish, which hides what nobody names; or rows that are gone. */
+  private skipTo(seq: number): void {
+    this.position = seq;
+    this.options.memory.clear();
+    this.options.recent.clear();
+  }
+
+  private dispatch(entry: OutboxEntry, live: Parsed | undefined): void {
+    const { community, id, seq, op, ingestedAt } = entry;
+    const { recent, memory } = this.options;
     this.position = seq;
     this.committed.delete(seq);
     if (op === 'delete') {
-      this.options.recent.forget(community, id);
-      this.options.cache.forget(community, id);
+      recent.forget(community, id);
+      memory.onDelete(community, id);
       for (const reader of this.indexes.get(community)?.loading ?? []) reader.withdraw(id);
       return;
     }
-    this.options.recent.add(community, id);
+    recent.add(community, id);
     // No payload: it is no longer effective, and a later row of the outbox says why.
-    if (live !== undefined) this.deliver(community, { seq, ...live });
+    if (live === undefined) return;
+    const { event } = live;
+    const payload = Buffer.from(live.payload);
+    memory.onUpsert(community, hold(seq, ingestedAt, event, payload), event);
+    this.deliver(community, { seq, event, payload });
   }
 
   private async readBusOnce(): Promise<number> {
@@ -186,9 +226,9 @@ export class Fanout {
     if (entries.length === READ_MAX) this.busWanted = true;
     for (const { position, community, payload } of entries) {
       this.busPosition = position;
-      const live = { seq: undefined, ...parse(payload) };
-      this.options.recent.add(community, live.event.id);
-      this.deliver(community, live);
+      const { event } = parse(payload);
+      this.options.recent.add(community, event.id);
+      this.deliver(community, { seq: undefined, event, payload: Buffer.from(payload) });
     }
     return entries.length;
   }
@@ -230,6 +270,11 @@ export class Fanout {
       this.stopping.signal.addEventListener('abort', () => resolve(), { once: true });
     });
   }
+}
+
+interface Waiting {
+  resolve(): void;
+  reject(why: unknown): void;
 }
 
 interface Parsed {

@@ -1,12 +1,13 @@
 /**
- * The sending side of one socket, bounded (I14). Frames of one turn of the event loop go out in one write.
- * A reader that falls behind is first not fed (live events wait in a bounded backlog, stored ones are not read from the
- * database), then closed with a NOTICE that says why.
+ * The sending side of one socket, bounded (I14). Frames of one turn of the event loop are put together in one buffer and go
+ * out in one write. A reader that falls behind is first not fed (live events wait in a bounded backlog, stored ones are not
+ * read from the database), then closed with a NOTICE that says why.
  */
 import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
-import { noticeFrame, refusal } from '../core/reply.js';
+import { EVENT_FRAME_END, noticeFrame, refusal } from '../core/reply.js';
 import type { Metrics } from '../metrics.js';
+import { FrameBuffer } from './frame-buffer.js';
 
 /** Above this the reader is behind: nothing more is fed until it has read. */
 const BUFFER_BYTES_MAX = 1_048_576;
@@ -19,9 +20,16 @@ const CLOSE_GRACE_MS = 2_000;
 const SLOW_CLOSE_GRACE_MS = 10_000;
 export const CLOSE_SLOW_READER = 4_408;
 
+const END = Buffer.from(EVENT_FRAME_END);
+
+interface Waiting {
+  readonly head: Buffer;
+  readonly payload: Buffer;
+}
+
 export class Outgoing {
-  private corked = false;
-  private backlog: string[] = [];
+  private readonly frames = new FrameBuffer();
+  private backlog: Waiting[] = [];
   private backlogBytes = 0;
   private behindTimer: NodeJS.Timeout | undefined;
   private waiters: (() => void)[] = [];
@@ -38,22 +46,50 @@ export class Outgoing {
 
   /** True while the reader has more than its share unread. */
   get behind(): boolean {
-    return this.ws.bufferedAmount > BUFFER_BYTES_MAX;
+    return this.ws.bufferedAmount + this.frames.bytes > BUFFER_BYTES_MAX;
+  }
+
+  private get open(): boolean {
+    return !this.closing && this.ws.readyState === this.ws.OPEN;
   }
 
   /** Answers to the client's own messages; its reading is stopped while it is behind, so these are bounded by it. */
   send(frame: string): void {
-    if (this.closing || this.ws.readyState !== this.ws.OPEN) return;
-    if (!this.corked) {
-      this.corked = true;
-      this.socket.cork();
-      process.nextTick(() => {
-        this.corked = false;
-        this.socket.uncork();
-      });
+    if (!this.open) return;
+    this.put(Buffer.from(frame));
+  }
+
+  /** A stored event; whoever sends them waits for `room` in between. */
+  sendEvent(head: Buffer, payload: Buffer): void {
+    if (!this.open) return;
+    this.put(head, payload, END);
+  }
+
+  /** Live events: in order, after what already waits. */
+  sendLive(head: Buffer, payload: Buffer): void {
+    if (this.backlog.length === 0 && !this.behind) {
+      this.sendEvent(head, payload);
+      return;
     }
-    this.metrics.bytesOut.inc(Buffer.byteLength(frame));
-    this.ws.send(frame);
+    if (this.closing) return;
+    this.backlog.push({ head, payload });
+    this.backlogBytes += head.length + payload.length;
+    if (this.backlogBytes > BACKLOG_BYTES_MAX) this.closeSlow();
+  }
+
+  private put(...parts: readonly Buffer[]): void {
+    let length = 0;
+    for (const part of parts) length += part.length;
+    if (this.frames.isFullFor(length)) this.flush();
+    if (this.frames.bytes === 0) process.nextTick(() => this.flush());
+    this.frames.add(parts, length);
+  }
+
+  private flush(): void {
+    const frames = this.frames.take();
+    if (frames === undefined || this.ws.readyState !== this.ws.OPEN) return;
+    this.metrics.bytesOut.inc(frames.bytes.length);
+    this.socket.write(frames.bytes, frames.release);
     this.watch();
   }
 
@@ -68,27 +104,16 @@ export class Outgoing {
     if (this.behind) this.behindTimer ??= setTimeout(() => this.closeSlow(), BEHIND_MS_MAX);
   }
 
-  /** Live events: in order, after what already waits. */
-  sendLive(frame: string): void {
-    if (this.backlog.length === 0 && !this.behind) {
-      this.send(frame);
-      return;
-    }
-    if (this.closing) return;
-    this.backlog.push(frame);
-    this.backlogBytes += Buffer.byteLength(frame);
-    if (this.backlogBytes > BACKLOG_BYTES_MAX) this.closeSlow();
-  }
-
   /** Resolves when there is room again, or the socket is gone. */
   room(): Promise<void> {
-    if (!this.behind || this.closing || this.ws.readyState !== this.ws.OPEN) return Promise.resolve();
+    if (!this.behind || !this.open) return Promise.resolve();
     return new Promise((resolve) => this.waiters.push(resolve));
   }
 
   /** Says why, then closes; a peer that does not answer is cut off. */
   close(code: number, why: string, graceMs = CLOSE_GRACE_MS): void {
     if (this.closing) return;
+    this.flush();
     this.closing = true;
     this.ws.close(code, why);
     setTimeout(() => this.ws.terminate(), graceMs).unref();
@@ -98,7 +123,7 @@ export class Outgoing {
     if (this.closing) return;
     this.metrics.slowReaders.inc();
     this.backlog = [];
-    this.ws.send(
+    this.send(
       noticeFrame(refusal('error', 'closed because you read too slowly; ask again from where you are')),
     );
     this.close(CLOSE_SLOW_READER, 'slow reader', SLOW_CLOSE_GRACE_MS);
@@ -108,10 +133,10 @@ export class Outgoing {
     if (this.behind) return;
     clearTimeout(this.behindTimer);
     this.behindTimer = undefined;
-    const frames = this.backlog;
+    const waiting = this.backlog;
     this.backlog = [];
     this.backlogBytes = 0;
-    for (const frame of frames) this.sendLive(frame);
+    for (const { head, payload } of waiting) this.sendLive(head, payload);
     this.releaseWaiters();
   }
 

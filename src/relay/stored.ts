@@ -1,17 +1,26 @@
-/** The stored part of a REQ: rows of every filter in one order, each once, sent in portions as the reader reads. */
+/**
+ * The stored part of a REQ: rows of every filter in one order, each once, sent in portions as the reader reads. What is at
+ * hand is not asked of the database; before memory is trusted, the outbox is read up to now (I5, I6, I10).
+ */
 import type { Pool } from 'pg';
 import type { Community } from '../communities.js';
-import { isPayloadExpired } from '../core/expiration.js';
-import { type Filter, matchesNothing } from '../core/filter.js';
-import { type FoundRow, findEvents, readPayloads } from '../store/query.js';
+import type { NostrEvent } from '../core/event.js';
+import { type Filter, matchesNothing, matchFilter } from '../core/filter.js';
+import { factKey } from '../core/plan.js';
+import type { Metrics } from '../metrics.js';
+import { type FoundRow, findEvents, readPayloads, readPayloadsById } from '../store/query.js';
 import type { TagHash } from '../store/tag-hash.js';
+import { agedFor, HeldEvent, type Reading } from './held-events.js';
+import { ANSWER_BYTES_MAX, type Asked, type Read } from './kept-answers.js';
+import type { Memory } from './memory.js';
 import type { Outgoing } from './outgoing.js';
-import type { PayloadCache } from './payload-cache.js';
 import type { Subscription } from './subscription.js';
 
 /** One portion in memory at a time, whatever the limit of the filter. */
 const PORTION_BYTES_MAX = 262_144;
 const PORTION_ROWS_MAX = 1_000;
+/** Larger answers are not kept: they are read in portions and forgotten. */
+const KEPT_LIMIT_MAX = 1_000;
 
 /** For all filters of one REQ together; each statement has its own timeout in the database. */
 const QUERY_MS_MAX = 10_000;
@@ -21,37 +30,36 @@ export class QueryTooLong extends Error {}
 export interface StoredContext {
   readonly pool: Pool;
   readonly tagHash: TagHash;
-  readonly cache: PayloadCache;
+  readonly memory: Memory;
+  readonly metrics: Metrics;
+  /** Resolves when memory is as new as a query would be. */
+  readonly caughtUp: () => Promise<void>;
   /** Milliseconds. */
   readonly now: () => number;
 }
 
 export const nowSeconds = (now: () => number) => Math.floor(now() / 1_000);
 
-interface Asking extends StoredContext {
-  /** Runs a query in the client's turn. */
-  readonly ask: <T>(query: () => Promise<T>) => Promise<T>;
-}
+type Row = HeldEvent | FoundRow;
 
 /** Sends the stored events of a subscription. Returns how many; stops early when the subscription ends. */
 export async function sendStored(
-  context: Asking,
-  community: Community,
+  asking: Asking,
   subscription: Subscription,
   outgoing: Outgoing,
 ): Promise<number> {
-  const rows = await findRows(context, community, subscription.filters);
+  const rows = await findRows(asking, subscription.filters);
   let sent = 0;
   for (const portion of portions(rows)) {
-    await outgoing.room();
+    if (outgoing.behind) await outgoing.room();
     if (subscription.ended) return sent;
-    const payloads = await payloadsOf(context, community.id, portion);
+    const payloads = portion.every(isHeld) ? undefined : await asking.payloadsOf(portion);
     if (subscription.ended) return sent;
-    const seconds = nowSeconds(context.now);
+    const seconds = asking.nowSeconds();
     portion.forEach((row, place) => {
-      const payload = payloads[place];
+      const payload = isHeld(row) ? livePayload(row) : payloads?.[place];
       // A reader may take its time between two portions: the second of expiry may have come meanwhile (I7).
-      if (payload === undefined || isPayloadExpired(payload, seconds)) return;
+      if (payload === undefined || (row.expiresAt ?? seconds + 1) <= seconds) return;
       subscription.sendStored(row.seq, row.id, payload);
       sent += 1;
     });
@@ -59,60 +67,212 @@ export async function sendStored(
   return sent;
 }
 
-async function findRows(
-  { pool, tagHash, now, ask }: Asking,
-  community: Community,
-  filters: readonly Filter[],
-): Promise<FoundRow[]> {
-  const { id, settings } = community;
-  const retention = { rules: community, now: now() };
-  const found: FoundRow[][] = [];
+function isHeld(row: Row): row is HeldEvent {
+  return row instanceof HeldEvent;
+}
+/** An event that went while the reader was slow is not sent any more. */
+function livePayload(held: HeldEvent): Buffer | undefined {
+  return held.gone ? undefined : held.payload;
+}
+
+async function findRows(asking: Asking, filters: readonly Filter[]): Promise<readonly Row[]> {
+  const { settings } = asking.community;
+  const found: (readonly Row[])[] = [];
   const deadline = performance.now() + QUERY_MS_MAX;
   for (const filter of filters) {
     if (performance.now() > deadline) throw new QueryTooLong();
     const limit = Math.min(filter.limit ?? settings['limits.limitDefault'], settings['limits.limitMax']);
-    if (limit === 0 || matchesNothing(filter)) continue;
-    found.push(await ask(() => findEvents(pool, id, filter, limit, tagHash, nowSeconds(now), retention)));
+    if (limit > 0 && !matchesNothing(filter)) found.push(await asking.find(filter, limit));
   }
   return found.length === 1 ? found[0]! : mergeRows(found.flat());
 }
 
-/** The union of several filters' rows: newest first, lowest id first, each once. */
-function mergeRows(rows: FoundRow[]): FoundRow[] {
+/** The union of several lists: newest first, lowest id first, each once. */
+function mergeRows(rows: readonly Row[]): Row[] {
   const unique = new Map(rows.map((row) => [row.seq, row]));
   return [...unique.values()].sort((a, b) => b.createdAt - a.createdAt || (a.id < b.id ? -1 : 1));
 }
 
-function* portions(rows: readonly FoundRow[]): Generator<FoundRow[]> {
-  let portion: FoundRow[] = [];
+function* portions(rows: readonly Row[]): Generator<readonly Row[]> {
+  let begin = 0;
   let bytes = 0;
-  for (const row of rows) {
-    if (portion.length > 0 && (portion.length >= PORTION_ROWS_MAX || bytes + row.bytes > PORTION_BYTES_MAX)) {
-      yield portion;
-      portion = [];
+  for (let at = 0; at < rows.length; at++) {
+    const more = rows[at]!.bytes;
+    if (at > begin && (at - begin >= PORTION_ROWS_MAX || bytes + more > PORTION_BYTES_MAX)) {
+      yield rows.slice(begin, at);
+      begin = at;
       bytes = 0;
     }
-    portion.push(row);
-    bytes += row.bytes;
+    bytes += more;
   }
-  if (portion.length > 0) yield portion;
+  if (begin < rows.length) yield rows.slice(begin);
 }
 
-async function payloadsOf(
-  { pool, cache, ask }: Asking,
-  community: number,
-  rows: readonly FoundRow[],
-): Promise<(string | undefined)[]> {
-  const payloads = rows.map((row) => cache.get(community, row.id));
-  const missing = rows.flatMap((row, place) => (payloads[place] === undefined ? [{ row, place }] : []));
-  if (missing.length === 0) return payloads;
-  const rowsMissing = missing.map(({ row }) => row);
-  const read = await ask(() => readPayloads(pool, rowsMissing));
-  missing.forEach(({ row, place }, at) => {
-    const payload = read[at];
-    if (payload === undefined) return;
-    payloads[place] = payload;
-    cache.set(community, row.id, payload);
-  });
-  return payloads;
+/** One REQ's way to the events of a community: memory first, then the database. */
+export class Asking {
+  private fresh: Promise<boolean> | undefined;
+
+  constructor(
+    private readonly context: StoredContext,
+    readonly community: Community,
+    /** Runs a query in the client's turn. */
+    private readonly ask: <T>(query: () => Promise<T>) => Promise<T>,
+  ) {}
+
+  nowSeconds(): number {
+    return nowSeconds(this.context.now);
+  }
+
+  async find(filter: Filter, limit: number): Promise<readonly Row[]> {
+    if (filter.ids !== undefined) return this.findByIds(filter, limit);
+    const { answers } = this.context.memory;
+    if (answers.has(this.community.id, filter) && (await this.isFresh())) {
+      const rows = answers.read(this.community.id, filter, this.asked(filter, limit));
+      if (rows !== undefined) return this.fromMemory(rows);
+    }
+    return limit > KEPT_LIMIT_MAX ? this.query(filter, limit) : this.queryAndKeep(filter, limit);
+  }
+
+  private fromMemory(rows: readonly Row[]): readonly Row[] {
+    this.context.metrics.answers.inc({ from: 'memory' });
+    return rows;
+  }
+
+  /** Memory is trusted once it has followed the outbox up to a moment after the REQ came. */
+  private isFresh(): Promise<boolean> {
+    this.fresh ??= this.context.caughtUp().then(
+      () => true,
+      () => false,
+    );
+    return this.fresh;
+  }
+
+  private asked(filter: Filter, limit: number): Asked {
+    const now = this.context.now();
+    return { limit, nowSeconds: Math.floor(now / 1_000), aged: agedFor(filter, this.community, now) };
+  }
+
+  private async findByIds(filter: Filter, limit: number): Promise<readonly Row[]> {
+    const ids = [...filter.ids!];
+    const { events } = this.context.memory;
+    const { id: community } = this.community;
+    if (!ids.some((id) => events.get(community, id)) || !(await this.isFresh()))
+      return this.queryAndHold(filter, limit);
+    const { aged, nowSeconds } = this.asked(filter, limit);
+    const missing = new Set<string>();
+    const rows: Row[] = [];
+    for (const id of ids) {
+      const held = events.get(community, id);
+      if (held === undefined || aged(held)) missing.add(id);
+      else if (held.expiresAt === undefined || held.expiresAt > nowSeconds) rows.push(held);
+    }
+    const matching = hasOnlyIds(filter)
+      ? rows
+      : rows.filter((row) => matchFilter(filter, parse(row as HeldEvent)));
+    if (missing.size === 0) return this.fromMemory(mergeRows(matching).slice(0, limit));
+    const read = await this.queryAndHold({ ...filter, ids: missing }, limit);
+    return mergeRows([...matching, ...read]).slice(0, limit);
+  }
+
+  // ─── The database ────────────────────────────────────────────────────────────────────────────────────────────
+
+  private query(filter: Filter, limit: number): Promise<FoundRow[]> {
+    const { pool, tagHash, now, metrics } = this.context;
+    metrics.answers.inc({ from: 'database' });
+    const retention = { rules: this.community, now: now() };
+    return this.ask(() =>
+      findEvents(pool, this.community.id, filter, limit, tagHash, nowSeconds(now), retention),
+    );
+  }
+
+  private queryAndHold(filter: Filter, limit: number): Promise<readonly Row[]> {
+    return this.context.memory.events.reading(async (reading) => {
+      const rows = await this.query(filter, limit);
+      return (await this.holdAll(rows, reading)) ?? rows;
+    });
+  }
+
+  private queryAndKeep(filter: Filter, limit: number): Promise<readonly Row[]> {
+    const { memory } = this.context;
+    const filling = memory.answers.begin(this.community.id, filter, limit);
+    if (filling === undefined) return this.query(filter, limit);
+    return memory.events.reading(async (reading) => {
+      let read: Read | undefined;
+      try {
+        const found = await this.query(filter, filling.limit);
+        const rows = await this.holdAll(found, reading);
+        if (rows !== undefined) read = { rows, whole: found.length < filling.limit };
+        return (rows ?? found).slice(0, limit);
+      } finally {
+        filling.done(read, reading);
+      }
+    });
+  }
+
+  /** The rows with their payloads, those that are still served; undefined when they are too large to have all at once. */
+  private async holdAll(rows: readonly FoundRow[], reading: Reading): Promise<HeldEvent[] | undefined> {
+    if (rows.reduce((sum, row) => sum + row.bytes, 0) > ANSWER_BYTES_MAX) return undefined;
+    const { events } = this.context.memory;
+    const { id: community } = this.community;
+    const held = rows.map((row) => events.get(community, row.id));
+    const missing = rows.filter((_, place) => held[place] === undefined);
+    const payloads = missing.length === 0 ? [] : await this.readMissing(missing);
+    let at = 0;
+    return rows.flatMap((row, place) => {
+      const known = held[place];
+      if (known !== undefined) return [known];
+      const payload = payloads[at++];
+      if (payload === undefined) return [];
+      const { seq, id, createdAt, kind, ingestedAt, expiresAt } = row;
+      const read = new HeldEvent(seq, id, createdAt, kind, ingestedAt, expiresAt, payload);
+      if (reading.mayHold(id)) events.add(community, read);
+      return [read];
+    });
+  }
+
+  async payloadsOf(rows: readonly Row[]): Promise<(Buffer | undefined)[]> {
+    const { events } = this.context.memory;
+    const payloads = rows.map((row) => events.get(this.community.id, row.id)?.payload);
+    const missing = rows.flatMap((row, place) =>
+      payloads[place] === undefined && !isHeld(row) ? [{ row, place }] : [],
+    );
+    if (missing.length === 0) return payloads;
+    const read = await this.readMissing(missing.map(({ row }) => row));
+    missing.forEach(({ place }, at) => {
+      payloads[place] = read[at];
+    });
+    return payloads;
+  }
+
+  private async readMissing(rows: readonly FoundRow[]): Promise<(Buffer | undefined)[]> {
+    const { pool } = this.context;
+    const inOneStep = rows.every(({ payload }) => payload !== undefined);
+    const payloads = inOneStep
+      ? rows.map(({ payload }) => payload)
+      : await this.ask(() => readPayloads(pool, rows));
+    // A row that is not in its place is hidden, or was moved to another bucket a moment ago.
+    const elsewhere = rows.filter((_, place) => payloads[place] === undefined);
+    if (elsewhere.length === 0) return payloads.map((payload) => Buffer.from(payload!));
+    const { id: community } = this.community;
+    const asked = elsewhere.map(({ id }) => ({ community, id }));
+    const moved = await this.ask(() => readPayloadsById(pool, asked));
+    return rows.map(({ id }, place) => {
+      const payload = payloads[place] ?? moved.get(factKey(community, id));
+      return payload === undefined ? undefined : Buffer.from(payload);
+    });
+  }
+}
+
+function hasOnlyIds({ authors, kinds, tags, since, until }: Filter): boolean {
+  return (
+    authors === undefined &&
+    kinds === undefined &&
+    tags.length === 0 &&
+    since === undefined &&
+    until === undefined
+  );
+}
+
+function parse(held: HeldEvent): NostrEvent {
+  return JSON.parse(held.payload.toString()) as NostrEvent;
 }

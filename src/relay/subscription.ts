@@ -22,7 +22,7 @@ export class Subscription implements LiveReader {
   private readonly waiting = new Map<string, LiveEvent>();
   private readonly sentAhead = new Set<string>();
   private sentAheadSeq = 0;
-  readonly head: string;
+  private readonly head: Buffer;
   /** How many values its filters hold. */
   readonly values: number;
 
@@ -35,7 +35,7 @@ export class Subscription implements LiveReader {
     /** More live events came while loading than may wait. */
     private readonly onOverflow: (subscription: Subscription) => void,
   ) {
-    this.head = eventFrameHead(id);
+    this.head = Buffer.from(eventFrameHead(id));
     this.values = valuesIn(filters);
   }
 
@@ -49,12 +49,12 @@ export class Subscription implements LiveReader {
     this.sentAhead.clear();
   }
 
-  sendStored(seq: number, id: string, payload: string): void {
+  sendStored(seq: number, id: string, payload: Buffer): void {
     if (seq > this.startSeq) {
       this.sentAhead.add(id);
       this.sentAheadSeq = Math.max(this.sentAheadSeq, seq);
     }
-    this.outgoing.send(`${this.head}${payload}]`);
+    this.outgoing.sendEvent(this.head, payload);
   }
 
   /** After EOSE: what arrived meanwhile and has not expired since (I7), then live. */
@@ -78,7 +78,7 @@ export class Subscription implements LiveReader {
       return;
     }
     if (this.sentAhead.size > 0 && this.wasSent(live)) return;
-    this.outgoing.sendLive(`${this.head}${live.payload}]`);
+    this.outgoing.sendLive(this.head, live.payload);
   }
 
   private wasSent({ seq, event }: LiveEvent): boolean {

@@ -8,8 +8,9 @@ import { HIDDEN_CODES } from '../core/hidden.js';
 import type { Plan } from '../core/plan.js';
 import { hexArray, int2Array, int4Array, int8Array, textArray } from './binary.js';
 import { raiseTopicTotals } from './capacity.js';
-import { addressHash, dayOf } from './facts.js';
+import { dayOf } from './facts.js';
 import { hideRows } from './hide.js';
+import { addressHash, leaveHistory } from './history.js';
 import { indexedTags, type TagHash } from './tag-hash.js';
 
 /** Wakes the outbox readers of every instance; only a hint, polling is the truth. */
@@ -27,6 +28,7 @@ export async function writePlan(client: ClientBase, plan: Plan, options: WriteOp
   await hideRows(client, plan.hidden, now, tagHash);
   if (plan.heads.length > 0) await writeHeads(client, plan);
   if (plan.tombstones.length > 0) await writeTombstones(client, plan, now);
+  if (plan.quotaUses.length > 0) await countTargets(client, plan, now);
   if (plan.vanishMarks.length > 0) await writeVanishMarks(client, plan, tagHash);
   if (plan.broadcasts.length > 0) await writeBroadcasts(client, plan, now);
   const served = plan.rows.filter((row) => row.hidden === undefined);
@@ -92,19 +94,20 @@ async function writeTombstones(client: ClientBase, { tombstones }: Plan, now: nu
       now,
     ],
   });
-  await countTargets(client, tombstones, now);
+  await leaveHistory(client, tombstones);
 }
 
-async function countTargets(client: ClientBase, tombstones: Plan['tombstones'], now: number): Promise<void> {
+async function countTargets(client: ClientBase, { quotaUses }: Plan, now: number): Promise<void> {
   await client.query({
     name: 'deletion-quotas',
     text: `INSERT INTO deletion_quotas AS q (community, day, targets, author)
-      SELECT community, $3::int, count(*), author FROM unnest($1::int[], $2::bytea[]) AS n (community, author)
-      GROUP BY community, author
+      SELECT community, $4::int, sum(targets), author
+      FROM unnest($1::int[], $2::bytea[], $3::int[]) AS n (community, author, targets) GROUP BY community, author
       ON CONFLICT (community, author, day) DO UPDATE SET targets = q.targets + excluded.targets`,
     values: [
-      int4Array(tombstones.map((t) => t.community)),
-      hexArray(tombstones.map((t) => t.author)),
+      int4Array(quotaUses.map((use) => use.community)),
+      hexArray(quotaUses.map((use) => use.author)),
+      int4Array(quotaUses.map((use) => use.targets)),
       dayOf(now),
     ],
   });

@@ -142,8 +142,10 @@ const REGULAR = REGULAR_KEEPS.join(', ');
 /** One walk along `seq` over the partitions of regular events. */
 export const OLDEST_SQL = `
   SELECT e.seq, e.ingested_at, e.keep FROM events e
-  WHERE e.keep IN (${REGULAR}) AND e.community = $1 AND e.hidden IS NULL
+  WHERE e.keep IN (${REGULAR}) AND e.community = $1 AND e.hidden IS NULL AND e.seq > $3 AND e.seq <= $4
   ORDER BY e.seq LIMIT $2`;
+/** Numbers that one walk passes at most: most of them may be other communities' events, or gone. */
+export const WALK_SEQS_MAX = 200_000;
 /** All tags of the topic are read for it: as many as the topic has events, which its limit bounds. */
 export const OLDEST_OF_TOPIC_SQL = `
   SELECT g.seq, g.ingested_at, g.keep FROM event_tags g
@@ -156,21 +158,32 @@ interface PlaceRow {
   keep: number;
 }
 
+const placeOf = ({ seq, ingested_at, keep }: PlaceRow): RowRef => ({ seq, ingestedAt: ingested_at, keep });
+
 /**
- * Where the oldest regular events lie. Outside the lane, because a walk may pass many rows that were hidden
- * before; the lane then looks at these places only.
+ * Where the oldest regular events of a community lie, after a number. Outside the lane, because a walk may pass many rows
+ * that are not asked for; the lane then looks at these places only.
  */
 export async function oldestPlaces(
+  client: Client,
+  community: number,
+  after: number,
+  head: number,
+  limit: number,
+): Promise<{ places: RowRef[] /** Everything up to here has been looked at. */; passed: number }> {
+  const upTo = Math.min(head, after + WALK_SEQS_MAX);
+  const { rows } = await client.query<PlaceRow>(OLDEST_SQL, [community, limit, after, upTo]);
+  return { places: rows.map(placeOf), passed: rows.length < limit ? upTo : rows.at(-1)!.seq };
+}
+
+export async function oldestPlacesOfTopic(
   client: Client,
   { community, topic }: Scope,
   limit: number,
   tagHash: TagHash,
 ): Promise<RowRef[]> {
-  const { rows } =
-    topic === WHOLE
-      ? await client.query<PlaceRow>(OLDEST_SQL, [community, limit])
-      : await client.query<PlaceRow>(OLDEST_OF_TOPIC_SQL, [tagHash(community, 't', topic), limit]);
-  return rows.map(({ seq, ingested_at, keep }) => ({ seq, ingestedAt: ingested_at, keep }));
+  const values = [tagHash(community, 't', topic), limit];
+  return (await client.query<PlaceRow>(OLDEST_OF_TOPIC_SQL, values)).rows.map(placeOf);
 }
 
 const AT_PLACES_SQL = `

@@ -1,11 +1,15 @@
 /**
- * The effective events of a community in the order in which they became so. A page is one ordered walk along the
+ * The effective events of a community in the order in which they became so, or its history: the versions that a newer one
+ * superseded, and nobody deleted. A page is one ordered walk along the
  * index on `seq` of each partition, bounded in rows, in bytes, and in the places of other communities that it passes.
  */
 import type { Pool } from 'pg';
+import { addressOf } from '../core/classify.js';
 import type { NostrEvent } from '../core/event.js';
 import { isExpired } from '../core/expiration.js';
+import { HIDDEN_CODES } from '../core/hidden.js';
 import { Keep } from '../core/keep.js';
+import { addressHash, readHistoryDeletions } from './history.js';
 import { NOT_VANISHED } from './query.js';
 
 const PAGE_ROWS_MAX = 1_000;
@@ -19,18 +23,24 @@ export interface ExportPage {
 }
 
 /** The size of a payload is known without reading it, so what lies past the bytes' bound is never read. */
-export const EXPORT_PAGE_SQL = `
+const pageSql = (which: string) => `
   SELECT seq, payload FROM (
     SELECT seq, payload, sum(octet_length(payload)) OVER (ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
       AS bytes_before
     FROM (
       SELECT e.seq, e.payload FROM events e
       WHERE e.seq > $1::bigint AND e.seq <= $2::bigint AND e.community = $3::int
-        AND e.hidden IS NULL AND e.keep <> ${Keep.history} AND ${NOT_VANISHED}
+        AND ${which} AND ${NOT_VANISHED}
       ORDER BY e.seq LIMIT ${PAGE_ROWS_MAX}) walked
   ) measured
   WHERE bytes_before IS NULL OR bytes_before < ${PAGE_BYTES_MAX}
   ORDER BY seq`;
+export const EXPORT_PAGE_SQL = pageSql(`e.hidden IS NULL AND e.keep <> ${Keep.history}`);
+export const HISTORY_EXPORT_SQL = pageSql(
+  `e.hidden = ${HIDDEN_CODES.superseded} AND e.keep = ${Keep.history}`,
+);
+
+export type Exported = 'served' | 'history';
 
 /** The next page after `after`, at most up to `head`. An empty one still moves on. */
 export async function readExportPage(
@@ -39,17 +49,33 @@ export async function readExportPage(
   after: number,
   head: number,
   now: number,
+  what: Exported = 'served',
 ): Promise<ExportPage> {
   const upTo = Math.min(head, after + PAGE_SEQS_MAX);
   const { rows } = await pool.query<[number, string]>({
-    name: 'export-page',
-    text: EXPORT_PAGE_SQL,
+    name: `export-${what}`,
+    text: what === 'served' ? EXPORT_PAGE_SQL : HISTORY_EXPORT_SQL,
     values: [after, upTo, community],
     rowMode: 'array',
   });
   const nowSeconds = Math.floor(now / 1_000);
-  const served = rows.map(([, payload]) => payload).filter((payload) => !isPast(payload, nowSeconds));
-  return { payloads: served, seq: rows.at(-1)?.[0] ?? upTo };
+  const inTime = rows.map(([, payload]) => payload).filter((payload) => !isPast(payload, nowSeconds));
+  const payloads = what === 'served' ? inTime : await withoutDeleted(pool, community, inTime);
+  return { payloads, seq: rows.at(-1)?.[0] ?? upTo };
+}
+
+/** A deletion of a long history is carried out by a job: what it has not come to yet is left out here (I6). */
+async function withoutDeleted(pool: Pool, community: number, payloads: string[]): Promise<string[]> {
+  const versions = payloads.map((payload) => {
+    const event = JSON.parse(payload) as NostrEvent;
+    return { payload, createdAt: event.created_at, hash: addressHash(addressOf(event)!) };
+  });
+  const deletions = await readHistoryDeletions(pool, community, [
+    ...new Set(versions.map(({ hash }) => hash)),
+  ]);
+  return versions
+    .filter(({ hash, createdAt }) => createdAt > (deletions.get(hash) ?? Number.NEGATIVE_INFINITY))
+    .map(({ payload }) => payload);
 }
 
 /** From its second of expiry on an event is not exported either, also before the sweep comes by (I7). */

@@ -2,12 +2,13 @@
  * What a batch needs to know before it is decided, in one statement for most batches: known ids, tombstones, vanish marks;
  * one more where keys are involved, and one where events are to be deleted. The caller holds the lane's lock.
  */
-import { createHash } from 'node:crypto';
 import type { ClientBase } from 'pg';
-import { addressOf, classify, KIND_DELETION } from '../core/classify.js';
-import { deletionTargets, ownersOf } from '../core/deletion.js';
+import { addressOf, classify, KIND_DELETION, kindOf } from '../core/classify.js';
+import { deletionTargets, ownersOf, targetName } from '../core/deletion.js';
 import type { NostrEvent } from '../core/event.js';
-import { type Hidden, hiddenOf } from '../core/hidden.js';
+import { HIDDEN_CODES, type Hidden, hiddenOf } from '../core/hidden.js';
+import type { Superseded } from '../core/history.js';
+import { Keep } from '../core/keep.js';
 import {
   type BatchFacts,
   factKey,
@@ -19,12 +20,8 @@ import {
 import { DAY_MS, type TopicSubscription } from '../core/retention.js';
 import type { Settings } from '../core/settings.js';
 import { hexArray, int4Array } from './binary.js';
+import { type AskedHistory, addressHash, type PlacedRow, readHistory, supersededOf } from './history.js';
 import { dedupeOf, eventAt } from './query.js';
-
-/** The key of an address in `event_heads` and `deletion_tombstones`: `d` may be of any length and content. */
-export function addressHash(address: string): string {
-  return createHash('sha256').update(address).digest('hex');
-}
 
 /** Whole days since 1970: a quota is per author and day. */
 export const dayOf = (now: number) => Math.floor(now / DAY_MS);
@@ -98,7 +95,8 @@ export async function readFacts(
     if (requestedAt !== undefined) tombstones.set(tombstoneKey(community, name, author), requestedAt);
   }
   const heads = await readHeads(client, submissions);
-  const targets = await readTargets(client, submissions, heads);
+  const { targets, superseded } = await readTargets(client, submissions, heads);
+  const history = await readHistory(client, askedHistory(submissions));
   const deletionsLeft = await readDeletionsLeft(client, submissions, options);
   const communities = [...new Set(submissions.map((submission) => submission.community))];
   const purgesDeleted = new Set(
@@ -110,7 +108,19 @@ export async function readFacts(
       { settings: options.settingsOf(community), topics: options.topicsOf?.(community) ?? new Map() },
     ]),
   );
-  return { lastSeq, known, heads, targets, tombstones, vanished, deletionsLeft, purgesDeleted, retention };
+  return {
+    lastSeq,
+    known,
+    heads,
+    targets,
+    superseded: [...superseded, ...history.versions],
+    historyLeft: !history.whole,
+    tombstones,
+    vanished,
+    deletionsLeft,
+    purgesDeleted,
+    retention,
+  };
 }
 
 async function readDeletionsLeft(
@@ -164,13 +174,26 @@ interface TombstoneQuery {
   readonly name: string;
 }
 
-/** Every tombstone that could refuse an event of the batch: by its id and each owner, by its address and its author. */
+/**
+ * Every tombstone that could refuse an event of the batch: by its id and each owner, by its address and its author. Of a
+ * deletion request also those of its targets, which tell whether it was heard before.
+ */
 function askedTombstones(submissions: readonly Submission[]): TombstoneQuery[] {
   return submissions.flatMap(({ community, event }) => {
+    if (event.kind === KIND_DELETION) return targetTombstones(community, event);
     const asked = ownersOf(event).map((author) => ({ community, target: event.id, author, name: event.id }));
     const address = addressOf(event);
     if (address === undefined) return asked;
     return [...asked, { community, target: addressHash(address), author: event.pubkey, name: address }];
+  });
+}
+
+/** No tombstone refuses a deletion request itself: it is protected. */
+function targetTombstones(community: number, request: NostrEvent): TombstoneQuery[] {
+  return deletionTargets(request).map((target) => {
+    const name = targetName(target);
+    const hash = target.type === 'id' ? name : addressHash(name);
+    return { community, target: hash, author: request.pubkey, name };
   });
 }
 
@@ -235,22 +258,19 @@ const TARGETS_SQL = `
   FROM unnest($1::int[], $2::bytea[]) AS asked (community, event_id)
   ${dedupeOf('asked.community', 'asked.event_id')}
   ${eventAt('d')}
-  WHERE e.hidden IS NULL`;
+  WHERE e.hidden IS NULL OR e.hidden = ${HIDDEN_CODES.superseded}`;
 
-interface TargetRow {
-  community: number;
-  seq: number;
-  ingested_at: number;
-  keep: number;
-  payload: string;
+interface Targets {
+  readonly targets: Map<string, StoredEvent>;
+  readonly superseded: Superseded[];
 }
 
-/** The served events that the batch's deletion requests name, by id or through the head of an address. */
+/** The events that the batch's deletion requests name, by id or through the head of an address: served, or superseded. */
 async function readTargets(
   client: ClientBase,
   submissions: readonly Submission[],
   heads: ReadonlyMap<string, Head>,
-): Promise<Map<string, StoredEvent>> {
+): Promise<Targets> {
   const asked = submissions.flatMap(({ community, event }) => {
     if (event.kind !== KIND_DELETION) return [];
     return deletionTargets(event).flatMap((target) => {
@@ -259,15 +279,32 @@ async function readTargets(
     });
   });
   const targets = new Map<string, StoredEvent>();
-  if (asked.length === 0) return targets;
-  const { rows } = await client.query<TargetRow>({
+  if (asked.length === 0) return { targets, superseded: [] };
+  const { rows } = await client.query<PlacedRow>({
     name: 'facts-targets',
     text: TARGETS_SQL,
     values: [int4Array(asked.map((a) => a.community)), hexArray(asked.map((a) => a.id))],
   });
   for (const { community, seq, ingested_at, keep, payload } of rows) {
+    if (keep === Keep.history) continue;
     const event = JSON.parse(payload) as NostrEvent;
     targets.set(factKey(community, event.id), { row: { seq, ingestedAt: ingested_at, keep }, event });
   }
-  return targets;
+  return { targets, superseded: rows.filter(({ keep }) => keep === Keep.history).map(supersededOf) };
+}
+
+/** Of each author and kind whose addresses the batch asks to delete: up to which time. */
+function askedHistory(submissions: readonly Submission[]): AskedHistory[] {
+  const asked = new Map<string, AskedHistory>();
+  for (const { community, event } of submissions) {
+    if (event.kind !== KIND_DELETION) continue;
+    for (const target of deletionTargets(event)) {
+      if (target.type === 'id') continue;
+      const kind = kindOf(target.address);
+      const key = factKey(community, `${kind}:${event.pubkey}`);
+      const until = Math.max(event.created_at, asked.get(key)?.until ?? 0);
+      asked.set(key, { community, author: event.pubkey, kind, until });
+    }
+  }
+  return [...asked.values()];
 }

@@ -18,11 +18,17 @@ const GONE = `
   )`;
 const SAME_PLACE = 'e.keep = g.keep AND e.ingested_at = g.ingested_at AND e.seq = g.seq';
 const RETURNED = 'g.seq, g.ingested_at, g.keep, e.community, e.payload';
-/** A superseded version moves to the bucket that is dropped first, and to this month there: its days count from now. */
-const superseded = (then: string, otherwise: string) =>
-  `CASE WHEN g.hidden = ${HIDDEN_CODES.superseded} THEN ${then} ELSE ${otherwise} END`;
-const NEW_PLACE = (row: string) => `keep = ${superseded(`${Keep.history}`, `${row}.keep`)},
-      ingested_at = ${superseded('$7::bigint', `${row}.ingested_at`)}`;
+/**
+ * A superseded version moves to the bucket that is dropped first, and to this month there: its days count from now.
+ * One that is deleted then moves back, or the month's drop would cut its time of audit short.
+ */
+const IS_SUPERSEDED = `g.hidden = ${HIDDEN_CODES.superseded}`;
+const NEW_PLACE = (row: string) => `keep = CASE WHEN ${IS_SUPERSEDED} THEN ${Keep.history}
+        WHEN g.keep = ${Keep.history} THEN ${Keep.current} ELSE ${row}.keep END,
+      ingested_at = CASE WHEN ${IS_SUPERSEDED} THEN $7::bigint ELSE ${row}.ingested_at END`;
+/** Served or superseded; not a way into an index for the planner. */
+const IN_FORCE = `coalesce(e.hidden, ${HIDDEN_CODES.superseded}) = ${HIDDEN_CODES.superseded}`;
+const WAS_HIDDEN = `CASE WHEN g.keep = ${Keep.history} THEN ${HIDDEN_CODES.superseded} END AS was_hidden`;
 
 /** What is only hidden until its partition is dropped counts as gone from now on; a deleted one when it is purged. */
 const HIDE_SQL = `${GONE}, known AS (
@@ -31,7 +37,7 @@ const HIDE_SQL = `${GONE}, known AS (
     WHERE d.community = g.community AND d.event_id = g.event_id
   )
   UPDATE events e SET ${NEW_PLACE('e')}, hidden = g.hidden, hidden_at = $7::bigint FROM gone g
-  WHERE ${SAME_PLACE} AND e.hidden IS NULL RETURNING ${RETURNED}`;
+  WHERE ${SAME_PLACE} AND ${IN_FORCE} RETURNING ${RETURNED}, ${WAS_HIDDEN}`;
 
 const PURGE_SQL = `${GONE}, known AS (
     UPDATE event_dedupe d SET hidden = g.hidden, gone_at = $7::bigint FROM gone g
@@ -45,7 +51,7 @@ interface GoneRow {
   keep: number;
   community: number;
   payload: string;
-  was_hidden?: number | null;
+  was_hidden: number | null;
 }
 
 type LeftRow = GoneRow & { readonly event: NostrEvent };
@@ -62,7 +68,8 @@ export async function hideRows(
     ...(hidden.length === 0 ? [] : await take(client, HIDE_SQL, hidden, now)),
     ...(purged.length === 0 ? [] : await take(client, PURGE_SQL, purged, now)),
   ]
-    .filter((row) => row.was_hidden === undefined || row.was_hidden === null)
+    // A superseded version has left tags and totals already.
+    .filter((row) => row.was_hidden === null)
     .map((row): LeftRow => ({ ...row, event: JSON.parse(row.payload) as NostrEvent }));
   await removeTags(client, left, tagHash);
   await lowerTotals(client, left);

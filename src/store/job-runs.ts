@@ -11,6 +11,8 @@ const SCHEDULER_LOCK = 7_447_011;
 /** SQLSTATE of a lock that was not free within the session's lock timeout. */
 const LOCK_NOT_AVAILABLE = '55P03';
 const ERROR_CHARS_MAX = 500;
+/** The scheduler's tables are of their own, so that it never meets another program's in the same database. */
+export const SCHEDULER_SCHEMA = 'minato_worker';
 
 /** Waits for the session's lock timeout at most; false when another job is still running then. */
 export async function lockJobs(client: Client): Promise<boolean> {
@@ -64,4 +66,44 @@ export async function readJobRuns(db: Client | Pool): Promise<JobRun[]> {
     'SELECT job, started_at AS "startedAt", finished_at AS "finishedAt", changed, more, error FROM job_runs ORDER BY job',
   );
   return rows;
+}
+
+export interface AbandonedJob {
+  readonly id: string;
+  /** Empty when it has been queued again since. */
+  readonly key: string | null;
+  readonly takenBy: string;
+}
+
+/** Jobs that were taken before a time and are neither done nor given back. */
+export async function abandonedJobs(
+  client: Client,
+  takenBefore: number,
+  limit: number,
+): Promise<AbandonedJob[]> {
+  const made = await client.query<{ jobs: string | null }>('SELECT to_regclass($1) AS jobs', [
+    `${SCHEDULER_SCHEMA}.jobs`,
+  ]);
+  if (made.rows[0]!.jobs === null) return [];
+  const { rows } = await client.query<AbandonedJob>(
+    `SELECT id::text, key, locked_by AS "takenBy" FROM ${SCHEDULER_SCHEMA}.jobs
+     WHERE locked_by IS NOT NULL AND locked_at < to_timestamp($1 / 1000.0) ORDER BY id LIMIT $2`,
+    [takenBefore, limit],
+  );
+  return rows;
+}
+
+/** What still has its key is queued anew; what was queued again meanwhile is dropped. */
+export async function takeUpAgain(client: Client, jobs: readonly AbandonedJob[], now: number): Promise<void> {
+  const ids = (wanted: (job: AbandonedJob) => boolean) => jobs.filter(wanted).map(({ id }) => id);
+  await client.query(`SELECT ${SCHEDULER_SCHEMA}.force_unlock_workers($1::text[])`, [
+    jobs.map(({ takenBy }) => takenBy),
+  ]);
+  await client.query(`SELECT ${SCHEDULER_SCHEMA}.complete_jobs($1::bigint[])`, [
+    ids(({ key }) => key === null),
+  ]);
+  await client.query(
+    `SELECT ${SCHEDULER_SCHEMA}.reschedule_jobs($1::bigint[], run_at := to_timestamp($2 / 1000.0), attempts := 0)`,
+    [ids(({ key }) => key !== null), now],
+  );
 }

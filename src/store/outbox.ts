@@ -9,6 +9,7 @@ export interface OutboxEntry {
   readonly community: number;
   readonly op: 'upsert' | 'delete';
   readonly id: string;
+  readonly ingestedAt: number;
 }
 
 export async function readHead(db: ClientBase | Pool): Promise<number> {
@@ -32,17 +33,21 @@ type OutboxTuple = [
   community: number,
   op: 'upsert' | 'delete',
   id: string,
+  ingestedAt: number,
+  lastSeq: number,
 ];
 
+export interface OutboxPage {
+  readonly entries: OutboxEntry[];
+  /** The last number given out, of the same snapshot. A number without a row is a request to vanish. */
+  readonly lastSeq: number;
+}
+
 /** The next rows after a number; an OutboxBehind when some of them are gone. Rows and floor are of one snapshot. */
-export async function readOutbox(
-  db: ClientBase | Pool,
-  after: number,
-  limit: number,
-): Promise<OutboxEntry[]> {
+export async function readOutbox(db: ClientBase | Pool, after: number, limit: number): Promise<OutboxPage> {
   const { rows } = await db.query<OutboxTuple>({
     name: 'outbox',
-    text: `SELECT s.outbox_floor, o.seq, o.community, o.op, encode(o.event_id, 'hex')
+    text: `SELECT s.outbox_floor, o.seq, o.community, o.op, encode(o.event_id, 'hex'), o.ingested_at, s.last_seq
       FROM lane_state s LEFT JOIN (SELECT * FROM events_outbox WHERE seq > $1 ORDER BY seq LIMIT $2) o ON true
       ORDER BY o.seq`,
     values: [after, limit],
@@ -50,7 +55,10 @@ export async function readOutbox(
   });
   const floor = rows[0]![0];
   if (after < floor - 1) throw new OutboxBehind(after, floor);
-  return rows.flatMap(([, seq, community, op, id]) => (seq === null ? [] : [{ seq, community, op, id }]));
+  const entries = rows.flatMap(([, seq, community, op, id, ingestedAt]) =>
+    seq === null ? [] : [{ seq, community, op, id, ingestedAt }],
+  );
+  return { entries, lastSeq: rows[0]![6] };
 }
 
 const RANGE = 1_000_000;

@@ -4,6 +4,7 @@
  *
  * Two steps: the first gives the rows' places and sizes, the second their payloads in bounded portions, so that an
  * answer of 5,000 large events never stands in memory as a whole, and what is at hand already is not read again.
+ * A short answer to a narrow filter comes with its payloads in one step.
  */
 import type { Pool } from 'pg';
 import { KIND_GIFT_WRAP } from '../core/deletion.js';
@@ -18,9 +19,16 @@ export interface FoundRow {
   readonly ingestedAt: number;
   readonly keep: number;
   readonly createdAt: number;
+  readonly kind: number;
+  readonly expiresAt: number | undefined;
   readonly id: string;
   readonly bytes: number;
+  /** When it came in one step. */
+  readonly payload: string | undefined;
 }
+
+/** Up to so many rows an answer may come with its payloads. */
+const ONE_STEP_ROWS_MAX = 150;
 
 const SERVED_KEEPS: readonly Keep[] = [Keep.current, Keep.request, ...REGULAR_KEEPS];
 /** Up to here authors × kinds are walked pair by pair; above, author by author with the kinds checked on the way. */
@@ -51,7 +59,9 @@ export function dedupeOf(community: string, id: string): string {
   return `CROSS JOIN LATERAL (SELECT * FROM event_dedupe at WHERE at.community = ${community} AND at.event_id = ${id} OFFSET 0) d`;
 }
 
-const COLUMNS = 'e.seq, e.ingested_at, e.keep, e.created_at, e.id, octet_length(e.payload) AS bytes';
+const COLUMNS =
+  'e.seq, e.ingested_at, e.keep, e.created_at, e.kind, e.expires_at, e.id, octet_length(e.payload) AS bytes';
+const PAYLOAD_TOO = `${COLUMNS}, e.payload`;
 const NEWEST_FIRST = 'ORDER BY created_at DESC, id';
 
 function selectRows(
@@ -62,6 +72,7 @@ function selectRows(
   nowSeconds: number,
   retention: ReadRetention | undefined,
   params: Parameters,
+  columns: string,
 ): string {
   const context = {
     community: params.add(community, 'int'),
@@ -70,13 +81,14 @@ function selectRows(
     params,
     tagHash,
     retention,
+    columns,
   };
   if (filter.ids !== undefined) return selectByIds(context, community, filter);
   const tag = drivingTag(filter);
   if (tag !== undefined) return selectByTag(context, community, filter, tag);
   if (filter.authors !== undefined) return selectByAuthors(context, community, filter);
   if (filter.kinds !== undefined) return selectByKinds(context, community, filter);
-  return `SELECT ${COLUMNS} FROM events e
+  return `SELECT ${columns} FROM events e
     WHERE ${conditions(context, community, filter, {})} ORDER BY e.created_at DESC, e.id LIMIT ${context.limit}`;
 }
 
@@ -87,6 +99,7 @@ interface Context {
   readonly params: Parameters;
   readonly tagHash: TagHash;
   readonly retention: ReadRetention | undefined;
+  readonly columns: string;
 }
 
 /**
@@ -191,14 +204,14 @@ function drivingTag({ tags, authors }: Filter): TagCondition | undefined {
 /** One walk along an index per asked value, each in order and up to the limit; then the newest of them all. */
 function perValue(context: Context, asked: string, from: string, where: string): string {
   return `SELECT DISTINCT ON (created_at, id) r.* FROM ${asked} CROSS JOIN LATERAL (
-      SELECT ${COLUMNS} FROM ${from} WHERE ${where}
+      SELECT ${context.columns} FROM ${from} WHERE ${where}
       ORDER BY e.created_at DESC, e.id LIMIT ${context.limit}) r
     ${NEWEST_FIRST} LIMIT ${context.limit}`;
 }
 
 function selectByIds(context: Context, community: number, filter: Filter): string {
   const ids = context.params.add(hexArray([...(filter.ids ?? [])]), 'bytea[]');
-  return `SELECT ${COLUMNS} FROM unnest(${ids}) AS asked (id)
+  return `SELECT ${context.columns} FROM unnest(${ids}) AS asked (id)
     ${dedupeOf(context.community, 'asked.id')}
     ${eventAt('d')}
     WHERE ${conditions(context, community, filter, { ids: true })}
@@ -213,7 +226,7 @@ function selectByTag(context: Context, community: number, filter: Filter, tag: T
   ].join(' ');
   const rest = conditions(context, community, filter, { tag });
   return `SELECT DISTINCT ON (created_at, id) r.* FROM ${askedTags(context, community, tag)} CROSS JOIN LATERAL (
-      SELECT ${COLUMNS.replace('e.created_at', 'g.created_at')} FROM event_tags g
+      SELECT ${context.columns.replace('e.created_at', 'g.created_at')} FROM event_tags g
       ${eventAt('g')}
       WHERE g.tag = asked.tag AND g.keep IN (${servedKeeps(filter)}) ${range}
         AND ${KEPT_FOR_TOPIC} AND strpos(e.payload, asked.needle) > 0 AND ${rest}
@@ -259,9 +272,19 @@ export function findStatement(
   retention?: ReadRetention,
 ): Statement {
   const params = new Parameters();
-  const rows = selectRows(community, filter, limit, tagHash, nowSeconds, retention, params);
-  const text = `SELECT seq, ingested_at, keep, created_at, encode(id, 'hex'), bytes FROM (${rows}) r ${NEWEST_FIRST}`;
+  const inOneStep = limit <= ONE_STEP_ROWS_MAX && isNarrow(filter);
+  const columns = inOneStep ? PAYLOAD_TOO : COLUMNS;
+  const rows = selectRows(community, filter, limit, tagHash, nowSeconds, retention, params, columns);
+  const last = inOneStep ? 'payload' : 'NULL';
+  const text = `SELECT seq, ingested_at, keep, created_at, kind, expires_at, encode(id, 'hex'), bytes, ${last}
+    FROM (${rows}) r ${NEWEST_FIRST}`;
   return { text, values: params.values };
+}
+
+/** One walk along an index, or single places: no payload is read that is not in the answer. */
+function isNarrow({ ids, authors, kinds, tags }: Filter): boolean {
+  if (ids !== undefined) return ids.size <= ONE_STEP_ROWS_MAX;
+  return [authors, kinds, ...tags.map(({ values }) => values)].every((values) => (values?.size ?? 1) === 1);
 }
 
 /** The places of the newest events that match, newest first. */
@@ -279,16 +302,19 @@ export async function findEvents(
     findStatement(community, filter, limit, tagHash, nowSeconds, retention),
     filter.tags.length <= 2,
   );
-  return rows.map(([seq, ingestedAt, keep, createdAt, id, bytes]) => ({
+  return rows.map(([seq, ingestedAt, keep, createdAt, kind, expiresAt, id, bytes, payload]) => ({
     seq,
     ingestedAt,
     keep,
     createdAt,
+    kind,
+    expiresAt: expiresAt ?? undefined,
     id,
     bytes,
+    payload: payload ?? undefined,
   }));
 }
-type FoundTuple = [number, number, number, number, string, number];
+type FoundTuple = [number, number, number, number, number, number | null, string, number, string | null];
 
 /** How many different events match any of the filters, counted up to `max + 1`. */
 export async function countEvents(
@@ -303,7 +329,7 @@ export async function countEvents(
   const params = new Parameters();
   const parts = filters.map((filter) => {
     const limit = Math.min(filter.limit ?? max + 1, max + 1);
-    return `SELECT seq FROM (${selectRows(community, filter, limit, tagHash, nowSeconds, retention, params)}) f`;
+    return `SELECT seq FROM (${selectRows(community, filter, limit, tagHash, nowSeconds, retention, params, COLUMNS)}) f`;
   });
   if (parts.length === 0) return 0;
   const text = `SELECT count(*) FROM (SELECT DISTINCT seq FROM (${parts.join(' UNION ALL ')}) u) n`;
@@ -346,7 +372,7 @@ export async function readPayloadsById(
       FROM unnest($1::int[], $2::bytea[]) AS asked (community, event_id)
       ${dedupeOf('asked.community', 'asked.event_id')}
       ${eventAt('d')}
-      WHERE e.hidden IS NULL`,
+      WHERE e.hidden IS NULL AND ${NOT_VANISHED}`,
     values: [int4Array(asked.map((a) => a.community)), hexArray(asked.map((a) => a.id))],
   });
   return new Map(rows.map(([community, id, payload]) => [`${community}/${id}`, payload]));

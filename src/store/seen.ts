@@ -1,5 +1,7 @@
-/** The counters of duplicates in `event_dedupe`. */
+/** Duplicates: is an event here already, and the counters of how often it came again (`event_dedupe`). */
 import type { Pool } from 'pg';
+import { ownersOf } from '../core/deletion.js';
+import type { NostrEvent } from '../core/event.js';
 import { hexArray, int4Array, int8Array } from './binary.js';
 
 export interface SeenAgain {
@@ -21,4 +23,16 @@ export async function writeSeen(pool: Pool, seen: readonly SeenAgain[]): Promise
       int8Array(seen.map((s) => s.lastSeenAt)),
     ],
   );
+}
+
+/** By its id alone. Not what its owner asked to vanish, which may still be on its way out. */
+export async function isServed(pool: Pool, community: number, event: NostrEvent): Promise<boolean> {
+  const { rows } = await pool.query<{ served: boolean }>({
+    name: 'is-served',
+    text: `SELECT EXISTS (SELECT 1 FROM event_dedupe WHERE community = $1 AND event_id = $2 AND hidden IS NULL)
+      AND NOT EXISTS (SELECT 1 FROM vanish_marks WHERE community = $1 AND pubkey = ANY ($3::bytea[]) AND until >= $4)
+      AS served`,
+    values: [community, Buffer.from(event.id, 'hex'), hexArray(ownersOf(event)), event.created_at],
+  });
+  return rows[0]!.served;
 }

@@ -10,6 +10,7 @@ import { KIND_GIFT_WRAP } from '../core/deletion.js';
 import type { NostrEvent } from '../core/event.js';
 import { HIDDEN_CODES, type Hidden, hiddenOf } from '../core/hidden.js';
 import type { RowRef, StoredEvent } from '../core/plan.js';
+import { topicsOf } from '../core/topic.js';
 import { int2Array, int8Array } from './binary.js';
 import { eventAt } from './query.js';
 
@@ -51,17 +52,63 @@ async function selectEvents(client: Client, text: string, values: unknown[]): Pr
 
 // ── Counting for a dry run ────────────────────────────────────────────────────────────────────────────────────────
 
+/** Topics are in the events themselves: a dry run reads so many of them, in portions. */
+export const TOPIC_ROWS_MAX = 10_000;
+const PORTION_ROWS = 100;
+
 export interface KindCount {
   readonly kind: number;
   readonly rows: number;
+  /** Rows whose topics were read, and how many of those rows each topic holds. */
+  readonly looked: number;
+  readonly topics: ReadonlyMap<string, number>;
 }
 
-async function countByKind(client: Client, rows: string, values: unknown[]): Promise<KindCount[]> {
-  const found = await client.query<KindCount>({
-    text: `SELECT kind, count(*) AS rows FROM (${rows} LIMIT ${COUNT_MAX}) r GROUP BY kind`,
+/** `from` names the rows as `e`: FROM … WHERE …. */
+async function countByKind(client: Client, from: string, values: unknown[]): Promise<KindCount[]> {
+  const found = await client.query<{ kind: number; rows: number }>({
+    text: `SELECT kind, count(*) AS rows FROM (SELECT e.kind ${from} LIMIT ${COUNT_MAX}) r GROUP BY kind`,
     values,
   });
-  return found.rows;
+  if (found.rows.length === 0) return [];
+  const seen = await lookAtTopics(client, from, values);
+  const nothing = { looked: 0, topics: new Map<string, number>() };
+  return found.rows.map(({ kind, rows }) => ({ kind, rows, ...(seen.get(kind) ?? nothing) }));
+}
+
+interface SeenTopics {
+  looked: number;
+  readonly topics: Map<string, number>;
+}
+
+async function lookAtTopics(
+  client: Client,
+  from: string,
+  values: unknown[],
+): Promise<Map<number, SeenTopics>> {
+  const seen = new Map<number, SeenTopics>();
+  await client.query('BEGIN');
+  try {
+    await client.query(
+      `DECLARE looked NO SCROLL CURSOR FOR SELECT e.payload ${from} LIMIT ${TOPIC_ROWS_MAX}`,
+      values,
+    );
+    for (let rows = PORTION_ROWS; rows === PORTION_ROWS; ) {
+      const portion = await client.query<{ payload: string }>(`FETCH ${PORTION_ROWS} FROM looked`);
+      for (const { payload } of portion.rows) noteTopics(seen, JSON.parse(payload) as NostrEvent);
+      rows = portion.rows.length;
+    }
+  } finally {
+    await client.query('ROLLBACK');
+  }
+  return seen;
+}
+
+function noteTopics(seen: Map<number, SeenTopics>, event: NostrEvent): void {
+  const ofKind = seen.get(event.kind) ?? { looked: 0, topics: new Map<string, number>() };
+  seen.set(event.kind, ofKind);
+  ofKind.looked += 1;
+  for (const topic of topicsOf(event)) ofKind.topics.set(topic, (ofKind.topics.get(topic) ?? 0) + 1);
 }
 
 // ── Expiry ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -74,7 +121,7 @@ export function selectExpired(client: Client, nowSeconds: number, limit: number)
 }
 
 export function countExpired(client: Client, nowSeconds: number): Promise<KindCount[]> {
-  return countByKind(client, `SELECT e.kind ${EXPIRED}`, [nowSeconds]);
+  return countByKind(client, EXPIRED, [nowSeconds]);
 }
 
 // ── Hidden rows: deleted with their content; their dedupe rows stay and say when ──────────────────────────────────
@@ -111,7 +158,7 @@ export async function purgeDeleted(
 }
 
 export function countDeleted(client: Client, community: number, hiddenBefore: number): Promise<KindCount[]> {
-  return countByKind(client, `SELECT e.kind ${AUDITED}`, [community, hiddenBefore]);
+  return countByKind(client, AUDITED, [community, hiddenBefore]);
 }
 
 // ── Vanished ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -288,18 +335,18 @@ export async function markErased(client: Client, mark: PendingMark, now: number)
 export async function countOfVanished(client: Client, mark: PendingMark): Promise<KindCount[]> {
   const values = markValues(mark);
   const own = [
-    ...(await countByKind(client, `SELECT e.kind ${SERVED_OF_AUTHOR}`, values)),
-    ...(await countByKind(client, `SELECT e.kind ${HIDDEN_OF_AUTHOR}`, values)),
+    ...(await countByKind(client, SERVED_OF_AUTHOR, values)),
+    ...(await countByKind(client, HIDDEN_OF_AUTHOR, values)),
   ];
   const wraps = await countByKind(
     client,
-    `SELECT e.kind FROM (SELECT * FROM event_tags g WHERE ${TAGGED_BEFORE} LIMIT ${COUNT_MAX}) g
+    `FROM (SELECT * FROM event_tags g WHERE ${TAGGED_BEFORE} LIMIT ${COUNT_MAX}) g
       CROSS JOIN LATERAL (${PLACED}) e WHERE ${IS_WRAP} AND e.pubkey <> $6`,
     [mark.recipient, mark.until, 0, mark.community, needle(mark), bytes(mark.pubkey)],
   );
   const hiddenWraps = await countByKind(
     client,
-    `SELECT e.kind FROM events e WHERE e.community = $1 AND e.hidden IS NOT NULL AND e.kind = ${KIND_GIFT_WRAP}
+    `FROM events e WHERE e.community = $1 AND e.hidden IS NOT NULL AND e.kind = ${KIND_GIFT_WRAP}
       AND e.created_at <= $3 AND strpos(e.payload, $4) > 0 AND e.pubkey <> $2`,
     [...values, needle(mark)],
   );

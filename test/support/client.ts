@@ -35,7 +35,7 @@ export class RawClient {
   }
 
   /** The first frame, from `from` on, that the predicate takes. */
-  async waitFor(predicate: (frame: Frame) => boolean, from = 0, timeoutMs = 10_000): Promise<Frame> {
+  async waitFor(predicate: (frame: Frame) => boolean, from = 0, timeoutMs = 20_000): Promise<Frame> {
     let found: Frame | undefined;
     await this.until(() => {
       found = this.frames.slice(from).find(predicate);
@@ -44,7 +44,7 @@ export class RawClient {
     return found!;
   }
 
-  until(condition: () => boolean, timeoutMs = 10_000): Promise<void> {
+  until(condition: () => boolean, timeoutMs = 20_000): Promise<void> {
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
         this.watchers.delete(check);

@@ -1,6 +1,7 @@
 /** Batches of events in random orders, a store in memory that applies plans, and the naive model of what it has to show. */
 import fc from 'fast-check';
 import { expect } from 'vitest';
+import { addressOf } from '../../src/core/classify.js';
 import type { NostrEvent } from '../../src/core/event.js';
 import type { Hidden } from '../../src/core/hidden.js';
 import { Keep } from '../../src/core/keep.js';
@@ -87,13 +88,11 @@ function requestFor(list: readonly Submission[]): fc.Arbitrary<Submission> {
       const more = named.map(({ event, byAddress }) =>
         byAddress ? ['a', `${event.kind}:${event.pubkey}:${event.tags[0]![1]}`] : ['e', event.id],
       );
-      // One who vanishes takes the requests up to then along, so hers are never older than what they name.
-      const at = pubkey === CAROL ? TIME_MAX : created_at;
-      const draft = { community, kind: 5, pubkey, created_at: at, d: '', nonce };
+      const draft = { community, kind: 5, pubkey, created_at, d: '', nonce };
       const one = submissionOf({ ...draft, more });
       return {
         ...one,
-        event: { ...one.event, id: idOf(`${nonce}${JSON.stringify(more)}${pubkey[0]}${at}`) },
+        event: { ...one.event, id: idOf(`${nonce}${JSON.stringify(more)}${pubkey[0]}${created_at}`) },
       };
     })
     .map(({ event, community }) => ({ community, event, payload: JSON.stringify(event) }));
@@ -183,6 +182,21 @@ export class MemoryStore {
         { row: { seq, ingestedAt: 1_000, keep }, event: submission.event },
       ]),
     );
+    const superseded = [...this.rows]
+      .filter(([, row]) => row.hidden === 'superseded')
+      .map(
+        ([
+          seq,
+          {
+            submission: { community, event },
+            keep,
+          },
+        ]) => {
+          const { id, created_at, pubkey } = event;
+          const row = { seq, ingestedAt: 1_000, keep };
+          return { community, id, created_at, pubkey, address: addressOf(event)!, row };
+        },
+      );
     const heads = new Map(
       [...this.heads].map(([key, { community, id, created_at, topics }]): [string, Head] => [
         key,
@@ -194,6 +208,7 @@ export class MemoryStore {
       known: new Map(this.known),
       heads,
       targets,
+      superseded,
       tombstones: new Map([...this.tombstones].map(([key, { requestedAt }]) => [key, requestedAt])),
       vanished: new Map(this.vanished),
       deletionsLeft: new Map(),
@@ -223,12 +238,17 @@ export class MemoryStore {
   private hide(plan: Plan): void {
     for (const { community, id, row, hidden, purge } of plan.hidden) {
       const stored = this.rows.get(row.seq);
-      expect(stored, 'a hidden row is one that was served, in the place that is named').toMatchObject({
+      const before = row.keep === Keep.history ? 'superseded' : undefined;
+      expect(stored, 'a hidden row is one that was there, in the place that is named').toMatchObject({
         submission: { community, event: { id } },
         keep: row.keep,
-        hidden: undefined,
+        hidden: before,
       });
-      const keep = hidden === 'superseded' ? Keep.history : row.keep;
+      expect(hidden, 'only a deletion takes what was superseded').toBe(
+        before === undefined ? hidden : 'deleted',
+      );
+      const place = before === undefined ? row.keep : Keep.current;
+      const keep = hidden === 'superseded' ? Keep.history : place;
       this.known.set(factKey(community, id), hidden);
       if (purge) this.rows.delete(row.seq);
       else this.rows.set(row.seq, { ...stored!, keep, hidden });

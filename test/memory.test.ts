@@ -1,0 +1,222 @@
+/**
+ * What a relay answers from memory is what a query would answer: on two instances, right after each acknowledged change, by
+ * whichever of them it was made (I5, I6, I7, I13).
+ */
+import fc from 'fast-check';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { parseFilter } from '../src/core/filter.js';
+import { isRefusal } from '../src/core/reply.js';
+import { settingsFrom } from '../src/core/settings.js';
+import { fixTagHashSeed } from '../src/store/node-state.js';
+import { findEvents } from '../src/store/query.js';
+import { createTagHash, type TagHash } from '../src/store/tag-hash.js';
+import { RawClient } from './support/client.js';
+import { type Author, type Draft, newAuthor, sign } from './support/events.js';
+import { startTestNode, type TestNode } from './support/node.js';
+
+const PUBLIC_URL = 'wss://memory.test';
+const START = Date.UTC(2026, 0, 10);
+const LIMITS = settingsFrom(new Map());
+
+let here: TestNode;
+let there: TestNode;
+let nodes: TestNode[];
+let clients: RawClient[];
+let tagHash: TagHash;
+let now = START;
+let alice: Author;
+
+beforeAll(async () => {
+  const options = { now: () => now, env: { MINATO_PUBLIC_URL: PUBLIC_URL } };
+  here = await startTestNode(options);
+  there = await startTestNode({ ...options, on: here.test });
+  nodes = [here, there];
+  clients = await Promise.all(nodes.map(({ url }) => RawClient.connect(url)));
+  tagHash = await createTagHash(await fixTagHashSeed(here.database.pool));
+});
+afterAll(async () => {
+  await Promise.all(clients.map((client) => client.close()));
+  await there.close();
+  await here.close();
+});
+beforeEach(() => {
+  alice = newAuthor();
+});
+
+const seconds = () => Math.floor(now / 1_000);
+const draft = (author: Author, given: Draft = {}) => sign(author, { created_at: seconds(), ...given });
+const ask = async (at: number, filter: object) =>
+  (await clients[at]!.query(filter)).events.map((event) => event.id);
+
+async function fromMemory(at: number): Promise<number> {
+  const { values } = await nodes[at]!.node.metrics.answers.get();
+  return values.find(({ labels }) => labels.from === 'memory')?.value ?? 0;
+}
+
+/** The same question once more: this time no query is needed. */
+async function keep(at: number, filter: object): Promise<string[]> {
+  await ask(at, filter);
+  const before = await fromMemory(at);
+  const ids = await ask(at, filter);
+  expect(await fromMemory(at)).toBe(before + 1);
+  return ids;
+}
+
+async function post(at: number, event: { id: string }): Promise<void> {
+  expect(await clients[at]!.publish(event)).toEqual([true, '']);
+}
+
+describe.each([
+  ['the same instance', 0],
+  ['another instance', 1],
+])('an answer kept on %s', (_, at) => {
+  it('has a new event as soon as it is acknowledged', async () => {
+    const filter = { authors: [alice.pubkey], limit: 10 };
+    expect(await keep(at, filter)).toEqual([]);
+    for (let number = 0; number < 20; number++) {
+      const event = draft(alice, { created_at: seconds() + number });
+      await post(0, event);
+      expect((await ask(at, filter))[0]).toBe(event.id);
+    }
+  });
+
+  it('loses an event as soon as its deletion is acknowledged', async () => {
+    const filter = { authors: [alice.pubkey], kinds: [1], limit: 10 };
+    for (let number = 0; number < 20; number++) {
+      const event = draft(alice, { content: String(number) });
+      await post(0, event);
+      expect(await keep(at, filter)).toEqual([event.id]);
+      expect(await keep(at, { ids: [event.id] })).toEqual([event.id]);
+      await post(0, draft(alice, { kind: 5, tags: [['e', event.id]] }));
+      expect(await ask(at, filter)).toEqual([]);
+      expect(await ask(at, { ids: [event.id] })).toEqual([]);
+    }
+  });
+
+  it('has the newer version as soon as it is acknowledged, and the older one no more', async () => {
+    const filter = { authors: [alice.pubkey], kinds: [10_002] };
+    for (let number = 0; number < 10; number++) {
+      const event = draft(alice, { kind: 10_002, created_at: seconds() + number });
+      await post(0, event);
+      expect(await keep(at, filter)).toEqual([event.id]);
+    }
+  });
+
+  it('shows nothing of an author as soon as the request to vanish is acknowledged', async () => {
+    const event = draft(alice, { tags: [['t', 'vanish']] });
+    await post(0, event);
+    const filters = [{ authors: [alice.pubkey] }, { '#t': ['vanish'] }, { ids: [event.id] }];
+    for (const filter of filters) expect(await keep(at, filter)).toContain(event.id);
+    await post(0, draft(alice, { kind: 62, tags: [['relay', PUBLIC_URL]] }));
+    for (const filter of filters) expect(await ask(at, filter)).not.toContain(event.id);
+  });
+
+  it('does not show an event from the second of its expiration on', async () => {
+    const event = draft(alice, { tags: [['expiration', String(seconds() + 10)]] });
+    await post(0, event);
+    const filters = [{ authors: [alice.pubkey] }, { ids: [event.id] }];
+    for (const filter of filters) expect(await keep(at, filter)).toEqual([event.id]);
+    now += 9_000;
+    for (const filter of filters) expect(await ask(at, filter)).toEqual([event.id]);
+    now += 1_000;
+    for (const filter of filters) expect(await ask(at, filter)).toEqual([]);
+  });
+
+  it('does not show an event past its days', async () => {
+    const event = draft(alice, { tags: [['t', 'days']] });
+    await post(0, event);
+    const filters = [{ authors: [alice.pubkey] }, { '#t': ['days'] }, { ids: [event.id] }];
+    for (const filter of filters) expect(await keep(at, filter)).toContain(event.id);
+    now += 30 * 86_400_000 + 1_000;
+    for (const filter of filters) expect(await ask(at, filter)).not.toContain(event.id);
+  });
+});
+
+it('a deletion is seen also when nobody was told of it', async () => {
+  const event = draft(alice);
+  await post(1, event);
+  const filter = { authors: [alice.pubkey], kinds: [1] };
+  expect(await keep(0, filter)).toEqual([event.id]);
+  // Its listening session is gone, and the poll comes only once a second.
+  await there.database.pool.query(
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()",
+  );
+  await post(1, draft(alice, { kind: 5, tags: [['e', event.id]] }));
+  expect(await ask(0, filter)).toEqual([]);
+});
+
+// ─── Any change, any question ──────────────────────────────────────────────────────────────────────────────────
+
+const KINDS = [1, 7, 10_002, 30_023];
+const TOPICS = ['tea', 'coffee', 'ü"\\'];
+
+const change = fc.record({
+  what: fc.constantFrom('post', 'post', 'post', 'delete', 'delete-address', 'expire'),
+  at: fc.nat(1),
+  author: fc.nat(1),
+  kind: fc.constantFrom(...KINDS),
+  topics: fc.subarray(TOPICS),
+  age: fc.nat(6),
+  target: fc.nat(50),
+});
+const question = fc.record(
+  {
+    authors: fc.subarray([0, 1], { minLength: 1 }),
+    kinds: fc.subarray(KINDS, { minLength: 1 }),
+    '#t': fc.subarray(TOPICS, { minLength: 1 }),
+    since: fc.nat(6),
+    until: fc.nat(6),
+    limit: fc.integer({ min: 1, max: 8 }),
+  },
+  { requiredKeys: [] },
+);
+
+it('memory and database give the same answer to any filter, after any change, on both instances', async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(change, { minLength: 5, maxLength: 25 }),
+      fc.array(question, { minLength: 1, maxLength: 4 }),
+      async (changes, questions) => {
+        const authors = [newAuthor(), newAuthor()];
+        const base = seconds();
+        const posted: ReturnType<typeof sign>[] = [];
+        const filters = questions.map((asked) => ({
+          ...asked,
+          authors: (asked.authors ?? [0, 1]).map((index) => authors[index]!.pubkey),
+          ...(asked.since === undefined ? {} : { since: base - asked.since }),
+          ...(asked.until === undefined ? {} : { until: base - asked.until }),
+        }));
+        for (const [turn, { what, at, kind, topics, age, target, ...of }] of changes.entries()) {
+          const author = authors[of.author]!;
+          const named = posted[target % Math.max(1, posted.length)];
+          const tags = topics.map((topic) => ['t', topic]);
+          if (kind === 30_023) tags.push(['d', String(target % 2)]);
+          if (what === 'expire') tags.push(['expiration', String(seconds() + 1)]);
+          const event =
+            what === 'delete' && named !== undefined
+              ? draft(author, { kind: 5, tags: [['e', named.id]] })
+              : what === 'delete-address'
+                ? draft(author, { kind: 5, tags: [['a', `30023:${author.pubkey}:${target % 2}`]] })
+                : draft(author, { kind, tags, created_at: base - age, content: String(turn) });
+          await clients[at]!.publish(event);
+          if (what !== 'delete') posted.push(event);
+          if (what === 'expire') now += 1_000;
+          for (const filter of filters) {
+            const due = await inDatabase(filter);
+            for (const asked of [0, 1]) expect(await ask(asked, filter)).toEqual(due);
+          }
+        }
+      },
+    ),
+    { numRuns: 12 },
+  );
+  for (const at of [0, 1]) expect(await fromMemory(at)).toBeGreaterThan(100);
+});
+
+async function inDatabase(input: object): Promise<string[]> {
+  const filter = parseFilter(input, LIMITS);
+  if (isRefusal(filter)) throw new Error(filter.why);
+  const { pool } = here.database;
+  const rows = await findEvents(pool, 1, filter, filter.limit ?? 500, tagHash, seconds());
+  return rows.map(({ id }) => id);
+}

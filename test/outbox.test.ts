@@ -1,0 +1,227 @@
+/**
+ * The outbox and its floor: which ranges go, and that no reader ever skips a row without being told (I8). Ranges are filled by
+ * moving the lane's number, not by writing millions of rows.
+ */
+import type { Client } from 'pg';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { DAY_MS } from '../src/core/retention.js';
+import { dropMonths } from '../src/jobs/retain.js';
+import { runJob } from '../src/jobs/run.js';
+import { dropOutboxRanges, ensureOutboxRange, OutboxBehind, readOutbox } from '../src/store/outbox.js';
+import { eventually } from './support/cli.js';
+import { RawClient } from './support/client.js';
+import { newAuthor, sign } from './support/events.js';
+import { startTestNode } from './support/node.js';
+import { openTestStore, type TestStore } from './support/store.js';
+
+const RANGE = 1_000_000;
+const NOW = Date.UTC(2031, 0, 15);
+let store: TestStore;
+let client: Client;
+let now: number;
+
+beforeEach(async () => {
+  now = NOW;
+  store = await openTestStore({ now: () => now });
+  client = await store.database.connect();
+});
+afterEach(async () => {
+  await client.end();
+  await store.close();
+});
+
+const author = newAuthor();
+let written = 0;
+async function post(count = 1): Promise<void> {
+  const lane = store.lane();
+  for (let at = 0; at < count; at += 1) {
+    written += 1;
+    const event = sign(author, { content: `${written}` });
+    expect(await lane.submit({ community: 1, event, payload: JSON.stringify(event) })).toBe('stored');
+  }
+  await lane.close();
+}
+
+/** The next event has the number after this one. */
+async function moveTo(seq: number): Promise<void> {
+  await client.query('UPDATE lane_state SET last_seq = $1', [seq]);
+  await ensureOutboxRange(client);
+}
+
+/** Three rows at the beginning of each range and one at its end, a day later each. The last range is being filled. */
+async function fillRanges(count: number): Promise<void> {
+  for (let range = 0; range < count; range += 1) {
+    if (range > 0) await moveTo(range * RANGE - 1);
+    await post(3);
+    if (range < count - 1) await moveTo((range + 1) * RANGE - 2);
+    if (range < count - 1) await post();
+    now += DAY_MS;
+  }
+  await ensureOutboxRange(client);
+}
+
+const ranges = async () =>
+  (
+    await client.query<{ name: string }>(
+      `SELECT inhrelid::regclass::text AS name FROM pg_inherits WHERE inhparent = 'events_outbox'::regclass ORDER BY inhrelid`,
+    )
+  ).rows.map(({ name }) => name);
+const floor = async () =>
+  (await client.query<{ floor: number }>('SELECT outbox_floor AS floor FROM lane_state')).rows[0]!.floor;
+const numbers = async (after: number) => (await readOutbox(client, after, 100)).entries.map(({ seq }) => seq);
+
+/** What a reader that begins after a number gets to see, in small reads. */
+async function readOn(after: number): Promise<number[] | OutboxBehind> {
+  const seen: number[] = [];
+  for (let last = after, reads = 0; reads < 100; reads += 1) {
+    const page = await readOutbox(client, last, 2).catch((error: unknown) => {
+      if (error instanceof OutboxBehind) return error;
+      throw error;
+    });
+    if (page instanceof OutboxBehind) return page;
+    if (page.entries.length === 0) return seen;
+    seen.push(...page.entries.map(({ seq }) => seq));
+    last = seen.at(-1)!;
+  }
+  throw new Error('it never ends');
+}
+
+describe('dropping ranges', () => {
+  it('takes those whose every row is older than the days, oldest first, and raises the floor', async () => {
+    await fillRanges(3);
+    expect(await dropOutboxRanges(client, NOW, false), 'the newest row is not older').toEqual([]);
+    expect(await floor()).toBe(1);
+    expect(await dropOutboxRanges(client, NOW + 1, false)).toEqual(['events_outbox_0']);
+    expect(await floor()).toBe(RANGE);
+    expect(await ranges()).toEqual(['events_outbox_1', 'events_outbox_2', 'events_outbox_3']);
+    expect(await dropOutboxRanges(client, NOW + 1, false)).toEqual([]);
+  });
+
+  it('keeps a range while one row of it is young, and those after it', async () => {
+    await fillRanges(3);
+    await client.query('UPDATE events_outbox SET ingested_at = $1 WHERE seq = $2', [now, RANGE - 1]);
+    expect(await dropOutboxRanges(client, NOW + 2 * DAY_MS, false)).toEqual([]);
+    expect(await floor()).toBe(1);
+  });
+
+  it('never takes the range that is being filled, nor the empty one after it, however old', async () => {
+    await fillRanges(2);
+    expect(await dropOutboxRanges(client, Number.MAX_SAFE_INTEGER, false)).toEqual(['events_outbox_0']);
+    expect(await ranges()).toEqual(['events_outbox_1', 'events_outbox_2']);
+    await post();
+    expect(await numbers(RANGE + 2)).toEqual([RANGE + 3]);
+  });
+
+  it('in a dry run names them and changes nothing', async () => {
+    await fillRanges(3);
+    expect(await dropOutboxRanges(client, Number.MAX_SAFE_INTEGER, true)).toEqual([
+      'events_outbox_0',
+      'events_outbox_1',
+    ]);
+    expect(await ranges()).toHaveLength(4);
+    expect(await floor()).toBe(1);
+    expect(await readOn(0)).toHaveLength(11);
+  });
+
+  it('does not wait for a reader that is behind: it is told when it comes', async () => {
+    await fillRanges(2);
+    await client.query(
+      `INSERT INTO consumer_offsets (consumer, last_seq, updated_at) VALUES ('search', 2, $1)`,
+      [NOW],
+    );
+    expect(await dropOutboxRanges(client, NOW + 1, false)).toEqual(['events_outbox_0']);
+    const { rows } = await client.query<{ last_seq: number }>('SELECT last_seq FROM consumer_offsets');
+    expect(await readOn(rows[0]!.last_seq)).toBeInstanceOf(OutboxBehind);
+  });
+
+  it('that fails after the floor was raised leaves readers told, and the next run goes on', async () => {
+    await fillRanges(2);
+    const reader = await store.database.connect();
+    await reader.query('BEGIN; SELECT 1 FROM events_outbox_0 LIMIT 1');
+    const impatient = await store.database.connect({ lockTimeoutMs: 50 });
+    await expect(dropOutboxRanges(impatient, NOW + 1, false)).rejects.toMatchObject({ code: '55P03' });
+    await impatient.end();
+    expect(await ranges()).toContain('events_outbox_0');
+    expect(await readOn(0)).toBeInstanceOf(OutboxBehind);
+    await reader.end();
+    expect(await dropOutboxRanges(client, NOW + 1, false)).toEqual(['events_outbox_0']);
+    expect(await floor()).toBe(RANGE);
+  });
+});
+
+describe('a reader', () => {
+  const FIRST = RANGE;
+
+  beforeEach(async () => {
+    await fillRanges(2);
+    await dropOutboxRanges(client, NOW + 1, false);
+  });
+
+  it('that has read everything before the floor goes on and misses nothing', async () => {
+    expect(await readOn(FIRST - 1)).toEqual([FIRST, FIRST + 1, FIRST + 2]);
+    expect(await readOn(FIRST + 1)).toEqual([FIRST + 2]);
+    expect(await readOn(FIRST + 2)).toEqual([]);
+  });
+
+  it.each([
+    ['one row', FIRST - 2],
+    ['a whole range', 2],
+    ['everything', 0],
+  ])('that has missed %s is told where the outbox begins, instead of a part', async (_, after) => {
+    const told = await readOn(after);
+    expect(told).toBeInstanceOf(OutboxBehind);
+    expect(told).toMatchObject({ after, floor: FIRST });
+  });
+
+  it('that is behind is told so also when nothing is left to read', async () => {
+    await client.query('DELETE FROM events_outbox');
+    expect(await readOn(FIRST - 2)).toBeInstanceOf(OutboxBehind);
+    expect(await readOn(FIRST - 1)).toEqual([]);
+  });
+
+  it('reads on over the border of two ranges, and is told the moment its place is gone', async () => {
+    await moveTo(2 * RANGE - 2);
+    await post(4);
+    const border = [2 * RANGE - 1, 2 * RANGE, 2 * RANGE + 1, 2 * RANGE + 2];
+    expect(await readOn(FIRST + 2)).toEqual(border);
+    expect(await numbers(FIRST + 2)).toEqual(border);
+    now += DAY_MS;
+    await dropOutboxRanges(client, now, false);
+    expect(await floor()).toBe(2 * RANGE);
+    expect(await readOn(FIRST + 2), 'what it had still to read went meanwhile').toBeInstanceOf(OutboxBehind);
+    expect(await readOn(2 * RANGE - 1)).toEqual(border.slice(1));
+  });
+});
+
+describe('a node', () => {
+  it('drops old ranges by its job, starts again above them, numbers on and delivers live', async () => {
+    await fillRanges(2);
+    now = NOW + 31 * DAY_MS;
+    const first = await startTestNode({ on: store.test, now: () => now });
+    const { lane, communities } = first.node;
+    const { signal } = new AbortController();
+    const context = {
+      database: first.database,
+      lane,
+      communities,
+      now: () => now,
+      signal,
+      bounds: { rows: 1, batches: 1 },
+    };
+    await runJob(dropMonths, context);
+    await first.close();
+    expect(await ranges()).not.toContain('events_outbox_0');
+
+    const second = await startTestNode({ on: store.test, now: () => now });
+    const reader = await RawClient.connect(second.url);
+    reader.send(['REQ', 'live', { authors: [author.pubkey], limit: 0 }]);
+    await reader.waitFor((frame) => frame[0] === 'EOSE');
+    const event = sign(author, { content: 'after the restart' });
+    expect(await reader.publish(event)).toEqual([true, '']);
+    await reader.waitFor((frame) => frame[0] === 'EVENT' && (frame[2] as { id: string }).id === event.id);
+    expect(await numbers(RANGE + 2)).toEqual([RANGE + 3]);
+    await eventually('the fan-out is there', () => second.node.fanout.head === RANGE + 3 || undefined);
+    await reader.close();
+    await second.close();
+  });
+});
