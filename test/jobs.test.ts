@@ -17,7 +17,7 @@ import { purgeDeletedEvents } from '../src/jobs/purge-deleted.js';
 import { dryRunJob, runJob } from '../src/jobs/run.js';
 import { type Schedule, startSchedule } from '../src/jobs/schedule.js';
 import { Tally, tallied } from '../src/jobs/tally.js';
-import { freeJobs, partitions, trimLiveBus } from '../src/jobs/upkeep.js';
+import { forgetQuotas, freeJobs, partitions, trimLiveBus } from '../src/jobs/upkeep.js';
 import { createLog } from '../src/log.js';
 import { createMetrics } from '../src/metrics.js';
 import { startWriter, type Writer } from '../src/node.js';
@@ -229,6 +229,15 @@ describe('purge-deleted', () => {
     expect(await run(purgeDeletedEvents)).toEqual({ changed: 1, more: false });
     expect(await rows('SELECT community FROM events WHERE id = $1', bytes(note))).toEqual([{ community: 1 }]);
   });
+
+  it('comes to the last community, also when there are more of them than batches in a run', async () => {
+    const notes = [sign(alice, { content: 'one' }), sign(alice, { content: 'two' })];
+    for (const event of [...notes, sign(alice, { kind: 5, tags: notes.map(({ id }) => ['e', id]) })])
+      expect(await post(event, 'strict')).toBe('stored');
+    await hideLongAgo(31, ...notes);
+    expect((await toEnd(purgeDeletedEvents, { bounds: { rows: 1, batches: 1 } })).taken).toBe(2);
+    expect(await stored(...notes)).toEqual([]);
+  });
 });
 
 /** A life's worth of events of one who vanishes. */
@@ -383,6 +392,22 @@ describe('upkeep', () => {
     expect((await run(trimLiveBus)).changed).toBe(1);
     expect((await run(partitions)).changed).toBeGreaterThan(0);
     expect((await run(partitions)).changed).toBe(0);
+  });
+
+  it('forgets the counts of deletions of days that are over, and keeps those of today', async () => {
+    const counts = () =>
+      rows('SELECT targets FROM deletion_quotas WHERE author = $1', [Buffer.from(alice.pubkey, 'hex')]);
+    const note = sign(alice);
+    await postAll(note, sign(alice, { kind: 5, tags: [['e', note.id]] }));
+    await run(forgetQuotas);
+    aheadMs = DAY_MS;
+    await run(forgetQuotas);
+    expect(await counts()).toEqual([{ targets: 1 }]);
+    aheadMs = 2 * DAY_MS;
+    expect(await dryRunJob(forgetQuotas, context)).toMatchObject([{ class: 'quota' }]);
+    expect((await run(forgetQuotas)).changed).toBeGreaterThan(0);
+    expect(await counts()).toEqual([]);
+    expect(await dryRunJob(forgetQuotas, context)).toEqual([]);
   });
 });
 

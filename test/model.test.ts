@@ -2,7 +2,6 @@
  * The lane against a naive model, on a real database: whatever the order of arrival, the grouping into batches and the
  * number of lanes, the view is that of the model, and the outbox tells exactly how it came about (I3, I4, I5, I6, I8, I9).
  */
-import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import type { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -16,203 +15,43 @@ import { readTotals } from '../src/store/communities.js';
 import { readBus, readHead, readOutbox } from '../src/store/outbox.js';
 import { countEvents, findEvents, readPayloads, readPayloadsById } from '../src/store/query.js';
 import type { TagHash } from '../src/store/tag-hash.js';
+import {
+  type Arrived,
+  AUTHORS,
+  addressOf,
+  CLASS_OF,
+  D_VALUES,
+  EVERYBODY,
+  eventWith,
+  isDeleted,
+  isExpired,
+  isNewer,
+  isVanished,
+  modelView,
+  requestFor,
+  SEED,
+  type Sent,
+  START,
+  sentOf,
+  shuffled,
+} from './support/event-model.js';
+import { hash } from './support/life.js';
 import { defaultSettings, inLockOrder, openTestStore, type TestStore } from './support/store.js';
 
-const SEED = 7447;
 const ALL = 5_000;
-/** The clock of both lanes starts here in every run, and moves by whole seconds. */
-const START = Math.floor(Date.now() / 1_000);
 
-// ── Events: small pools, so that keys, times and ids meet again and again ─────────────────────────────────────────
+const event = eventWith([undefined, undefined, undefined, 1, 3, 1_000]);
+const sent = sentOf(event);
 
-const hash = (text: string) => createHash('sha256').update(text).digest('hex');
-const AUTHORS = ['alice', 'bob'].map(hash);
-/** The only one who asks to vanish. */
-const CAROL = hash('carol');
-const EVERYBODY = [...AUTHORS, CAROL];
-const TIME_MAX = 6;
-const KINDS = {
-  regular: [1, 1_059, 9_999, 65_535],
-  replaceable: [0, 10_002],
-  addressable: [30_000],
-  ephemeral: [20_000, 29_999],
-};
-type Class = keyof typeof KINDS;
-const CLASS_OF = new Map<number, Class>([
-  ...Object.entries(KINDS).flatMap(([name, kinds]) => kinds.map((kind) => [kind, name as Class] as const)),
-  [5, 'regular'],
-  [62, 'regular'],
-]);
-/** Colons, the empty value, what looks like another key, and what text cannot hold. */
-const D_VALUES = ['', 'a', 'a:b', ':', '\u0000', '🌊', 'x'.repeat(5_000)];
-
-interface Sent {
-  /** 0, 1 or 2; each run has communities of its own. In the last one deletion is physical. */
-  readonly community: number;
-  readonly event: NostrEvent;
-  /** For a request to vanish. */
-  readonly vanishIn?: readonly number[];
-}
-/** An event as it came: at this second. */
-interface Arrived extends Sent {
-  readonly clock: number;
-}
-
-function eventOf(draft: Pick<NostrEvent, 'kind' | 'pubkey' | 'created_at' | 'tags' | 'content'>): NostrEvent {
-  const { pubkey, created_at, kind, tags, content } = draft;
-  const id = hash(JSON.stringify([pubkey, created_at, kind, tags, content]));
-  return { id, pubkey, created_at, kind, tags, content, sig: 'c'.repeat(128) };
-}
-
-const event = fc
-  .record({
-    kind: fc.constantFrom(...Object.values(KINDS)).chain((kinds) => fc.constantFrom(...kinds)),
-    pubkey: fc.constantFrom(...AUTHORS, ...AUTHORS, CAROL),
-    recipients: fc.subarray(EVERYBODY),
-    created_at: fc.integer({ min: 0, max: TIME_MAX }),
-    d: fc.oneof(fc.constantFrom('', 'a'), fc.constantFrom(...D_VALUES)),
-    topic: fc.constantFrom('sea', 'wind'),
-    expiresIn: fc.constantFrom(undefined, undefined, undefined, 1, 3, 1_000),
-    nonce: fc.integer({ min: 0, max: 20 }),
-  })
-  .map(({ kind, pubkey, created_at, d, topic, expiresIn, recipients, nonce }): NostrEvent => {
-    const tags = [
-      ['t', topic],
-      ...(CLASS_OF.get(kind) === 'addressable' ? [['d', d]] : []),
-      ...(kind === 1_059 ? recipients.map((one) => ['p', one]) : []),
-      ...(expiresIn === undefined ? [] : [['expiration', `${START + expiresIn}`]]),
-    ];
-    return eventOf({ kind, pubkey, created_at, tags, content: `${nonce}` });
-  });
-const sent: fc.Arbitrary<Sent> = fc.record({ community: fc.constantFrom(0, 0, 0, 1, 2, 2), event });
-
-/** A request that names events of the list, by id and by address, rightfully and not, and some that never come. */
-function requestFor(list: readonly Sent[]): fc.Arbitrary<Sent> {
-  return fc
-    .record({
-      named: fc.array(fc.record({ one: fc.constantFrom(...list), byAddress: fc.boolean() }), {
-        minLength: 1,
-        maxLength: 6,
-        size: 'max',
-      }),
-      requester: fc.constantFrom(undefined, undefined, ...EVERYBODY),
-      elsewhere: fc.constantFrom(undefined, undefined, undefined, 0, 1, 2),
-      created_at: fc.integer({ min: 0, max: TIME_MAX }),
-    })
-    .map(({ named, requester, elsewhere, created_at }) => {
-      const pubkey = requester ?? named[0]!.one.event.pubkey;
-      const tags = named.map(({ one: { event }, byAddress }) =>
-        byAddress ? ['a', addressOf(event) ?? `1:${event.pubkey}:`] : ['e', event.id],
-      );
-      const extra = [
-        ['e', hash('never sent')],
-        ['e', 'malformed'],
-        ['k', '1'],
-      ];
-      const event = eventOf({ kind: 5, pubkey, created_at, tags: [...tags, ...extra], content: '' });
-      return { community: elsewhere ?? named[0]!.one.community, event };
-    });
-}
-
-const vanishing: fc.Arbitrary<Sent> = fc
-  .record({
-    community: fc.constantFrom(0, 1, 2),
-    created_at: fc.integer({ min: 0, max: TIME_MAX }),
-    everywhere: fc.boolean(),
-  })
-  .map(({ community, created_at, everywhere }) => ({
-    community,
-    event: eventOf({
-      kind: 62,
-      pubkey: CAROL,
-      created_at,
-      tags: everywhere ? [['relay', 'ALL_RELAYS']] : [],
-      content: '',
-    }),
-    vanishIn: everywhere ? [0, 1, 2] : [community],
-  }));
-
-/** Events, most of them more than once, in a random order, cut into groups that arrive together. */
-const arrivals = fc
-  .array(sent, { minLength: 1, maxLength: 70, size: 'max' })
-  .chain((list) =>
-    fc
-      .tuple(
-        fc.array(requestFor(list), { maxLength: 12, size: 'max' }),
-        fc.oneof({ weight: 2, arbitrary: fc.constant([]) }, fc.array(vanishing, { maxLength: 2 })),
-      )
-      .map(([requests, vanishes]) => [...list, ...requests, ...vanishes]),
-  )
-  .chain((list) => fc.shuffledSubarray([...list, ...list], { minLength: list.length }))
-  .chain((list) =>
-    fc.record({
-      list: fc.constant(list),
-      groups: fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 60, maxLength: 60, size: 'max' }),
-      seconds: fc.infiniteStream(fc.constantFrom(0, 0, 1, 2)),
-      lanes: fc.infiniteStream(fc.boolean()),
-    }),
-  );
-
-// ── The model ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-const tagOf = ({ tags }: NostrEvent, name: string) => tags.find((tag) => tag[0] === name)?.[1];
-
-function addressOf(event: NostrEvent): string | undefined {
-  const name = CLASS_OF.get(event.kind);
-  if (name !== 'replaceable' && name !== 'addressable') return undefined;
-  return `${event.kind}:${event.pubkey}:${name === 'addressable' ? (tagOf(event, 'd') ?? '') : ''}`;
-}
-
-const isOwner = ({ kind, pubkey, tags }: NostrEvent, who: string) =>
-  pubkey === who || (kind === 1_059 && tags.some(([name, value]) => name === 'p' && value === who));
-
-const isExpired = (event: NostrEvent, seconds: number) =>
-  Number(tagOf(event, 'expiration') ?? Number.POSITIVE_INFINITY) <= seconds;
-
-function isDeleted({ community, event }: Sent, list: readonly Sent[]): boolean {
-  if (event.kind === 5 || event.kind === 62) return false;
-  return list.some(
-    ({ community: where, event: request }) =>
-      where === community &&
-      request.kind === 5 &&
-      request.tags.some(([name, value]) => {
-        if (name === 'e') return value === event.id && isOwner(event, request.pubkey);
-        const isAsked = name === 'a' && event.pubkey === request.pubkey && value === addressOf(event);
-        return isAsked && event.created_at <= request.created_at;
-      }),
-  );
-}
-
-function isVanished({ community, event }: Sent, list: readonly Sent[]): boolean {
-  if (event.kind === 62 || !isOwner(event, CAROL)) return false;
-  return list.some(
-    ({ event: request, vanishIn }) => vanishIn?.includes(community) && event.created_at <= request.created_at,
-  );
-}
-
-const isNewer = (a: NostrEvent, b: NostrEvent) =>
-  a.created_at > b.created_at || (a.created_at === b.created_at && a.id < b.id);
-
-/**
- * What is served in a community once all of these have arrived: of each key the newest that came in its time, if it is neither
- * deleted nor vanished nor expired since. The order of the list is not looked at.
- */
-function modelView(list: readonly Arrived[], community: number, seconds: number): Map<string, NostrEvent> {
-  const winners = new Map<string, Arrived>();
-  for (const one of list) {
-    const { event } = one;
-    if (one.community !== community || event.kind === 62 || CLASS_OF.get(event.kind) === 'ephemeral')
-      continue;
-    if (isExpired(event, one.clock)) continue;
-    const key = addressOf(event) ?? event.id;
-    const best = winners.get(key);
-    if (best === undefined || isNewer(event, best.event)) winners.set(key, one);
-  }
-  const served = [...winners.values()].filter(
-    (one) => !isDeleted(one, list) && !isVanished(one, list) && !isExpired(one.event, seconds),
-  );
-  return new Map(served.map(({ event }) => [event.id, event]));
-}
+/** Cut into groups that arrive together. */
+const arrivals = shuffled(sent).chain((list) =>
+  fc.record({
+    list: fc.constant(list),
+    groups: fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 60, maxLength: 60, size: 'max' }),
+    seconds: fc.infiniteStream(fc.constantFrom(0, 0, 1, 2)),
+    lanes: fc.infiniteStream(fc.boolean()),
+  }),
+);
 
 // ── The real thing ────────────────────────────────────────────────────────────────────────────────────────────────
 

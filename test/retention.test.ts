@@ -1,5 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { DAY_MS } from '../src/core/retention.js';
+import { BOUNDS } from '../src/jobs/job.js';
+import { retain } from '../src/jobs/retain.js';
+import { runJob } from '../src/jobs/run.js';
 import { dropPartitions, type SweepStep, sweepStep } from '../src/store/keeping.js';
 import { fixTagHashSeed } from '../src/store/node-state.js';
 import { ensurePartitions } from '../src/store/partitions.js';
@@ -127,6 +130,24 @@ describe('retention', () => {
     expect(await served({ '#t': ['changing'] })).toEqual([note.id]);
     expect(await served({ authors: [alice.pubkey] })).toEqual([note.id]);
     expect(await served({ ids: [note.id] })).toEqual([note.id]);
+  });
+
+  it('follows a rule that was changed when the month of the rows was over, into a bucket that had no such month', async () => {
+    const today = new Date(now);
+    now = Date.UTC(today.getUTCFullYear(), today.getUTCMonth() + 1, 20);
+    const note = await post([['t', 'late']]);
+    now += 15 * DAY_MS;
+    await setDays('late', 80);
+    now += 16 * DAY_MS;
+    const { lane, communities } = relay.node;
+    const { signal } = new AbortController();
+    const context = { database: relay.database, lane, communities, now: () => now, signal, bounds: BOUNDS };
+    expect(await runJob(retain, context)).toMatchObject({ more: false });
+    const { rows } = await relay.database.pool.query('SELECT keep, hidden FROM events WHERE id = $1', [
+      Buffer.from(note.id, 'hex'),
+    ]);
+    expect(rows).toEqual([{ keep: 4, hidden: null }]);
+    expect(await served({ '#t': ['late'] })).toEqual([note.id]);
   });
 
   it('drops a month when nothing in it is served any more, and keeps the others', async () => {

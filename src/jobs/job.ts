@@ -34,7 +34,7 @@ export interface JobResult {
 /** What would go now: how many rows, of which class, and why. */
 export interface DryRunCount {
   readonly reason: string;
-  readonly class: EventClass | 'dedupe' | 'bus' | 'partition' | 'job';
+  readonly class: EventClass | 'dedupe' | 'quota' | 'bus' | 'partition' | 'job';
   readonly rows: number;
   /** Of events: how many of them each topic holds; one with two topics counts in both. */
   readonly topics?: readonly { readonly topic: string; readonly rows: number }[];
@@ -70,16 +70,20 @@ export async function inBatches(
   return { changed, more: true };
 }
 
-/** For jobs whose time differs between communities: they share the bound of one run, and the next run begins anew. */
+/**
+ * For jobs whose time differs between communities: they share the bound of one run, and the next run begins anew. A look that
+ * finds nothing does not count, or a run would never come to the last of many communities.
+ */
 export async function inEachCommunity(
   { communities, bounds, signal }: JobContext,
   batch: (community: Community) => Promise<number>,
 ): Promise<JobResult> {
   let changed = 0;
   let batches = bounds.batches;
-  const counted = (community: Community) => () => {
-    batches -= 1;
-    return batch(community);
+  const counted = (community: Community) => async () => {
+    const taken = await batch(community);
+    if (taken > 0) batches -= 1;
+    return taken;
   };
   for (const community of communities.all()) {
     const left = { ...bounds, batches };

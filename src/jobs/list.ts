@@ -7,7 +7,7 @@ import { forgetDedupeRows } from './forget-dedupe.js';
 import type { Job } from './job.js';
 import { purgeDeletedEvents } from './purge-deleted.js';
 import { dropMonths, retain } from './retain.js';
-import { freeJobs, partitions, trimLiveBus } from './upkeep.js';
+import { forgetQuotas, freeJobs, partitions, trimLiveBus } from './upkeep.js';
 
 export const JOBS: readonly Job[] = [
   expire,
@@ -18,6 +18,7 @@ export const JOBS: readonly Job[] = [
   dropMonths,
   capacity,
   forgetDedupeRows,
+  forgetQuotas,
   partitions,
   trimLiveBus,
   freeJobs,

@@ -9,11 +9,14 @@ import { cutoff } from '../core/retention.js';
 import { dropPartitions, type SweepStep, sweepStep } from '../store/keeping.js';
 import { fixTagHashSeed, readCursor, writeCursor } from '../store/node-state.js';
 import { dropOutboxRanges } from '../store/outbox.js';
+import { ensurePastPartitions } from '../store/partitions.js';
 import { createTagHash } from '../store/tag-hash.js';
 import type { DryRunCount, Job, JobContext, JobResult } from './job.js';
 import { Tally } from './tally.js';
 
 const CURSOR = 'retention_cursor';
+/** SQLSTATE of a row that no partition takes. */
+const NO_PARTITION = '23514';
 
 const rulesOf = ({ communities }: JobContext) =>
   new Map(communities.all().map((community) => [community.id, community]));
@@ -32,13 +35,19 @@ export const retain: Job = {
       if (context.signal.aborted) break;
       const from: number = after;
       let step: SweepStep | undefined;
-      changed += await context.lane.hide({
-        hidden: 'retention',
-        purge: false,
-        select: async (session, now) => {
-          step = await sweepStep(session, from, rules, now, tagHash);
-          return [...step.aged];
-        },
+      const sweep = () =>
+        context.lane.hide({
+          hidden: 'retention',
+          purge: false,
+          select: async (session, now) => {
+            step = await sweepStep(session, from, rules, now, tagHash);
+            return [...step.aged];
+          },
+        });
+      changed += await sweep().catch(async (error: { code?: string }) => {
+        if (error.code !== NO_PARTITION) throw error;
+        await ensurePastPartitions(client, context.now());
+        return sweep();
       });
       changed += step?.moved ?? 0;
       after = step?.next;

@@ -1,9 +1,13 @@
-/** What keeps the node itself in order: partitions made ahead of time, a short live bus, no job that nobody works on. */
+/**
+ * What keeps the node itself in order: partitions made ahead of time, a short live bus, no counts of days that are over, no
+ * job that nobody works on.
+ */
+import { dayOf } from '../store/facts.js';
 import { abandonedJobs, takeUpAgain } from '../store/job-runs.js';
 import { trimBus } from '../store/outbox.js';
 import { ensurePartitions, missingPartitions } from '../store/partitions.js';
-import { countBus } from '../store/sweeps.js';
-import type { Job } from './job.js';
+import { countBus, countPastQuotas, forgetPastQuotas } from '../store/sweeps.js';
+import { inBatches, type Job } from './job.js';
 
 const EPHEMERAL_KEPT_MS = 5 * 60_000;
 
@@ -34,6 +38,23 @@ export const trimLiveBus: Job = {
   dryRun: async ({ now }, client) => {
     const rows = await countBus(client, now() - EPHEMERAL_KEPT_MS);
     return rows === 0 ? [] : [{ reason: 'delivered', class: 'bus', rows }];
+  },
+};
+
+/** Yesterday's stay: the clock of another instance may still be there. */
+const firstDayKept = (now: number) => dayOf(now) - 1;
+
+export const forgetQuotas: Job = {
+  name: 'forget-quotas',
+  cron: '33 4 * * *',
+  fill: '1d',
+  about: 'forgets how many deletions each author asked for on days that are over',
+  purges: false,
+  run: (context, client) =>
+    inBatches(context, () => forgetPastQuotas(client, firstDayKept(context.now()), context.bounds.rows)),
+  dryRun: async ({ now }, client) => {
+    const rows = await countPastQuotas(client, firstDayKept(now()));
+    return rows === 0 ? [] : [{ reason: 'past', class: 'quota', rows }];
   },
 };
 

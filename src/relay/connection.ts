@@ -245,7 +245,8 @@ export class Connection implements FrameSource {
       metrics.rowsServed.inc(await sendStored(asking, subscription, this.outgoing));
       if (subscription.ended) return;
       this.outgoing.send(eoseFrame(subscription.id));
-      subscription.goLive();
+      subscription.goLive(nowSeconds(stored.now));
+      this.context.fanout.index(this.client.community).settle(subscription);
     } catch (error) {
       this.drop(subscription, this.readFailure(error));
     }

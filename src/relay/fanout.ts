@@ -43,6 +43,8 @@ export interface LiveEvent {
 
 export interface LiveReader {
   deliver(live: LiveEvent): void;
+  /** It is gone: one that still holds it back lets it go. */
+  withdraw(id: string): void;
 }
 
 export interface FanoutOptions {
@@ -206,6 +208,7 @@ export class Fanout {
     if (op === 'delete') {
       recent.forget(community, id);
       memory.onDelete(community, id);
+      for (const reader of this.indexes.get(community)?.loading ?? []) reader.withdraw(id);
       return;
     }
     recent.add(community, id);

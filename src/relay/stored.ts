@@ -55,9 +55,11 @@ export async function sendStored(
     if (subscription.ended) return sent;
     const payloads = portion.every(isHeld) ? undefined : await asking.payloadsOf(portion);
     if (subscription.ended) return sent;
+    const seconds = asking.nowSeconds();
     portion.forEach((row, place) => {
       const payload = isHeld(row) ? livePayload(row) : payloads?.[place];
-      if (payload === undefined) return;
+      // A reader may take its time between two portions: the second of expiry may have come meanwhile (I7).
+      if (payload === undefined || (row.expiresAt ?? seconds + 1) <= seconds) return;
       subscription.sendStored(row.seq, row.id, payload);
       sent += 1;
     });
@@ -116,6 +118,10 @@ export class Asking {
     /** Runs a query in the client's turn. */
     private readonly ask: <T>(query: () => Promise<T>) => Promise<T>,
   ) {}
+
+  nowSeconds(): number {
+    return nowSeconds(this.context.now);
+  }
 
   async find(filter: Filter, limit: number): Promise<readonly Row[]> {
     if (filter.ids !== undefined) return this.findByIds(filter, limit);

@@ -13,6 +13,8 @@ interface Entry<S> {
 export class SubscriptionIndex<S> {
   private readonly entries = new Map<string, Set<Entry<S>>>();
   private readonly entriesOf = new Map<S, Entry<S>[]>();
+  /** Those whose stored part is still under way. */
+  readonly loading = new Set<S>();
 
   add(subscription: S, filters: readonly Filter[]): void {
     const entries = filters
@@ -26,9 +28,16 @@ export class SubscriptionIndex<S> {
       }
     }
     this.entriesOf.set(subscription, entries);
+    this.loading.add(subscription);
+  }
+
+  /** Its stored part is sent. */
+  settle(subscription: S): void {
+    this.loading.delete(subscription);
   }
 
   remove(subscription: S): void {
+    this.loading.delete(subscription);
     for (const entry of this.entriesOf.get(subscription) ?? []) {
       for (const key of filterKeys(entry.filter)) {
         const filed = this.entries.get(key);

@@ -8,6 +8,7 @@
  * fan-out brings all that comes after. No double: rows of the answer after `startSeq` are remembered until it does.
  */
 
+import { isExpired } from '../core/expiration.js';
 import { type Filter, valuesIn } from '../core/filter.js';
 import { eventFrameHead } from '../core/reply.js';
 import type { LiveEvent, LiveReader } from './fanout.js';
@@ -17,7 +18,8 @@ const WAITING_EVENTS_MAX = 5_000;
 
 export class Subscription implements LiveReader {
   private state: 'loading' | 'live' | 'ended' = 'loading';
-  private waiting: LiveEvent[] = [];
+  /** By id, in order of arrival. */
+  private readonly waiting = new Map<string, LiveEvent>();
   private readonly sentAhead = new Set<string>();
   private sentAheadSeq = 0;
   private readonly head: Buffer;
@@ -43,7 +45,7 @@ export class Subscription implements LiveReader {
 
   end(): void {
     this.state = 'ended';
-    this.waiting = [];
+    this.waiting.clear();
     this.sentAhead.clear();
   }
 
@@ -55,20 +57,24 @@ export class Subscription implements LiveReader {
     this.outgoing.sendEvent(this.head, payload);
   }
 
-  /** After EOSE: what arrived meanwhile, then live. */
-  goLive(): void {
+  /** After EOSE: what arrived meanwhile and has not expired since (I7), then live. */
+  goLive(nowSeconds: number): void {
     if (this.state === 'ended') return;
     this.state = 'live';
-    const waiting = this.waiting;
-    this.waiting = [];
-    for (const live of waiting) this.deliver(live);
+    for (const live of this.waiting.values()) if (!isExpired(live.event, nowSeconds)) this.deliver(live);
+    this.waiting.clear();
+  }
+
+  /** What is gone before it was sent is not sent any more (I6). */
+  withdraw(id: string): void {
+    this.waiting.delete(id);
   }
 
   deliver(live: LiveEvent): void {
     if (this.state === 'ended' || (live.seq !== undefined && live.seq <= this.startSeq)) return;
     if (this.state === 'loading') {
-      this.waiting.push(live);
-      if (this.waiting.length > WAITING_EVENTS_MAX) this.onOverflow(this);
+      this.waiting.set(live.event.id, live);
+      if (this.waiting.size > WAITING_EVENTS_MAX) this.onOverflow(this);
       return;
     }
     if (this.sentAhead.size > 0 && this.wasSent(live)) return;

@@ -62,16 +62,18 @@ export async function readOutbox(db: ClientBase | Pool, after: number, limit: nu
 }
 
 const RANGE = 1_000_000;
+/** Only instances that make a range at the same moment wait for each other here. */
+const RANGE_LOCK = 7_447_004;
 
 interface OutboxRange {
   readonly name: string;
   readonly to: number;
+  readonly detaching: boolean;
 }
 
 async function outboxRanges(client: ClientBase): Promise<OutboxRange[]> {
   const { rows } = await client.query<OutboxRange>(
-    `SELECT c.relname AS name,
-       ${PARTITION_END} AS to
+    `SELECT c.relname AS name, ${PARTITION_END} AS to, i.inhdetachpending AS detaching
      FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
      WHERE i.inhparent = 'events_outbox'::regclass ORDER BY 2`,
   );
@@ -80,20 +82,46 @@ async function outboxRanges(client: ClientBase): Promise<OutboxRange[]> {
 
 /** Makes the next range while the last one is still being filled. */
 export async function ensureOutboxRange(client: ClientBase): Promise<void> {
-  const last = (await outboxRanges(client)).at(-1)!;
-  if ((await readHead(client)) + RANGE < last.to) return;
-  await client.query(`CREATE TABLE IF NOT EXISTS events_outbox_${last.to / RANGE} PARTITION OF events_outbox
-    FOR VALUES FROM (${last.to}) TO (${last.to + RANGE})`);
+  if ((await nextRange(client)) === undefined) return;
+  await client.query('BEGIN');
+  try {
+    await client.query('SELECT pg_advisory_xact_lock($1)', [RANGE_LOCK]);
+    // Another instance may have made it while this one waited for the lock.
+    const from = await nextRange(client);
+    if (from !== undefined) await attachRange(client, from);
+    await client.query('COMMIT');
+  } catch (error) {
+    await client.query('ROLLBACK').catch(() => undefined);
+    throw error;
+  }
 }
 
-/** Drops the ranges whose every row is older than the cutoff. The floor is raised first, so that no reader skips silently. */
+/** Where the next range begins, if it is time to make it. */
+async function nextRange(client: ClientBase): Promise<number | undefined> {
+  const last = (await outboxRanges(client)).at(-1)!;
+  return (await readHead(client)) + RANGE < last.to ? undefined : last.to;
+}
+
+/** Made apart, then attached: one that is made in its place waits for every reader, and holds up the lane meanwhile. */
+async function attachRange(client: ClientBase, from: number): Promise<void> {
+  const name = `events_outbox_${from / RANGE}`;
+  await client.query(`CREATE TABLE ${name} (LIKE events_outbox INCLUDING ALL)`);
+  await client.query(
+    `ALTER TABLE events_outbox ATTACH PARTITION ${name} FOR VALUES FROM (${from}) TO (${from + RANGE})`,
+  );
+}
+
+/**
+ * Drops the ranges whose every row is older than the cutoff. The floor is raised first, so that no reader skips silently.
+ * Detached first, as the months of events are: that waits for a slow reader without stopping the lane.
+ */
 export async function dropOutboxRanges(
   client: ClientBase,
   cutoff: number,
   dryRun: boolean,
 ): Promise<string[]> {
   const dropped: string[] = [];
-  for (const { name, to } of await outboxRanges(client)) {
+  for (const { name, to, detaching } of await outboxRanges(client)) {
     const { rows } = await client.query<{ ingested_at: number }>(
       `SELECT ingested_at FROM ${name} ORDER BY seq DESC LIMIT 1`,
     );
@@ -102,6 +130,8 @@ export async function dropOutboxRanges(
     dropped.push(name);
     if (dryRun) continue;
     await client.query('UPDATE lane_state SET outbox_floor = greatest(outbox_floor, $1)', [to]);
+    const how = detaching ? 'FINALIZE' : 'CONCURRENTLY';
+    await client.query(`ALTER TABLE events_outbox DETACH PARTITION ${name} ${how}`);
     await client.query(`DROP TABLE ${name}`);
   }
   return dropped;

@@ -389,6 +389,28 @@ export async function countForgettable(
   return rows.map(({ hidden, rows: count }) => ({ reason: hiddenOf(hidden), rows: count }));
 }
 
+// ── Counts of deletions ───────────────────────────────────────────────────────────────────────────────────────────
+
+/** The counts of days that are over, on every instance's clock: only today's are ever asked for. */
+const PAST_QUOTAS = 'FROM deletion_quotas WHERE day < $1';
+
+export async function forgetPastQuotas(client: Client, beforeDay: number, limit: number): Promise<number> {
+  const { rowCount } = await client.query(
+    `DELETE FROM deletion_quotas q USING (SELECT community, author, day ${PAST_QUOTAS} LIMIT $2) past
+     WHERE q.community = past.community AND q.author = past.author AND q.day = past.day`,
+    [beforeDay, limit],
+  );
+  return rowCount ?? 0;
+}
+
+export async function countPastQuotas(client: Client, beforeDay: number): Promise<number> {
+  const { rows } = await client.query<{ rows: number }>(
+    `SELECT count(*) AS rows FROM (SELECT 1 ${PAST_QUOTAS} LIMIT ${COUNT_MAX}) q`,
+    [beforeDay],
+  );
+  return rows[0]!.rows;
+}
+
 // ── The live bus ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 export async function countBus(client: Client, sentBefore: number): Promise<number> {

@@ -1,0 +1,333 @@
+/**
+ * The whole life of events against the naive model, over two instances: any interleaving of arrivals, jobs and time gives the
+ * view of the model after every step, by REQ's own query and by COUNT, and nothing that was hidden is ever seen again
+ * (I4, I5, I6, I7, I8, I11).
+ */
+import fc from 'fast-check';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { NostrEvent } from '../src/core/event.js';
+import { topicDays } from '../src/core/retention.js';
+import { capacity } from '../src/jobs/capacity.js';
+import { expire } from '../src/jobs/expire.js';
+import { BOUNDS, type Job } from '../src/jobs/job.js';
+import { JOBS } from '../src/jobs/list.js';
+import { retain } from '../src/jobs/retain.js';
+import { ensurePartitions } from '../src/store/partitions.js';
+import { countEvents, findEvents } from '../src/store/query.js';
+import {
+  type Arrived,
+  CLASS_OF,
+  eventWith,
+  isExpired,
+  modelView,
+  SEED,
+  type Sent,
+  START,
+  sentOf,
+  shuffled,
+  vanishing,
+} from './support/event-model.js';
+import { type Life, openLife } from './support/life.js';
+
+const DAY = 86_400;
+const ALL = 5_000;
+const LIMIT_MS = 100_000;
+const TOPICS = ['sea', 'wind'];
+/** The longest of the rules below: an event that is past its own days may be seen for so long until a sweep has come by. */
+const BUCKET_DAYS = 5;
+/** Short times, so that a run sees their end. In the first, ids are remembered; in the others they are soon forgotten. */
+const RULES = [
+  {
+    settings: { 'retention.regularDays': 3 },
+    topics: { wind: { retentionDays: BUCKET_DAYS, maxEvents: 3 } },
+  },
+  {
+    settings: {
+      'retention.regularDays': 0,
+      'retention.dedupeDays': 1,
+      'retention.historyDays': 1,
+      'deletion.auditDays': 1,
+    },
+  },
+  { settings: { 'retention.regularDays': 0, 'retention.dedupeDays': 1, 'deletion.mode': 'physical' } },
+];
+
+let life: Life;
+
+beforeAll(async () => {
+  life = await openLife(START * 1_000, RULES, 2);
+});
+afterAll(() => life?.close());
+
+const seconds = () => Math.floor(life.now / 1_000);
+
+// ── Steps ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+type Step =
+  | { readonly type: 'arrive'; readonly count: number; readonly instances: readonly number[] }
+  | { readonly type: 'job'; readonly job: Job; readonly instance: number; readonly small: boolean }
+  | { readonly type: 'pass'; readonly seconds: number };
+
+const instance = fc.constantFrom(0, 1);
+const step: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      type: fc.constant('arrive' as const),
+      count: fc.integer({ min: 1, max: 25 }),
+      instances: fc.array(instance, { minLength: 3, maxLength: 3 }),
+    }),
+  },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      type: fc.constant('job' as const),
+      job: fc.constantFrom(...JOBS, expire, retain, capacity, capacity, capacity),
+      instance,
+      small: fc.boolean(),
+    }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      type: fc.constant('pass' as const),
+      seconds: fc.constantFrom(1, 2, DAY / 2, DAY, 2 * DAY, 4 * DAY),
+    }),
+  },
+);
+const events = shuffled(sentOf(eventWith([undefined, undefined, undefined, undefined, 1, 3, DAY, 3 * DAY])));
+/** Goodbyes more often than one arrival in a hundred would have them. */
+const list = fc
+  .tuple(events, fc.array(vanishing, { maxLength: 2 }), fc.nat())
+  .map(([sent, goodbyes, at]) => sent.toSpliced(at % sent.length, 0, ...goodbyes));
+/** Few runs: none of them should be one of the small ones that come first otherwise. */
+const course = fc.noBias(
+  fc.record({ list, steps: fc.array(step, { minLength: 12, maxLength: 20, size: 'max' }) }),
+);
+
+// ── The model: as for arrivals alone, and then by time and space ──────────────────────────────────────────────────
+
+const isRequest = ({ kind }: NostrEvent) => kind === 5;
+const ages = (event: NostrEvent) => CLASS_OF.get(event.kind) === 'regular' && !isRequest(event);
+const topicOf = ({ tags }: NostrEvent) => tags.find(([name]) => name === 't')?.[1] ?? '';
+
+class Model {
+  readonly arrived: Arrived[] = [];
+  /** Community and id of what went for want of space. */
+  readonly removed = new Set<string>();
+
+  arrive(events: readonly Sent[]): void {
+    this.arrived.push(...events.map((one) => ({ ...one, clock: seconds() })));
+  }
+
+  private keptFor(place: number, event: NostrEvent, days: number): boolean {
+    if (days === 0 || !ages(event)) return true;
+    const first = this.arrived.find(
+      (one) => one.community === place && one.event.id === event.id && !isExpired(event, one.clock),
+    );
+    return first!.clock >= seconds() - days * DAY;
+  }
+
+  /** What is served; or, with other days than their own, what a query that names no topic may still show. */
+  view(place: number, days?: number): NostrEvent[] {
+    const rules = life.writers[0]!.communities.get(life.communities[place]!)!;
+    return [...modelView(this.arrived, place, seconds()).values()].filter(
+      (event) =>
+        !this.removed.has(`${place}/${event.id}`) &&
+        this.keptFor(
+          place,
+          event,
+          rules.settings['retention.regularDays'] === 0 ? 0 : (days ?? topicDays(rules, topicOf(event))),
+        ),
+    );
+  }
+}
+
+const idsOf = (events: readonly NostrEvent[]) => events.map(({ id }) => id).sort();
+
+// ── The real thing ────────────────────────────────────────────────────────────────────────────────────────────────
+
+async function find(place: number, topic?: string): Promise<string[]> {
+  const { tagHash, communities } = life.writers[0]!;
+  const community = life.communities[place]!;
+  const retention = { rules: communities.get(community)!, now: life.now };
+  const filter = { tags: topic === undefined ? [] : [{ name: 't', values: new Set([topic]) }] };
+  const { pool } = life.database;
+  const [found, counted] = await Promise.all([
+    findEvents(pool, community, filter, ALL, tagHash, seconds(), retention),
+    countEvents(pool, community, [filter], ALL, tagHash, seconds(), retention),
+  ]);
+  expect(counted, 'COUNT says as much as REQ shows').toBe(found.length);
+  return found.map(({ id }) => id).sort();
+}
+
+/** Looks at everything that a client can see. */
+class Witness {
+  private readonly seen = new Set<string>();
+  private readonly gone = new Set<string>();
+
+  constructor(private readonly model: Model) {}
+
+  async look(): Promise<void> {
+    await Promise.all([0, 1, 2].map((place) => this.lookAt(place)));
+  }
+
+  private async lookAt(place: number): Promise<void> {
+    const [all, ...byTopic] = await Promise.all([find(place), ...TOPICS.map((topic) => find(place, topic))]);
+    const expected = this.model.view(place);
+    TOPICS.forEach((topic, at) => {
+      expect(byTopic[at], topic).toEqual(idsOf(expected.filter((event) => topicOf(event) === topic)));
+    });
+    expect(all).toEqual(expect.arrayContaining(idsOf(expected)));
+    const atMost = new Set(idsOf(this.model.view(place, BUCKET_DAYS)));
+    expect(all!.filter((id) => !atMost.has(id))).toEqual([]);
+    this.expectNoReturn(place, all!);
+  }
+
+  private expectNoReturn(place: number, ids: readonly string[]): void {
+    const view = new Set(ids.map((id) => `${place}/${id}`));
+    for (const name of this.seen) if (name.startsWith(`${place}/`) && !view.has(name)) this.gone.add(name);
+    for (const name of view) {
+      expect(this.gone.has(name), `${name} came back`).toBe(false);
+      this.seen.add(name);
+    }
+  }
+}
+
+interface Announced {
+  seq: number;
+  community: number;
+  op: string;
+  reason: string | null;
+  id: string;
+}
+
+async function outboxAfter(seq: number): Promise<Announced[]> {
+  const { rows } = await life.client.query<Announced>(
+    `SELECT seq, community, op, reason, encode(event_id, 'hex') AS id FROM events_outbox WHERE seq > $1 ORDER BY seq`,
+    [seq],
+  );
+  return rows;
+}
+
+/** Only the oldest regular events of the topic that was full. */
+function noteRemoved(model: Model, announced: readonly Announced[]): void {
+  const removed = announced.filter(({ reason }) => reason === 'capacity');
+  const seqOf = new Map(
+    announced
+      .filter(({ op }) => op === 'upsert')
+      .map(({ id, community, seq }) => [`${community}/${id}`, seq]),
+  );
+  for (const { community, id } of removed) {
+    const event = model.arrived.find((one) => one.event.id === id)!.event;
+    expect({ community, topic: topicOf(event), ages: ages(event) }).toEqual({
+      community: life.communities[0],
+      topic: 'wind',
+      ages: true,
+    });
+    model.removed.add(`0/${id}`);
+  }
+  const newest = Math.max(0, ...removed.map(({ id, community }) => seqOf.get(`${community}/${id}`)!));
+  for (const event of model.view(0).filter((one) => topicOf(one) === 'wind' && ages(one)))
+    expect(seqOf.get(`${life.communities[0]}/${event.id}`)).toBeGreaterThan(newest);
+}
+
+async function lastSeq(): Promise<number> {
+  const { rows } = await life.client.query<{ last_seq: number }>('SELECT last_seq FROM lane_state');
+  return rows[0]!.last_seq;
+}
+
+/** As at the first start, but for the numbers. */
+async function startAgain(): Promise<void> {
+  life.now = START * 1_000;
+  await life.client.query(
+    `TRUNCATE events, event_tags, event_dedupe, event_heads, events_outbox, deletion_tombstones, deletion_quotas,
+       vanish_marks, community_totals, topic_totals, capacity_steps, live_bus`,
+  );
+  await ensurePartitions(life.client, life.now);
+}
+
+async function submit(events: readonly Sent[], instances: readonly number[]): Promise<void> {
+  const idOf = (place: number) => life.communities[place]!;
+  await Promise.all(
+    events.map(({ community, event, vanishIn }, at) =>
+      life.submit(instances[at % instances.length]!, idOf(community), event, vanishIn?.map(idOf)),
+    ),
+  );
+}
+
+async function take(next: Step, waiting: Sent[], model: Model, before: number): Promise<void> {
+  switch (next.type) {
+    case 'arrive': {
+      const events = waiting.splice(0, next.count);
+      model.arrive(events);
+      return submit(events, next.instances);
+    }
+    case 'job':
+      await life.run(next.job, next.instance, next.small ? { rows: 3, batches: 2 } : BOUNDS);
+      return noteRemoved(model, await outboxAfter(before));
+    case 'pass':
+      life.now += next.seconds * 1_000;
+  }
+}
+
+/** All jobs have run: nothing is shown past its days, and what the outbox tells is the view. */
+async function expectSwept(model: Model, before: number): Promise<void> {
+  for (const job of JOBS) await life.run(job, 1);
+  const announced = await outboxAfter(before);
+  noteRemoved(model, announced);
+  const replayed = new Set<string>();
+  for (const { op, community, id } of announced) {
+    if (op === 'upsert') replayed.add(`${community}/${id}`);
+    else expect(replayed.delete(`${community}/${id}`), 'only what is there is deleted').toBe(true);
+  }
+  const shown: string[] = [];
+  for (const place of [0, 1, 2]) {
+    const ids = await find(place);
+    expect(ids).toEqual(idsOf(model.view(place)));
+    shown.push(...ids.map((id) => `${life.communities[place]}/${id}`));
+  }
+  expect([...replayed].sort()).toEqual(shown.sort());
+}
+
+async function expectPurged(): Promise<void> {
+  const { rows } = await life.client.query(
+    'SELECT kind, hidden FROM events WHERE hidden IS NOT NULL AND kind <> 62',
+  );
+  expect(rows, 'what is hidden has been purged').toEqual([]);
+}
+
+it('any interleaving of arrivals, jobs and time ends in the view of the model, and nothing comes back', {
+  timeout: 2 * LIMIT_MS,
+}, async () => {
+  const reasons = new Set<string | null>();
+  const property = fc.asyncProperty(course, async ({ list, steps }) => {
+    await startAgain();
+    const before = await lastSeq();
+    const model = new Model();
+    const witness = new Witness(model);
+    const waiting = [...list];
+    for (const next of steps) {
+      await take(next, waiting, model, before);
+      await witness.look();
+    }
+    await take({ type: 'arrive', count: waiting.length, instances: [0, 1] }, waiting, model, before);
+    await witness.look();
+    await expectSwept(model, before);
+    life.now += 45 * DAY * 1_000;
+    await expectSwept(model, before);
+    await expectPurged();
+    for (const { op, reason } of await outboxAfter(before)) if (op === 'delete') reasons.add(reason);
+    await take({ type: 'arrive', count: list.length, instances: [1, 0] }, [...list], model, before);
+    await witness.look();
+  });
+  await fc.assert(property, {
+    seed: SEED,
+    numRuns: 12,
+    interruptAfterTimeLimit: LIMIT_MS,
+    markInterruptAsFailure: true,
+  });
+  expect([...reasons].sort(), 'every way to go was gone').toEqual(
+    ['capacity', 'expiration', 'nip09', 'retention', 'superseded', 'vanish'].sort(),
+  );
+});
