@@ -10,11 +10,14 @@ import { type BootedNode, makeFolder, removeFolder, startNode } from './node.js'
 import { type Options, readOptions, type Sizes } from './options.js';
 import { describeMachine, type Report, type RowReport, readReport, renderTable } from './report.js';
 import { count } from './rows/count.js';
+import { deletion } from './rows/delete.js';
 import { exportFile, importFile } from './rows/files.js';
 import { fill, ingest, memory, single } from './rows/ingest.js';
 import { deliver, fanout } from './rows/live.js';
+import { purge, sweep } from './rows/purge.js';
 import { author, ids, newest, topic } from './rows/queries.js';
 import { openSigner } from './sign.js';
+import { closeStore } from './sql-store.js';
 import { measureYardsticks, type Yardsticks } from './yardsticks.js';
 
 const ROWS: readonly Row[] = [
@@ -28,8 +31,11 @@ const ROWS: readonly Row[] = [
   count,
   fanout,
   deliver,
+  deletion,
   importFile,
   exportFile,
+  sweep,
+  purge,
 ];
 
 function say(text: string): void {
@@ -57,6 +63,7 @@ async function run(options: Options): Promise<Report> {
   let node: BootedNode | undefined;
   const cleanUp = async (): Promise<void> => {
     await node?.stop();
+    await closeStore();
     removeFolder(folder);
   };
   stopOnSignal(cleanUp);

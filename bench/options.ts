@@ -17,6 +17,8 @@ export interface Sizes {
   readonly fanoutInFlight: number;
   readonly deliverPerSecond: number;
   readonly deliverSeconds: number;
+  readonly deleteTargets: number;
+  readonly purgeEvents: number;
   readonly yardstickSeconds: number;
 }
 
@@ -35,6 +37,8 @@ const FULL: Sizes = {
   fanoutInFlight: 100,
   deliverPerSecond: 100,
   deliverSeconds: 5,
+  deleteTargets: 1_000,
+  purgeEvents: 1_000_000,
   yardstickSeconds: 1,
 };
 
@@ -48,6 +52,8 @@ const QUICK: Sizes = {
   fanoutConnections: 10,
   fanoutEvents: 10,
   deliverSeconds: 1,
+  deleteTargets: 100,
+  purgeEvents: 10_000,
   yardstickSeconds: 0.2,
 };
 

@@ -44,6 +44,8 @@ export interface Report {
   readonly yardsticks: Yardsticks;
   readonly storedEvents: number;
   readonly rows: readonly RowReport[];
+  /** Measured in the same run, with `--peer`. */
+  readonly peer?: Report | undefined;
 }
 
 export function describeMachine(): Machine {
@@ -133,13 +135,15 @@ function yardstickLines(yardsticks: Yardsticks): string[] {
 }
 
 function remarksOf(row: RowReport): string[] {
-  const { cpuMicrosPerEvent, databaseMegabytes } = row.summary;
+  const { cpuMicrosPerEvent, databaseMegabytes, slowestMs, smallDropMs } = row.summary;
   const remarks: string[] = [];
   if (row.skipped !== undefined) remarks.push(`skipped: ${row.skipped}`);
   if (cpuMicrosPerEvent !== undefined) {
-    remarks.push(`${formatMedian(cpuMicrosPerEvent)} µs CPU per event, node and PostgreSQL`);
+    remarks.push(`${formatMedian(cpuMicrosPerEvent)} µs CPU per event, relay and database`);
   }
   if (databaseMegabytes !== undefined) remarks.push(`PostgreSQL ${formatMedian(databaseMegabytes)} MB`);
+  if (slowestMs !== undefined) remarks.push(`slowest ${formatMedian(slowestMs)} ms`);
+  if (smallDropMs !== undefined) remarks.push(`a month of a 100th of it ${formatMedian(smallDropMs)} ms`);
   remarks.push(...row.notes, ...row.failures.map((failure) => `FAILED: ${failure}`));
   const more = row.failed - row.failures.length;
   if (more > 0) remarks.push(`FAILED: ${more} more checks`);

@@ -42,7 +42,7 @@ export const newest = queryRow('newest', 'REQ newest 500 of kind 1', (bench) => 
 });
 
 function queryRow(id: string, title: string, makePool: (bench: Bench) => Query[]): Row {
-  let pool: Query[] | undefined;
+  const pools = new WeakMap<Bench, Query[]>();
   return {
     id,
     title,
@@ -52,8 +52,8 @@ function queryRow(id: string, title: string, makePool: (bench: Bench) => Query[]
     ratio: (summary, yardsticks) =>
       ratioTo('× frames/s', summary.rowsPerSecond?.median, yardsticks.framesPerSecond),
     async measure(bench, findings, repeat) {
-      pool ??= makePool(bench);
-      const queries = pool;
+      const queries = pools.get(bench) ?? makePool(bench);
+      pools.set(bench, queries);
       return withConnections(bench.url, bench.sizes.queryLoops, async (connections) => {
         if (repeat === 0) await askForSeconds(connections, queries, WARM_UP_SECONDS, findings);
         const run = await askForSeconds(connections, queries, bench.sizes.querySeconds, findings);
