@@ -4,10 +4,11 @@
  */
 import { writeFileSync } from 'node:fs';
 import { renderChart } from './chart.js';
-import { loadCorpus } from './corpus.js';
+import { type Corpus, loadCorpus } from './corpus.js';
 import { type Bench, Findings, type Row, type Sample, Skip, summarize } from './measure.js';
 import { type BootedNode, makeFolder, removeFolder, startNode } from './node.js';
 import { type Options, readOptions, type Sizes } from './options.js';
+import type { Peer } from './peers.js';
 import { describeMachine, type Report, type RowReport, readReport, renderTable } from './report.js';
 import { count } from './rows/count.js';
 import { deletion } from './rows/delete.js';
@@ -47,18 +48,39 @@ async function main(): Promise<void> {
     process.argv.slice(2),
     ROWS.map((row) => row.id),
   );
-  const other = options.compare === undefined ? undefined : readReport(options.compare);
-  const report = await run(options);
-  process.stdout.write(`${renderTable(report, other)}`);
-  if (options.json !== undefined) writeFileSync(options.json, `${JSON.stringify(report, undefined, 2)}\n`);
+  const compared = options.compare === undefined ? undefined : readReport(options.compare);
+  const { corpus } = await loadCorpus(options.seed, corpusSize(options.sizes), say);
+  const report = await run(options, corpus);
+  const peer = options.peer && (await run(forPeer(options, options.peer), corpus, options.peer));
+  const other = peer ?? compared;
+  process.stdout.write(renderTable(report, other));
+  if (peer !== undefined) process.stdout.write(`\n${renderTable(peer, undefined)}`);
+  if (options.json !== undefined) {
+    writeFileSync(options.json, `${JSON.stringify({ ...report, peer }, undefined, 2)}\n`);
+  }
   if (options.svg !== undefined) writeFileSync(options.svg, renderChart(report, other));
-  const failed = report.rows.reduce((sum, row) => sum + row.failed, 0);
+  const failed = [report, peer].flatMap((each) => each?.rows ?? []).reduce((sum, row) => sum + row.failed, 0);
   if (failed > 0) say(`${failed} checks failed`);
   process.exitCode = failed > 0 ? 1 : 0;
 }
 
-async function run(options: Options): Promise<Report> {
-  const { corpus } = await loadCorpus(options.seed, corpusSize(options.sizes), say);
+/** The same rows as far as the peer knows them, with its own smaller numbers, never with larger ones. */
+function forPeer(options: Options, { label, rows, sizes }: Peer): Options {
+  const smaller = Object.entries(sizes).map(([size, most]) => [
+    size,
+    Math.min(options.sizes[size as keyof Sizes], most),
+  ]);
+  return {
+    ...options,
+    target: undefined,
+    label,
+    only: rows.filter((id) => options.only?.includes(id) ?? true),
+    nodeEnv: {},
+    sizes: { ...options.sizes, ...Object.fromEntries(smaller) },
+  };
+}
+
+async function run(options: Options, corpus: Corpus, peer?: Peer): Promise<Report> {
   const folder = makeFolder(options.temp);
   let node: BootedNode | undefined;
   const cleanUp = async (): Promise<void> => {
@@ -71,8 +93,8 @@ async function run(options: Options): Promise<Report> {
     say('measuring the yardsticks');
     const yardsticks = await measureYardsticks(corpus, folder, options.sizes.yardstickSeconds);
     if (options.target === undefined) {
-      say('booting the node on an empty folder');
-      node = await startNode(folder, options.nodeEnv);
+      say(`booting ${options.label} on an empty folder`);
+      node = await (peer === undefined ? startNode(folder, options.nodeEnv) : peer.boot(folder, say));
       await node.ready();
     }
     const bench: Bench = {

@@ -119,7 +119,16 @@ async function untilReady(child: ChildProcess, port: number): Promise<void> {
   throw new Error(`GET /readyz did not answer 200 within ${READY_MS_MAX / 1000} s`);
 }
 
-async function stopProcess(child: ChildProcess): Promise<void> {
+/** A forked server tells its port in its first message. */
+export function portOf(server: ChildProcess): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.once('message', (port) => resolve(port as number));
+    server.once('error', reject);
+    server.once('exit', (code) => reject(new Error(`${server.spawnargs.at(2)} ended with ${code}`)));
+  });
+}
+
+export async function stopProcess(child: ChildProcess): Promise<void> {
   if (hasEnded(child)) return;
   const ended = new Promise((resolve) => child.once('exit', resolve));
   child.kill('SIGTERM');

@@ -1,6 +1,7 @@
 /** What the command line asks for, and the two sizes of a run: full and `--quick`. */
 import { tmpdir } from 'node:os';
 import { Command, InvalidArgumentError } from 'commander';
+import { PEERS, type Peer } from './peers.js';
 
 export interface Sizes {
   readonly repeat: number;
@@ -59,6 +60,7 @@ const QUICK: Sizes = {
 
 export interface Options {
   readonly target: string | undefined;
+  readonly peer: Peer | undefined;
   readonly label: string;
   readonly only: readonly string[] | undefined;
   readonly seed: number;
@@ -73,6 +75,7 @@ export interface Options {
 
 interface Flags {
   target?: string;
+  peer?: Peer;
   label?: string;
   only?: string[];
   repeat?: number;
@@ -92,6 +95,7 @@ export function readOptions(argv: readonly string[], rowIds: readonly string[]):
   const base = flags.quick ? QUICK : FULL;
   return {
     target: flags.target,
+    peer: flags.peer,
     label: flags.label ?? (flags.target === undefined ? 'minato' : flags.target),
     only: flags.only,
     seed: flags.seed,
@@ -118,6 +122,11 @@ function describe(rowIds: readonly string[]): Command {
         'a refused event, a wrong or missing row, a delivery that is missing or double.',
     )
     .option('--target <url>', 'measure the relay at this address; it should be empty', readTarget)
+    .option(
+      '--peer <name>',
+      `measure this relay as well, booted beside the node after it: ${Object.keys(PEERS).join(', ')}`,
+      readPeer,
+    )
     .option('--only <rows>', `only these rows, comma separated: ${rowIds.join(', ')}`, readRows(rowIds))
     .option('--repeat <n>', 'measure each row so often; median and spread are shown (3; quick: 1)', readCount)
     .option('--stored <n>', 'events in the relay before it is queried (100,000; quick: 3,000)', readCount)
@@ -147,6 +156,7 @@ Examples:
   npm run bench -- --only ingest,fanout --repeat 5           two rows, five times
   npm run bench -- --json before.json                        … change something …
   npm run bench -- --compare before.json --svg change.svg
+  npm run bench -- --peer npm --only ingest,author           beside the relay of the npm registry
   npm run bench -- --target ws://127.0.0.1:7777 --label strfry --json strfry.json
 
 bench/README.md explains each row, what is checked and how to read the ratios.`;
@@ -161,6 +171,12 @@ function readCount(text: string): number {
 function readTarget(text: string): string {
   if (!/^wss?:\/\/./.test(text)) throw new InvalidArgumentError('must begin with ws:// or wss://');
   return text;
+}
+
+function readPeer(text: string): Peer {
+  const peer = PEERS[text];
+  if (peer === undefined) throw new InvalidArgumentError(`there is ${Object.keys(PEERS).join(', ')}`);
+  return peer;
 }
 
 function readRows(rowIds: readonly string[]): (text: string) => string[] {
