@@ -5,8 +5,17 @@
 import { writeFileSync } from 'node:fs';
 import { renderChart } from './chart.js';
 import { type Corpus, loadCorpus } from './corpus.js';
+import { measureGrowth, renderGrowth } from './growth.js';
+import { renderGrowthChart } from './growth-chart.js';
 import { type Bench, Findings, type Row, type Sample, Skip, summarize } from './measure.js';
-import { type BootedNode, makeFolder, removeFolder, startNode } from './node.js';
+import {
+  type BootedNode,
+  cleanUpOnSignal,
+  makeFolder,
+  removeFolder,
+  startNode,
+  withCleanUp,
+} from './node.js';
 import { type Options, readOptions, type Sizes } from './options.js';
 import type { Peer } from './peers.js';
 import { describeMachine, type Report, type RowReport, readReport, renderTable } from './report.js';
@@ -18,7 +27,6 @@ import { deliver, fanout } from './rows/live.js';
 import { purge, sweep } from './rows/purge.js';
 import { author, ids, newest, topic } from './rows/queries.js';
 import { openSigner } from './sign.js';
-import { closeStore } from './sql-store.js';
 import { measureYardsticks, type Yardsticks } from './yardsticks.js';
 
 const ROWS: readonly Row[] = [
@@ -48,6 +56,18 @@ async function main(): Promise<void> {
     process.argv.slice(2),
     ROWS.map((row) => row.id),
   );
+  return options.growth ? showGrowth(options) : showRows(options);
+}
+
+async function showGrowth(options: Options): Promise<void> {
+  const growth = await measureGrowth(options, say);
+  process.stdout.write(renderGrowth(growth));
+  if (options.json !== undefined) writeFileSync(options.json, `${JSON.stringify(growth, undefined, 2)}\n`);
+  if (options.svg !== undefined) writeFileSync(options.svg, renderGrowthChart(growth));
+  process.exitCode = growth.failures.length > 0 ? 1 : 0;
+}
+
+async function showRows(options: Options): Promise<void> {
   const compared = options.compare === undefined ? undefined : readReport(options.compare);
   const { corpus } = await loadCorpus(options.seed, corpusSize(options.sizes), say);
   const report = await run(options, corpus);
@@ -68,7 +88,7 @@ async function main(): Promise<void> {
 function forPeer(options: Options, { label, rows, sizes }: Peer): Options {
   const smaller = Object.entries(sizes).map(([size, most]) => [
     size,
-    Math.min(options.sizes[size as keyof Sizes], most),
+    Math.min(options.sizes[size as keyof Peer['sizes']], most),
   ]);
   return {
     ...options,
@@ -85,11 +105,9 @@ async function run(options: Options, corpus: Corpus, peer?: Peer): Promise<Repor
   let node: BootedNode | undefined;
   const cleanUp = async (): Promise<void> => {
     await node?.stop();
-    await closeStore();
     removeFolder(folder);
   };
-  stopOnSignal(cleanUp);
-  try {
+  return withCleanUp(cleanUp, async () => {
     say('measuring the yardsticks');
     const yardsticks = await measureYardsticks(corpus, folder, options.sizes.yardstickSeconds);
     if (options.target === undefined) {
@@ -112,9 +130,7 @@ async function run(options: Options, corpus: Corpus, peer?: Peer): Promise<Repor
     };
     const rows = await measureRows(bench, options.only, yardsticks);
     return toReport(options, bench, yardsticks, rows);
-  } finally {
-    await cleanUp();
-  }
+  });
 }
 
 /** Ingest, one in flight and the fill all take from the corpus, one after the other. */
@@ -202,16 +218,7 @@ function toReport(
   };
 }
 
-/** Ctrl-C must not leave a node or its data behind. */
-function stopOnSignal(cleanUp: () => Promise<void>): void {
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-    process.once(signal, () => {
-      say(`${signal}: stopping the node`);
-      void cleanUp().finally(() => process.exit(130));
-    });
-  }
-}
-
+cleanUpOnSignal(say);
 await main().catch((error: Error) => {
   say(error.message);
   process.exitCode = 1;

@@ -46,6 +46,35 @@ export function removeFolder(folder: string): void {
   rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
 }
 
+const atWork = new Set<() => Promise<void>>();
+
+/** Cleans up once, after the work or when the run is interrupted: neither a server nor its data may be left behind. */
+export async function withCleanUp<T>(cleanUp: () => Promise<void>, work: () => Promise<T>): Promise<T> {
+  let done: Promise<void> | undefined;
+  const once = (): Promise<void> => {
+    done ??= cleanUp();
+    return done;
+  };
+  atWork.add(once);
+  try {
+    return await work();
+  } finally {
+    await once();
+    atWork.delete(once);
+  }
+}
+
+/** What was begun last is cleaned up first: a server before its folder. */
+export function cleanUpOnSignal(say: (text: string) => void): void {
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    process.once(signal, async () => {
+      say(`${signal}: cleaning up`);
+      for (const cleanUp of [...atWork].reverse()) await cleanUp().catch(() => undefined);
+      process.exit(130);
+    });
+  }
+}
+
 export function nodeEnvironment(
   dataDir: string,
   port: number,

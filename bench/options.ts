@@ -20,6 +20,8 @@ export interface Sizes {
   readonly deliverSeconds: number;
   readonly deleteTargets: number;
   readonly purgeEvents: number;
+  /** The sizes of a store at which `--growth` asks. */
+  readonly growthEvents: readonly number[];
   readonly yardstickSeconds: number;
 }
 
@@ -40,6 +42,7 @@ const FULL: Sizes = {
   deliverSeconds: 5,
   deleteTargets: 1_000,
   purgeEvents: 1_000_000,
+  growthEvents: [10_000, 100_000, 1_000_000],
   yardstickSeconds: 1,
 };
 
@@ -55,6 +58,7 @@ const QUICK: Sizes = {
   deliverSeconds: 1,
   deleteTargets: 100,
   purgeEvents: 10_000,
+  growthEvents: [1_000, 10_000],
   yardstickSeconds: 0.2,
 };
 
@@ -65,6 +69,7 @@ export interface Options {
   readonly only: readonly string[] | undefined;
   readonly seed: number;
   readonly quick: boolean;
+  readonly growth: boolean;
   readonly sizes: Sizes;
   readonly temp: string;
   readonly nodeEnv: Readonly<Record<string, string>>;
@@ -83,6 +88,7 @@ interface Flags {
   events?: number;
   seed: number;
   quick?: true;
+  growth?: true;
   temp: string;
   env: Record<string, string>;
   json?: string;
@@ -100,6 +106,7 @@ export function readOptions(argv: readonly string[], rowIds: readonly string[]):
     only: flags.only,
     seed: flags.seed,
     quick: flags.quick === true,
+    growth: flags.growth === true,
     sizes: {
       ...base,
       repeat: flags.repeat ?? base.repeat,
@@ -138,6 +145,10 @@ function describe(rowIds: readonly string[]): Command {
       1,
     )
     .option('--quick', 'everything small, as a smoke test: under 30 s, figures mean little')
+    .option(
+      '--growth',
+      'instead of the rows: the same queries at 10,000, 100,000 and 1,000,000 events stored',
+    )
     .option('--temp <folder>', "where the node's data lives during the run; a real disk, not tmpfs", tmpdir())
     .option('--env <KEY=VALUE>', 'one more setting for the booted node; can be repeated', readEnv, {})
     .option('--json <file>', 'write everything that was measured')
@@ -156,6 +167,7 @@ Examples:
   npm run bench -- --only ingest,fanout --repeat 5           two rows, five times
   npm run bench -- --json before.json                        … change something …
   npm run bench -- --compare before.json --svg change.svg
+  npm run bench -- --growth --json growth.json --svg growth.svg
   npm run bench -- --peer npm --only ingest,author           beside the relay of the npm registry
   npm run bench -- --target ws://127.0.0.1:7777 --label strfry --json strfry.json
 

@@ -15,7 +15,7 @@ export interface Peer {
   /** What it can be measured by; the others would fail or stand still. */
   readonly rows: readonly string[];
   /** Where it needs smaller numbers to come to an end. */
-  readonly sizes: Partial<Sizes>;
+  readonly sizes: Partial<Pick<Sizes, 'ingestEvents' | 'singleEvents' | 'storedEvents'>>;
   boot(folder: string, say: (text: string) => void): Promise<BootedNode>;
 }
 

@@ -161,7 +161,7 @@ export function formatNumber(value: number): string {
 }
 
 /** The first column to the left, all others to the right. */
-function alignColumns(lines: readonly (readonly string[])[]): string {
+export function alignColumns(lines: readonly (readonly string[])[]): string {
   const widths = lines[0]!.map((_, column) => Math.max(...lines.map((line) => (line[column] ?? '').length)));
   return lines
     .map((line) =>

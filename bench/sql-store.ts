@@ -19,6 +19,7 @@ import type { Database } from '../src/postgres/database.js';
 import { openPostgres } from '../src/postgres/open.js';
 import { ensureOutboxRange, readHead } from '../src/store/outbox.js';
 import type { TagHash } from '../src/store/tag-hash.js';
+import { withCleanUp } from './node.js';
 
 export interface SqlStore {
   readonly database: Database;
@@ -35,23 +36,13 @@ export async function withStore<T>(
 ): Promise<T> {
   const log = createLog('warn', 'stderr');
   const opened = await openPostgres({ databaseUrl: undefined, dataDir, log, attach: false });
-  let closed: Promise<void> | undefined;
-  closeStore = () => {
-    closed ??= opened.close();
-    return closed;
-  };
-  try {
+  return withCleanUp(opened.close, async () => {
     const { database } = opened;
     const config = readConfig({ MINATO_TOPIC_MODE: 'open' });
     const tagHash = await prepareDatabase(database, config, now, log);
-    return await work({ database, tagHash, log, now });
-  } finally {
-    await closeStore();
-  }
+    return work({ database, tagHash, log, now });
+  });
 }
-
-/** Stops the store that is open, if one is: an interrupted run must not leave its server behind. */
-export let closeStore: () => Promise<void> = async () => undefined;
 
 /** Why so many events do not fit on the disk of this folder, or undefined when they do. */
 export async function lackOfSpace(folder: string, events: number): Promise<string | undefined> {

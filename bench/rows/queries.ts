@@ -10,7 +10,7 @@ import { type Bench, type Findings, latency, type Row, ratioTo, type Sample } fr
 
 const QUERY_POOL = 200;
 const IDS_PER_QUERY = 20;
-const WARM_UP_SECONDS = 0.5;
+export const WARM_UP_SECONDS = 0.5;
 /** Each loop keeps its first answer and then one in so many, up to a few. */
 const KEEP_EVERY = 50;
 const KEPT_PER_LOOP_MAX = 4;
@@ -64,7 +64,7 @@ function queryRow(id: string, title: string, makePool: (bench: Bench) => Query[]
   };
 }
 
-async function askForSeconds(
+export async function askForSeconds(
   connections: readonly Connection[],
   pool: readonly Query[],
   seconds: number,
@@ -202,7 +202,7 @@ function poolOf(
   });
 }
 
-function toQuery(filter: Filter, matching: readonly number[]): Query {
+export function toQuery(filter: Filter, matching: readonly number[]): Query {
   return { filter, json: JSON.stringify(filter), matching, rowsMin: Math.min(filter.limit, matching.length) };
 }
 
