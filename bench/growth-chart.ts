@@ -78,9 +78,7 @@ function line(
   at: (number: number) => number,
   scale: Scale,
 ): string {
-  const path = points.map(
-    (point, number) => `${at(number).toFixed(1)},${scale.y(msOf(point)).toFixed(1)}`,
-  );
+  const path = points.map((point, number) => `${at(number).toFixed(1)},${scale.y(msOf(point)).toFixed(1)}`);
   return `<polyline class="${style}" points="${path.join(' ')}"/>`;
 }
 
