@@ -3,6 +3,7 @@
  * store of its own that was filled by SQL (sql-store.ts), by one client with one query at a time: the time is that of the query and
  * not of a queue. Hot and cold topics, an author with a tenth of everything and authors with one event stand side by side.
  */
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { withConnections } from './client.js';
 import { seededRandom } from './generate.js';
@@ -39,6 +40,7 @@ export interface GrowthShape {
 
 export interface Growth {
   readonly format: 1;
+  readonly command: string;
   readonly date: string;
   readonly quick: boolean;
   readonly machine: Machine;
@@ -65,7 +67,7 @@ const range = (length: number): number[] => Array.from({ length }, (_, number) =
 const SHAPES: readonly Shape[] = [
   {
     id: 'author-busy',
-    title: 'author with a tenth of all, newest 50',
+    title: 'busy author, newest 50',
     ask: () => requests([{ filter: { authors: [BUSY_AUTHOR], limit: 50 }, rows: 50 }]),
   },
   {
@@ -161,6 +163,7 @@ export async function measureGrowth(options: Options, say: (text: string) => voi
   }
   return {
     format: 1,
+    command: options.command,
     date: new Date().toISOString(),
     quick: options.quick,
     machine: describeMachine(),
@@ -202,6 +205,13 @@ async function measureSize(
       shapes[place]!.points.push({ events, p50Ms: p50Ms!, p99Ms: p99Ms! });
     }
   });
+}
+
+export function readGrowth(file: string): Growth {
+  const growth = JSON.parse(readFileSync(file, 'utf8')) as Growth;
+  if (growth.format !== 1 || growth.shapes === undefined)
+    throw new Error(`${file} is no --growth of this bench`);
+  return growth;
 }
 
 /** p99 at the largest size over p99 at the smallest: 1 is a query that does not feel how much is stored. */

@@ -5,8 +5,9 @@
 import { writeFileSync } from 'node:fs';
 import { renderChart } from './chart.js';
 import { type Corpus, loadCorpus } from './corpus.js';
-import { measureGrowth, renderGrowth } from './growth.js';
+import { measureGrowth, readGrowth, renderGrowth } from './growth.js';
 import { renderGrowthChart } from './growth-chart.js';
+import { renderGrowthMarkdown, renderMarkdown } from './markdown.js';
 import { type Bench, Findings, type Row, type Sample, Skip, summarize } from './measure.js';
 import {
   type BootedNode,
@@ -60,8 +61,8 @@ async function main(): Promise<void> {
 }
 
 async function showGrowth(options: Options): Promise<void> {
-  const growth = await measureGrowth(options, say);
-  process.stdout.write(renderGrowth(growth));
+  const growth = options.from === undefined ? await measureGrowth(options, say) : readGrowth(options.from);
+  process.stdout.write(options.markdown ? renderGrowthMarkdown(growth) : renderGrowth(growth));
   if (options.json !== undefined) writeFileSync(options.json, `${JSON.stringify(growth, undefined, 2)}\n`);
   if (options.svg !== undefined) writeFileSync(options.svg, renderGrowthChart(growth));
   process.exitCode = growth.failures.length > 0 ? 1 : 0;
@@ -69,19 +70,24 @@ async function showGrowth(options: Options): Promise<void> {
 
 async function showRows(options: Options): Promise<void> {
   const compared = options.compare === undefined ? undefined : readReport(options.compare);
-  const { corpus } = await loadCorpus(options.seed, corpusSize(options.sizes), say);
-  const report = await run(options, corpus);
-  const peer = options.peer && (await run(forPeer(options, options.peer), corpus, options.peer));
-  const other = peer ?? compared;
-  process.stdout.write(renderTable(report, other));
-  if (peer !== undefined) process.stdout.write(`\n${renderTable(peer, undefined)}`);
-  if (options.json !== undefined) {
-    writeFileSync(options.json, `${JSON.stringify({ ...report, peer }, undefined, 2)}\n`);
+  const report = options.from === undefined ? await measureAll(options) : readReport(options.from);
+  const other = report.peer ?? compared;
+  process.stdout.write(options.markdown ? renderMarkdown(report) : renderTable(report, other));
+  if (report.peer !== undefined && !options.markdown) {
+    process.stdout.write(`\n${renderTable(report.peer, undefined)}`);
   }
+  if (options.json !== undefined) writeFileSync(options.json, `${JSON.stringify(report, undefined, 2)}\n`);
   if (options.svg !== undefined) writeFileSync(options.svg, renderChart(report, other));
-  const failed = [report, peer].flatMap((each) => each?.rows ?? []).reduce((sum, row) => sum + row.failed, 0);
+  const failed = [...report.rows, ...(report.peer?.rows ?? [])].reduce((sum, row) => sum + row.failed, 0);
   if (failed > 0) say(`${failed} checks failed`);
   process.exitCode = failed > 0 ? 1 : 0;
+}
+
+async function measureAll(options: Options): Promise<Report> {
+  const { corpus } = await loadCorpus(options.seed, corpusSize(options.sizes), say);
+  const report = await run(options, corpus);
+  if (options.peer === undefined) return report;
+  return { ...report, peer: await run(forPeer(options, options.peer), corpus, options.peer) };
 }
 
 /** The same rows as far as the peer knows them, with its own smaller numbers, never with larger ones. */
@@ -205,6 +211,7 @@ function toReport(
   return {
     format: 1,
     label: options.label,
+    command: options.command,
     date: new Date().toISOString(),
     target: options.target,
     quick: options.quick,

@@ -76,6 +76,11 @@ export interface Options {
   readonly json: string | undefined;
   readonly svg: string | undefined;
   readonly compare: string | undefined;
+  readonly markdown: boolean;
+  /** A file of an earlier run, to be shown and not measured again. */
+  readonly from: string | undefined;
+  /** How to get the same: without what only says where things go. */
+  readonly command: string;
 }
 
 interface Flags {
@@ -94,6 +99,8 @@ interface Flags {
   json?: string;
   svg?: string;
   compare?: string;
+  markdown?: true;
+  from?: string;
 }
 
 export function readOptions(argv: readonly string[], rowIds: readonly string[]): Options {
@@ -118,7 +125,26 @@ export function readOptions(argv: readonly string[], rowIds: readonly string[]):
     json: flags.json,
     svg: flags.svg,
     compare: flags.compare,
+    markdown: flags.markdown === true,
+    from: flags.from,
+    command: commandOf(flags),
   };
+}
+
+function commandOf({ quick, growth, peer, target, only, repeat, stored, events, seed, env }: Flags): string {
+  const given = [
+    quick && '--quick',
+    growth && '--growth',
+    target && `--target ${target}`,
+    peer && `--peer ${Object.keys(PEERS).find((name) => PEERS[name] === peer)}`,
+    only && `--only ${only.join(',')}`,
+    repeat && `--repeat ${repeat}`,
+    stored && `--stored ${stored}`,
+    events && `--events ${events}`,
+    seed !== 1 && `--seed ${seed}`,
+    ...Object.keys(env).map((key) => `--env ${key}=…`),
+  ].filter((flag) => typeof flag === 'string');
+  return ['npm run bench', ...(given.length > 0 ? ['--', ...given] : [])].join(' ');
 }
 
 function describe(rowIds: readonly string[]): Command {
@@ -153,6 +179,11 @@ function describe(rowIds: readonly string[]): Command {
     .option('--env <KEY=VALUE>', 'one more setting for the booted node; can be repeated', readEnv, {})
     .option('--json <file>', 'write everything that was measured')
     .option('--svg <file>', 'draw a bar chart')
+    .option(
+      '--markdown',
+      'print the table of docs/performance.md, with the targets and what does not meet them',
+    )
+    .option('--from <file>', 'show an earlier --json again, in any of these forms, and measure nothing')
     .option('--label <name>', 'what the report calls this relay')
     .option(
       '--compare <file>',
@@ -167,6 +198,7 @@ Examples:
   npm run bench -- --only ingest,fanout --repeat 5           two rows, five times
   npm run bench -- --json before.json                        … change something …
   npm run bench -- --compare before.json --svg change.svg
+  npm run bench -- --markdown --json report.json             the table of docs/performance.md
   npm run bench -- --growth --json growth.json --svg growth.svg
   npm run bench -- --peer npm --only ingest,author           beside the relay of the npm registry
   npm run bench -- --target ws://127.0.0.1:7777 --label strfry --json strfry.json

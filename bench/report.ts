@@ -34,6 +34,7 @@ export interface Machine {
 export interface Report {
   readonly format: 1;
   readonly label: string;
+  readonly command: string;
   readonly date: string;
   readonly target: string | undefined;
   readonly quick: boolean;
@@ -61,7 +62,8 @@ export function describeMachine(): Machine {
 
 export function readReport(file: string): Report {
   const report = JSON.parse(readFileSync(file, 'utf8')) as Report;
-  if (report.format !== 1) throw new Error(`${file} is not a report of this bench`);
+  if (report.format !== 1 || report.rows === undefined)
+    throw new Error(`${file} is not a report of this bench`);
   return report;
 }
 
