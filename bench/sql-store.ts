@@ -161,7 +161,7 @@ const MADE_SQL = `
     FROM generate_series($1::int, $2::int - 1) AS n
   ), tagged AS (
     SELECT n, string_agg(t.json, ',' ORDER BY t.place) AS tags, array_agg(t.hash) AS hashes,
-      array_agg(t.topic) FILTER (WHERE t.topic IS NOT NULL) AS topics
+      array_agg(t.topic ORDER BY t.place) FILTER (WHERE t.topic IS NOT NULL) AS topics
     FROM numbered CROSS JOIN LATERAL unnest(ARRAY[
       CASE WHEN n % 5 = 0 THEN 0 END,
       CASE WHEN n % ($3 / ${COLD_TOPIC_EVENTS}) < ${COLD_TOPICS} THEN ${FIRST_COLD} + n % ($3 / ${COLD_TOPIC_EVENTS}) END,
