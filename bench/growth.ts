@@ -3,8 +3,10 @@
  * store of its own that was filled by SQL (sql-store.ts), by one client with one query at a time: the time is that of the query and
  * not of a queue. Hot and cold topics, an author with a tenth of everything and authors with one event stand side by side.
  */
+import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { Filter, Query } from './answers.js';
 import { withConnections } from './client.js';
 import { seededRandom } from './generate.js';
 import { Findings, type Sample, type Spread, summarize } from './measure.js';
@@ -60,64 +62,53 @@ interface Shape {
   readonly ask: (events: number) => Measure;
 }
 
-const QUERY_POOL = 200;
 const IDS_PER_QUERY = 20;
+const ONE_EVENT_AUTHORS = 200;
 const range = (length: number): number[] => Array.from({ length }, (_, number) => number);
+
+/** A value that nobody has. With it no two filters are the same, and no answer comes from the node's memory of filters. */
+const nobody = (): string => randomBytes(32).toString('hex');
+const unusedKind = (turn: number): number => 40_000 + (turn % 25_000);
 
 const SHAPES: readonly Shape[] = [
   {
     id: 'author-busy',
     title: 'busy author, newest 50',
-    ask: () => requests([{ filter: { authors: [BUSY_AUTHOR], limit: 50 }, rows: 50 }]),
+    ask: () => requests(50, () => ({ authors: [BUSY_AUTHOR, nobody()], limit: 50 })),
   },
   {
     id: 'author-one',
     title: 'author with one event',
     ask: (events) => {
-      const authors = range(Math.min(QUERY_POOL, events / 100));
-      const every = Math.floor(events / 100 / authors.length) * 100;
-      return requests(
-        authors.map((number) => ({
-          filter: { authors: [ownAuthor(number * every + 1)], limit: 50 },
-          rows: 1,
-        })),
-      );
+      const authors = Math.min(ONE_EVENT_AUTHORS, events / 100);
+      const every = Math.floor(events / 100 / authors) * 100;
+      const author = (turn: number) => ownAuthor((turn % authors) * every + 1);
+      return requests(1, (turn) => ({ authors: [author(turn), nobody()], limit: 50 }));
     },
   },
   {
     id: 'topic-hot',
     title: '#t of a fifth of all, newest 100',
-    ask: () => requests([{ filter: { '#t': [HOT_TOPIC], limit: 100 }, rows: 100 }]),
+    ask: () => requests(100, () => ({ '#t': [HOT_TOPIC, nobody()], limit: 100 })),
   },
   {
     id: 'topic-cold',
     title: '#t of 100 events, all 100',
-    ask: () =>
-      requests(
-        range(COLD_TOPICS).map((number) => ({
-          filter: { '#t': [coldTopic(number)], limit: 100 },
-          rows: 100,
-        })),
-      ),
+    ask: () => requests(100, (turn) => ({ '#t': [coldTopic(turn % COLD_TOPICS), nobody()], limit: 100 })),
   },
   {
     id: 'ids',
     title: '20 ids at random',
     ask: (events) => {
       const random = seededRandom(events, -1);
-      const twenty = () => [...new Set(range(IDS_PER_QUERY).map(() => Math.floor(random() * events)))];
-      return requests(
-        range(QUERY_POOL).map(() => {
-          const ids = twenty().map(eventId);
-          return { filter: { ids, limit: IDS_PER_QUERY }, rows: ids.length };
-        }),
-      );
+      const anyId = () => eventId(Math.floor(random() * events));
+      return requests(1, () => ({ ids: range(IDS_PER_QUERY).map(anyId), limit: IDS_PER_QUERY }));
     },
   },
   {
     id: 'newest',
     title: 'newest 500 of kind 1',
-    ask: () => requests([{ filter: { kinds: [1], limit: 500 }, rows: 500 }]),
+    ask: () => requests(500, (turn) => ({ kinds: [1, unusedKind(turn)], limit: 500 })),
   },
   {
     id: 'count-hot',
@@ -134,12 +125,13 @@ const SHAPES: readonly Shape[] = [
 ];
 
 /** How many rows an answer has is known; what is in them is not compared, since nothing of it was sent. */
-function requests(asked: readonly { filter: Parameters<typeof toQuery>[0]; rows: number }[]): Measure {
-  const pool = asked.map(({ filter, rows }) => toQuery(filter, range(rows)));
+function requests(rowsMin: number, filterOf: (turn: number) => Filter): Measure {
+  let asked = 0;
+  const pickNext = (): Query => ({ ...toQuery(filterOf(asked++), []), rowsMin });
   return (url, seconds, findings) =>
     withConnections(url, 1, async (connections) => {
-      await askForSeconds(connections, pool, WARM_UP_SECONDS, findings);
-      return (await askForSeconds(connections, pool, seconds, findings)).sample;
+      await askForSeconds(connections, pickNext, WARM_UP_SECONDS, findings);
+      return (await askForSeconds(connections, pickNext, seconds, findings)).sample;
     });
 }
 

@@ -55,8 +55,9 @@ function queryRow(id: string, title: string, makePool: (bench: Bench) => Query[]
       const queries = pools.get(bench) ?? makePool(bench);
       pools.set(bench, queries);
       return withConnections(bench.url, bench.sizes.queryLoops, async (connections) => {
-        if (repeat === 0) await askForSeconds(connections, queries, WARM_UP_SECONDS, findings);
-        const run = await askForSeconds(connections, queries, bench.sizes.querySeconds, findings);
+        const pickNext = (turn: number): Query => queries[turn % queries.length]!;
+        if (repeat === 0) await askForSeconds(connections, pickNext, WARM_UP_SECONDS, findings);
+        const run = await askForSeconds(connections, pickNext, bench.sizes.querySeconds, findings);
         for (const kept of run.kept) checkAnswer(kept, bench, findings);
         return run.sample;
       });
@@ -66,13 +67,13 @@ function queryRow(id: string, title: string, makePool: (bench: Bench) => Query[]
 
 export async function askForSeconds(
   connections: readonly Connection[],
-  pool: readonly Query[],
+  pickNext: (turn: number) => Query,
   seconds: number,
   findings: Findings,
 ): Promise<{ sample: Sample; kept: KeptAnswer[] }> {
   const startMs = performance.now();
   const loops = connections.map(
-    (connection, index) => new QueryLoop(connection, pool, index, startMs + seconds * 1000, findings),
+    (connection, index) => new QueryLoop(connection, pickNext, index, startMs + seconds * 1000, findings),
   );
   await untilSettled(
     (progress, reject) => Promise.all(loops.map((loop) => loop.run(progress, reject))),
@@ -91,16 +92,17 @@ export async function askForSeconds(
   };
 }
 
-/** One closed loop: ask, count the rows until EOSE, ask the next query of the pool. */
+/** One closed loop: ask, count the rows until EOSE, ask the next query. */
 class QueryLoop {
   readonly latenciesMs: number[] = [];
   readonly kept: KeptAnswer[] = [];
   rows = 0;
   readonly #connection: Connection;
-  readonly #pool: readonly Query[];
+  readonly #pickNext: (turn: number) => Query;
   readonly #endMs: number;
   readonly #findings: Findings;
-  #next: number;
+  #query: Query;
+  #turn: number;
   #asked = 0;
   #askedMs = 0;
   #answerRows = 0;
@@ -108,16 +110,17 @@ class QueryLoop {
 
   constructor(
     connection: Connection,
-    pool: readonly Query[],
+    pickNext: (turn: number) => Query,
     loop: number,
     endMs: number,
     findings: Findings,
   ) {
     this.#connection = connection;
-    this.#pool = pool;
+    this.#pickNext = pickNext;
     this.#endMs = endMs;
     this.#findings = findings;
-    this.#next = loop * 7;
+    this.#turn = loop * 7;
+    this.#query = pickNext(this.#turn);
   }
 
   run(progress: () => void, reject: (why: Error) => void): Promise<void> {
@@ -135,10 +138,6 @@ class QueryLoop {
       };
       this.#ask();
     });
-  }
-
-  get #query(): Query {
-    return this.#pool[this.#next % this.#pool.length]!;
   }
 
   get #subscription(): string {
@@ -171,7 +170,7 @@ class QueryLoop {
     }
     if (this.#keeping !== undefined) this.kept.push(this.#keeping);
     this.#asked++;
-    this.#next++;
+    this.#query = this.#pickNext(++this.#turn);
   }
 }
 
