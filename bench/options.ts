@@ -170,7 +170,7 @@ function describe(rowIds: readonly string[]): Command {
       readCount,
       1,
     )
-    .option('--quick', 'everything small, as a smoke test: under 30 s, figures mean little')
+    .option('--quick', 'everything small, as a smoke test: under a minute, figures mean little')
     .option(
       '--growth',
       'instead of the rows: the same queries at 10,000, 100,000 and 1,000,000 events stored',
