@@ -145,6 +145,9 @@ function counts(topics: readonly CountedTopic[]): Measure {
 }
 
 export async function measureGrowth(options: Options, say: (text: string) => void): Promise<Growth> {
+  if (options.target !== undefined || options.nodeEnv.DATABASE_URL !== undefined) {
+    throw new Error('--growth fills stores of its own: it takes neither --target nor DATABASE_URL');
+  }
   const shapes = SHAPES.map(({ id, title }): GrowthShape => ({ id, title, points: [] }));
   const findings = new Findings();
   const notes: string[] = [];

@@ -155,13 +155,15 @@ async function withJobs<T>(
 /** Run after run, each bounded, until nothing is left. */
 async function runAll(job: Job, context: JobContext): Promise<number> {
   let changed = 0;
-  for (;;) {
+  for (let runs = 0; runs < RUNS_MAX; runs++) {
     const result = await runJob(job, context);
     if (result === 'busy') throw new Error(`${job.name}: another job is running`);
     changed += result.changed;
     if (!result.more) return changed;
   }
+  throw new Error(`${job.name} did not end within ${RUNS_MAX} runs`);
 }
+const RUNS_MAX = 10_000;
 
 async function timeDrop(store: SqlStore, context: JobContext, findings: Findings): Promise<number> {
   await vacuum(store);
