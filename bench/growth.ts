@@ -137,11 +137,11 @@ function requests(rowsMin: number, filterOf: (turn: number) => Filter): Measure 
 
 function counts(topics: readonly CountedTopic[]): Measure {
   return (url, seconds, findings) =>
-    withConnections(url, 1, (connections) =>
-      countForSeconds(connections, topics, seconds, (answer, asked) =>
-        checkCount(answer, asked, true, findings),
-      ),
-    );
+    withConnections(url, 1, async (connections) => {
+      const check = (answer: Buffer, asked: CountedTopic) => checkCount(answer, asked, true, findings);
+      await countForSeconds(connections, topics, WARM_UP_SECONDS, check);
+      return countForSeconds(connections, topics, seconds, check);
+    });
 }
 
 export async function measureGrowth(options: Options, say: (text: string) => void): Promise<Growth> {
