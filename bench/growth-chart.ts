@@ -4,7 +4,7 @@ import { type Growth, type GrowthShape, growthOf, type Point } from './growth.js
 import { formatNumber } from './report.js';
 
 const COLUMNS = 4;
-const PANEL = { width: 240, height: 190, head: 44, foot: 24, left: 34, right: 14 };
+const PANEL = { width: 240, height: 204, head: 58, foot: 24, left: 34, right: 14 };
 const TOP = 64;
 
 interface Scale {
