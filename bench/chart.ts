@@ -13,7 +13,7 @@ const PANEL_HEAD = 44;
 const PANEL_FOOT = 28;
 const TOP = 58;
 
-const STYLE = `
+export const STYLE = `
   text { font: 13px system-ui, -apple-system, 'Segoe UI', sans-serif; fill: #1f2328; }
   .title { font-size: 17px; font-weight: 600; }
   .panel { font-weight: 600; }
@@ -180,7 +180,7 @@ function heightOfLine(line: Line): number {
   return line.bars.length * BAR_HEIGHT + ROW_GAP;
 }
 
-function text(x: number, y: number, content: string, style = '', anchor = 'start'): string {
+export function text(x: number, y: number, content: string, style = '', anchor = 'start'): string {
   const attributes = style === '' ? '' : ` class="${style}"`;
   return `<text${attributes} x="${x.toFixed(1)}" y="${y}" text-anchor="${anchor}">${escapeXml(content)}</text>`;
 }

@@ -66,9 +66,9 @@ export function corpusMaker(spec: CorpusSpec, sign: Sign): MakeEvent {
   };
 }
 
-/** Events for the rows that watch live delivery: dated now, all with one topic that nothing stored has. */
+/** Events for the rows that write their own: dated now, all with one topic, and by one author, that nothing stored has. */
 export function makeLiveEvents(seed: number, count: number, topic: string, sign: Sign): BenchEvent[] {
-  const secretKey = digest(`${seed}/live`);
+  const secretKey = liveKey(seed, topic);
   const created_at = Math.floor(Date.now() / 1000);
   return Array.from({ length: count }, (_, index) => {
     const random = seededRandom(seed, index);
@@ -77,6 +77,22 @@ export function makeLiveEvents(seed: number, count: number, topic: string, sign:
     const event: Unsigned = { created_at, kind: 1, tags, content: words(random, CONTENT_BYTES) };
     return sign(event, secretKey);
   });
+}
+
+/** The request of their author to delete all of these. */
+export function deletionOf(
+  events: readonly BenchEvent[],
+  seed: number,
+  topic: string,
+  sign: Sign,
+): BenchEvent {
+  const created_at = Math.floor(Date.now() / 1000);
+  const tags = events.map((event) => ['e', event.id]);
+  return sign({ created_at, kind: 5, tags, content: '' }, liveKey(seed, topic));
+}
+
+function liveKey(seed: number, topic: string): Buffer {
+  return digest(`${seed}/live/${topic}`);
 }
 
 export function topicName(rank: number): string {

@@ -4,15 +4,28 @@
  */
 import { writeFileSync } from 'node:fs';
 import { renderChart } from './chart.js';
-import { loadCorpus } from './corpus.js';
+import { type Corpus, loadCorpus } from './corpus.js';
+import { measureGrowth, readGrowth, renderGrowth } from './growth.js';
+import { renderGrowthChart } from './growth-chart.js';
+import { renderGrowthMarkdown, renderMarkdown } from './markdown.js';
 import { type Bench, Findings, type Row, type Sample, Skip, summarize } from './measure.js';
-import { type BootedNode, makeFolder, removeFolder, startNode } from './node.js';
+import {
+  type BootedNode,
+  cleanUpOnSignal,
+  makeFolder,
+  removeFolder,
+  startNode,
+  withCleanUp,
+} from './node.js';
 import { type Options, readOptions, type Sizes } from './options.js';
+import type { Peer } from './peers.js';
 import { describeMachine, type Report, type RowReport, readReport, renderTable } from './report.js';
 import { count } from './rows/count.js';
+import { deletion } from './rows/delete.js';
 import { exportFile, importFile } from './rows/files.js';
 import { fill, ingest, memory, single } from './rows/ingest.js';
 import { deliver, fanout } from './rows/live.js';
+import { purge, sweep } from './rows/purge.js';
 import { author, ids, newest, topic } from './rows/queries.js';
 import { openSigner } from './sign.js';
 import { measureYardsticks, type Yardsticks } from './yardsticks.js';
@@ -28,8 +41,11 @@ const ROWS: readonly Row[] = [
   count,
   fanout,
   deliver,
+  deletion,
   importFile,
   exportFile,
+  sweep,
+  purge,
 ];
 
 function say(text: string): void {
@@ -41,31 +57,68 @@ async function main(): Promise<void> {
     process.argv.slice(2),
     ROWS.map((row) => row.id),
   );
-  const other = options.compare === undefined ? undefined : readReport(options.compare);
-  const report = await run(options);
-  process.stdout.write(`${renderTable(report, other)}`);
+  return options.growth ? showGrowth(options) : showRows(options);
+}
+
+async function showGrowth(options: Options): Promise<void> {
+  const growth = options.from === undefined ? await measureGrowth(options, say) : readGrowth(options.from);
+  process.stdout.write(options.markdown ? renderGrowthMarkdown(growth) : renderGrowth(growth));
+  if (options.json !== undefined) writeFileSync(options.json, `${JSON.stringify(growth, undefined, 2)}\n`);
+  if (options.svg !== undefined) writeFileSync(options.svg, renderGrowthChart(growth));
+  process.exitCode = growth.failures.length > 0 ? 1 : 0;
+}
+
+async function showRows(options: Options): Promise<void> {
+  const compared = options.compare === undefined ? undefined : readReport(options.compare);
+  const report = options.from === undefined ? await measureAll(options) : readReport(options.from);
+  const other = report.peer ?? compared;
+  process.stdout.write(options.markdown ? renderMarkdown(report) : renderTable(report, other));
+  if (report.peer !== undefined && !options.markdown) {
+    process.stdout.write(`\n${renderTable(report.peer, undefined)}`);
+  }
   if (options.json !== undefined) writeFileSync(options.json, `${JSON.stringify(report, undefined, 2)}\n`);
   if (options.svg !== undefined) writeFileSync(options.svg, renderChart(report, other));
-  const failed = report.rows.reduce((sum, row) => sum + row.failed, 0);
+  const failed = [...report.rows, ...(report.peer?.rows ?? [])].reduce((sum, row) => sum + row.failed, 0);
   if (failed > 0) say(`${failed} checks failed`);
   process.exitCode = failed > 0 ? 1 : 0;
 }
 
-async function run(options: Options): Promise<Report> {
+async function measureAll(options: Options): Promise<Report> {
   const { corpus } = await loadCorpus(options.seed, corpusSize(options.sizes), say);
+  const report = await run(options, corpus);
+  if (options.peer === undefined) return report;
+  return { ...report, peer: await run(forPeer(options, options.peer), corpus, options.peer) };
+}
+
+/** The same rows as far as the peer knows them, with its own smaller numbers, never with larger ones. */
+function forPeer(options: Options, { label, rows, sizes }: Peer): Options {
+  const smaller = Object.entries(sizes).map(([size, most]) => [
+    size,
+    Math.min(options.sizes[size as keyof Peer['sizes']], most),
+  ]);
+  return {
+    ...options,
+    target: undefined,
+    label,
+    only: rows.filter((id) => options.only?.includes(id) ?? true),
+    nodeEnv: {},
+    sizes: { ...options.sizes, ...Object.fromEntries(smaller) },
+  };
+}
+
+async function run(options: Options, corpus: Corpus, peer?: Peer): Promise<Report> {
   const folder = makeFolder(options.temp);
   let node: BootedNode | undefined;
   const cleanUp = async (): Promise<void> => {
     await node?.stop();
     removeFolder(folder);
   };
-  stopOnSignal(cleanUp);
-  try {
+  return withCleanUp(cleanUp, async () => {
     say('measuring the yardsticks');
     const yardsticks = await measureYardsticks(corpus, folder, options.sizes.yardstickSeconds);
     if (options.target === undefined) {
-      say('booting the node on an empty folder');
-      node = await startNode(folder, options.nodeEnv);
+      say(`booting ${options.label} on an empty folder`);
+      node = await (peer === undefined ? startNode(folder, options.nodeEnv) : peer.boot(folder, say));
       await node.ready();
     }
     const bench: Bench = {
@@ -83,9 +136,7 @@ async function run(options: Options): Promise<Report> {
     };
     const rows = await measureRows(bench, options.only, yardsticks);
     return toReport(options, bench, yardsticks, rows);
-  } finally {
-    await cleanUp();
-  }
+  });
 }
 
 /** Ingest, one in flight and the fill all take from the corpus, one after the other. */
@@ -160,6 +211,7 @@ function toReport(
   return {
     format: 1,
     label: options.label,
+    command: options.command,
     date: new Date().toISOString(),
     target: options.target,
     quick: options.quick,
@@ -173,16 +225,7 @@ function toReport(
   };
 }
 
-/** Ctrl-C must not leave a node or its data behind. */
-function stopOnSignal(cleanUp: () => Promise<void>): void {
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-    process.once(signal, () => {
-      say(`${signal}: stopping the node`);
-      void cleanUp().finally(() => process.exit(130));
-    });
-  }
-}
-
+cleanUpOnSignal(say);
 await main().catch((error: Error) => {
   say(error.message);
   process.exitCode = 1;

@@ -11,6 +11,10 @@ export interface Sample {
   readonly rowsPerSecond?: number;
   readonly p50Ms?: number;
   readonly p99Ms?: number;
+  readonly slowestMs?: number;
+  /** The drop of a month, and of one a hundredth of its size in the same run. */
+  readonly dropMs?: number;
+  readonly smallDropMs?: number;
   readonly megabytes?: number;
   /** Memory of PostgreSQL's processes, shared pages counted once. */
   readonly databaseMegabytes?: number;
@@ -104,6 +108,9 @@ const METRICS: readonly Metric[] = [
   'rowsPerSecond',
   'p50Ms',
   'p99Ms',
+  'slowestMs',
+  'dropMs',
+  'smallDropMs',
   'megabytes',
   'databaseMegabytes',
   'cpuMicrosPerEvent',

@@ -46,6 +46,35 @@ export function removeFolder(folder: string): void {
   rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
 }
 
+const atWork = new Set<() => Promise<void>>();
+
+/** Cleans up once, after the work or when the run is interrupted: neither a server nor its data may be left behind. */
+export async function withCleanUp<T>(cleanUp: () => Promise<void>, work: () => Promise<T>): Promise<T> {
+  let done: Promise<void> | undefined;
+  const once = (): Promise<void> => {
+    done ??= cleanUp();
+    return done;
+  };
+  atWork.add(once);
+  try {
+    return await work();
+  } finally {
+    await once();
+    atWork.delete(once);
+  }
+}
+
+/** What was begun last is cleaned up first: a server before its folder. */
+export function cleanUpOnSignal(say: (text: string) => void): void {
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    process.once(signal, async () => {
+      say(`${signal}: cleaning up`);
+      for (const cleanUp of [...atWork].reverse()) await cleanUp().catch(() => undefined);
+      process.exit(130);
+    });
+  }
+}
+
 export function nodeEnvironment(
   dataDir: string,
   port: number,
@@ -119,7 +148,16 @@ async function untilReady(child: ChildProcess, port: number): Promise<void> {
   throw new Error(`GET /readyz did not answer 200 within ${READY_MS_MAX / 1000} s`);
 }
 
-async function stopProcess(child: ChildProcess): Promise<void> {
+/** A forked server tells its port in its first message. */
+export function portOf(server: ChildProcess): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.once('message', (port) => resolve(port as number));
+    server.once('error', reject);
+    server.once('exit', (code) => reject(new Error(`${server.spawnargs.at(2)} ended with ${code}`)));
+  });
+}
+
+export async function stopProcess(child: ChildProcess): Promise<void> {
   if (hasEnded(child)) return;
   const ended = new Promise((resolve) => child.once('exit', resolve));
   child.kill('SIGTERM');

@@ -1,6 +1,7 @@
 /** What the command line asks for, and the two sizes of a run: full and `--quick`. */
 import { tmpdir } from 'node:os';
 import { Command, InvalidArgumentError } from 'commander';
+import { PEERS, type Peer } from './peers.js';
 
 export interface Sizes {
   readonly repeat: number;
@@ -17,6 +18,10 @@ export interface Sizes {
   readonly fanoutInFlight: number;
   readonly deliverPerSecond: number;
   readonly deliverSeconds: number;
+  readonly deleteTargets: number;
+  readonly purgeEvents: number;
+  /** The sizes of a store at which `--growth` asks. */
+  readonly growthEvents: readonly number[];
   readonly yardstickSeconds: number;
 }
 
@@ -35,6 +40,9 @@ const FULL: Sizes = {
   fanoutInFlight: 100,
   deliverPerSecond: 100,
   deliverSeconds: 5,
+  deleteTargets: 1_000,
+  purgeEvents: 1_000_000,
+  growthEvents: [10_000, 100_000, 1_000_000],
   yardstickSeconds: 1,
 };
 
@@ -48,25 +56,36 @@ const QUICK: Sizes = {
   fanoutConnections: 10,
   fanoutEvents: 10,
   deliverSeconds: 1,
+  deleteTargets: 100,
+  purgeEvents: 10_000,
+  growthEvents: [1_000, 10_000],
   yardstickSeconds: 0.2,
 };
 
 export interface Options {
   readonly target: string | undefined;
+  readonly peer: Peer | undefined;
   readonly label: string;
   readonly only: readonly string[] | undefined;
   readonly seed: number;
   readonly quick: boolean;
+  readonly growth: boolean;
   readonly sizes: Sizes;
   readonly temp: string;
   readonly nodeEnv: Readonly<Record<string, string>>;
   readonly json: string | undefined;
   readonly svg: string | undefined;
   readonly compare: string | undefined;
+  readonly markdown: boolean;
+  /** A file of an earlier run, to be shown and not measured again. */
+  readonly from: string | undefined;
+  /** How to get the same: without what only says where things go. */
+  readonly command: string;
 }
 
 interface Flags {
   target?: string;
+  peer?: Peer;
   label?: string;
   only?: string[];
   repeat?: number;
@@ -74,11 +93,14 @@ interface Flags {
   events?: number;
   seed: number;
   quick?: true;
+  growth?: true;
   temp: string;
   env: Record<string, string>;
   json?: string;
   svg?: string;
   compare?: string;
+  markdown?: true;
+  from?: string;
 }
 
 export function readOptions(argv: readonly string[], rowIds: readonly string[]): Options {
@@ -86,10 +108,12 @@ export function readOptions(argv: readonly string[], rowIds: readonly string[]):
   const base = flags.quick ? QUICK : FULL;
   return {
     target: flags.target,
+    peer: flags.peer,
     label: flags.label ?? (flags.target === undefined ? 'minato' : flags.target),
     only: flags.only,
     seed: flags.seed,
     quick: flags.quick === true,
+    growth: flags.growth === true,
     sizes: {
       ...base,
       repeat: flags.repeat ?? base.repeat,
@@ -101,7 +125,26 @@ export function readOptions(argv: readonly string[], rowIds: readonly string[]):
     json: flags.json,
     svg: flags.svg,
     compare: flags.compare,
+    markdown: flags.markdown === true,
+    from: flags.from,
+    command: commandOf(flags),
   };
+}
+
+function commandOf({ quick, growth, peer, target, only, repeat, stored, events, seed, env }: Flags): string {
+  const given = [
+    quick && '--quick',
+    growth && '--growth',
+    target && `--target ${target}`,
+    peer && `--peer ${Object.keys(PEERS).find((name) => PEERS[name] === peer)}`,
+    only && `--only ${only.join(',')}`,
+    repeat && `--repeat ${repeat}`,
+    stored && `--stored ${stored}`,
+    events && `--events ${events}`,
+    seed !== 1 && `--seed ${seed}`,
+    ...Object.keys(env).map((key) => `--env ${key}=…`),
+  ].filter((flag) => typeof flag === 'string');
+  return ['npm run bench', ...(given.length > 0 ? ['--', ...given] : [])].join(' ');
 }
 
 function describe(rowIds: readonly string[]): Command {
@@ -112,6 +155,11 @@ function describe(rowIds: readonly string[]): Command {
         'a refused event, a wrong or missing row, a delivery that is missing or double.',
     )
     .option('--target <url>', 'measure the relay at this address; it should be empty', readTarget)
+    .option(
+      '--peer <name>',
+      `measure this relay as well, booted beside the node after it: ${Object.keys(PEERS).join(', ')}`,
+      readPeer,
+    )
     .option('--only <rows>', `only these rows, comma separated: ${rowIds.join(', ')}`, readRows(rowIds))
     .option('--repeat <n>', 'measure each row so often; median and spread are shown (3; quick: 1)', readCount)
     .option('--stored <n>', 'events in the relay before it is queried (100,000; quick: 3,000)', readCount)
@@ -122,11 +170,20 @@ function describe(rowIds: readonly string[]): Command {
       readCount,
       1,
     )
-    .option('--quick', 'everything small, as a smoke test: under 30 s, figures mean little')
+    .option('--quick', 'everything small, as a smoke test: under a minute, figures mean little')
+    .option(
+      '--growth',
+      'instead of the rows: the same queries at 10,000, 100,000 and 1,000,000 events stored',
+    )
     .option('--temp <folder>', "where the node's data lives during the run; a real disk, not tmpfs", tmpdir())
     .option('--env <KEY=VALUE>', 'one more setting for the booted node; can be repeated', readEnv, {})
     .option('--json <file>', 'write everything that was measured')
     .option('--svg <file>', 'draw a bar chart')
+    .option(
+      '--markdown',
+      'print the table of docs/performance.md, with the targets and what does not meet them',
+    )
+    .option('--from <file>', 'show an earlier --json again, in any of these forms, and measure nothing')
     .option('--label <name>', 'what the report calls this relay')
     .option(
       '--compare <file>',
@@ -141,6 +198,9 @@ Examples:
   npm run bench -- --only ingest,fanout --repeat 5           two rows, five times
   npm run bench -- --json before.json                        … change something …
   npm run bench -- --compare before.json --svg change.svg
+  npm run bench -- --markdown --json report.json             the table of docs/performance.md
+  npm run bench -- --growth --json growth.json --svg growth.svg
+  npm run bench -- --peer npm --only ingest,author           beside the relay of the npm registry
   npm run bench -- --target ws://127.0.0.1:7777 --label strfry --json strfry.json
 
 bench/README.md explains each row, what is checked and how to read the ratios.`;
@@ -155,6 +215,12 @@ function readCount(text: string): number {
 function readTarget(text: string): string {
   if (!/^wss?:\/\/./.test(text)) throw new InvalidArgumentError('must begin with ws:// or wss://');
   return text;
+}
+
+function readPeer(text: string): Peer {
+  const peer = PEERS[text];
+  if (peer === undefined) throw new InvalidArgumentError(`there is ${Object.keys(PEERS).join(', ')}`);
+  return peer;
 }
 
 function readRows(rowIds: readonly string[]): (text: string) => string[] {

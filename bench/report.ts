@@ -34,6 +34,7 @@ export interface Machine {
 export interface Report {
   readonly format: 1;
   readonly label: string;
+  readonly command: string;
   readonly date: string;
   readonly target: string | undefined;
   readonly quick: boolean;
@@ -44,6 +45,8 @@ export interface Report {
   readonly yardsticks: Yardsticks;
   readonly storedEvents: number;
   readonly rows: readonly RowReport[];
+  /** Measured in the same run, with `--peer`. */
+  readonly peer?: Report | undefined;
 }
 
 export function describeMachine(): Machine {
@@ -59,7 +62,8 @@ export function describeMachine(): Machine {
 
 export function readReport(file: string): Report {
   const report = JSON.parse(readFileSync(file, 'utf8')) as Report;
-  if (report.format !== 1) throw new Error(`${file} is not a report of this bench`);
+  if (report.format !== 1 || report.rows === undefined)
+    throw new Error(`${file} is not a report of this bench`);
   return report;
 }
 
@@ -133,13 +137,15 @@ function yardstickLines(yardsticks: Yardsticks): string[] {
 }
 
 function remarksOf(row: RowReport): string[] {
-  const { cpuMicrosPerEvent, databaseMegabytes } = row.summary;
+  const { cpuMicrosPerEvent, databaseMegabytes, slowestMs, smallDropMs } = row.summary;
   const remarks: string[] = [];
   if (row.skipped !== undefined) remarks.push(`skipped: ${row.skipped}`);
   if (cpuMicrosPerEvent !== undefined) {
-    remarks.push(`${formatMedian(cpuMicrosPerEvent)} µs CPU per event, node and PostgreSQL`);
+    remarks.push(`${formatMedian(cpuMicrosPerEvent)} µs CPU per event, relay and database`);
   }
   if (databaseMegabytes !== undefined) remarks.push(`PostgreSQL ${formatMedian(databaseMegabytes)} MB`);
+  if (slowestMs !== undefined) remarks.push(`slowest ${formatMedian(slowestMs)} ms`);
+  if (smallDropMs !== undefined) remarks.push(`a month of a 100th of it ${formatMedian(smallDropMs)} ms`);
   remarks.push(...row.notes, ...row.failures.map((failure) => `FAILED: ${failure}`));
   const more = row.failed - row.failures.length;
   if (more > 0) remarks.push(`FAILED: ${more} more checks`);
@@ -157,7 +163,7 @@ export function formatNumber(value: number): string {
 }
 
 /** The first column to the left, all others to the right. */
-function alignColumns(lines: readonly (readonly string[])[]): string {
+export function alignColumns(lines: readonly (readonly string[])[]): string {
   const widths = lines[0]!.map((_, column) => Math.max(...lines.map((line) => (line[column] ?? '').length)));
   return lines
     .map((line) =>

@@ -1,13 +1,14 @@
 /**
  * What this machine can do at best, measured in the same run: figures travel between machines only as ratios to these.
  */
-import { type ChildProcess, fork } from 'node:child_process';
+import { fork } from 'node:child_process';
 import { closeSync, fdatasyncSync, openSync, writeSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type Connection, untilSettled, withConnections } from './client.js';
 import type { Corpus } from './corpus.js';
+import { portOf } from './node.js';
 import { hashEvent, nativeSchnorr } from './sign.js';
 
 export interface Yardsticks {
@@ -90,7 +91,7 @@ async function pushedFrames(seconds: number): Promise<number> {
   const program = fileURLToPath(new URL('frame-server.ts', import.meta.url));
   const server = fork(program, [String(ANSWER_FRAMES), String(FRAME_BYTES)]);
   try {
-    const port = await firstMessage(server);
+    const port = await portOf(server);
     return await withConnections(`ws://127.0.0.1:${port}`, FRAME_CLIENTS, (connections) =>
       countFrames(connections, seconds),
     );
@@ -121,12 +122,4 @@ async function countFrames(connections: readonly Connection[], seconds: number):
     return Promise.all(connections.map(askAgain));
   }, 'measuring frames/s of a bare server');
   return frames / ((performance.now() - startMs) / 1000);
-}
-
-function firstMessage(server: ChildProcess): Promise<number> {
-  return new Promise((resolve, reject) => {
-    server.once('message', (port) => resolve(port as number));
-    server.once('error', reject);
-    server.once('exit', (code) => reject(new Error(`the frame server ended with ${code}`)));
-  });
 }

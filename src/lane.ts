@@ -117,8 +117,11 @@ export function startLane(options: LaneOptions): Lane {
     running ??= Promise.resolve().then(drain);
   };
 
-  /** A job that fails is its caller's to try again; the session is dropped, so nothing of it stays. */
-  const hide = async (work: HidingWork): Promise<number> => {
+  /**
+   * A job that fails is its caller's to try again; the session is dropped, so nothing of it stays. Only a range of the outbox
+   * that ended is made here, as for a batch: a sweep may use up more numbers than were made ahead.
+   */
+  const hide = async (work: HidingWork, attempt = 1): Promise<number> => {
     try {
       session ??= await connectSession(database);
       const plan = await transactHiding(session, work, options);
@@ -127,6 +130,10 @@ export function startLane(options: LaneOptions): Lane {
       return plan.hidden.length;
     } catch (error) {
       await dropSession();
+      if ((error as { code?: string }).code === NO_PARTITION && attempt === 1) {
+        await makePartitions();
+        return hide(work, 2);
+      }
       throw error;
     }
   };

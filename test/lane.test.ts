@@ -523,6 +523,31 @@ describe('a missing month', () => {
     }));
 });
 
+describe("the end of the outbox's last range", () => {
+  /** Ranges are of a million numbers, and an empty store has two of them. */
+  const LAST_NUMBER = 1_999_999;
+
+  it('stops neither events nor the work of a job: the next range is made on the fly', () =>
+    inHarbour(async (harbour) => {
+      const lane = await harbour.lane();
+      const [hidden, kept] = [draft(), draft()];
+      expect(await lane.submit(hidden)).toBe('stored');
+      const [row] = await harbour.sql<{ seq: string; ingested_at: string; keep: number }>(
+        'SELECT seq, ingested_at, keep FROM events',
+      );
+      const place = { seq: Number(row!.seq), ingestedAt: Number(row!.ingested_at), keep: row!.keep };
+      await harbour.sql('UPDATE lane_state SET last_seq = $1', [LAST_NUMBER]);
+      const select = async () => [{ community: 1, event: hidden.event, row: place }];
+      expect(await lane.hide({ hidden: 'retention', purge: false, select })).toBe(1);
+      await harbour.sql('UPDATE lane_state SET last_seq = $1', [LAST_NUMBER + 1_000_000]);
+      expect(await lane.submit(kept)).toBe('stored');
+      expect(await harbour.sql('SELECT seq::int, op FROM events_outbox WHERE seq > 1 ORDER BY seq')).toEqual([
+        { seq: 2_000_000, op: 'delete' },
+        { seq: 3_000_000, op: 'upsert' },
+      ]);
+    }));
+});
+
 describe('the waiting room', () => {
   const item = (community: number, bytes = 1) => ({ community, bytes });
 

@@ -55,7 +55,7 @@ export const memory: Row = {
   once: true,
   async measure(bench, findings): Promise<Sample> {
     if (bench.node === undefined) throw new Skip('only for a node that the bench booted');
-    findings.note(`with ${bench.stored.toLocaleString('en')} events stored; PostgreSQL apart`);
+    findings.note(`with ${bench.stored.toLocaleString('en')} events stored`);
     const megabytes = residentMegabytes(bench.node.pid);
     const database = databaseMegabytes(bench.node.pid);
     return database === undefined ? { megabytes } : { megabytes, databaseMegabytes: database };

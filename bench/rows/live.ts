@@ -74,20 +74,19 @@ export const deliver: Row = {
   },
 };
 
-interface Live {
+export interface Live {
   readonly topic: string;
   readonly events: BenchEvent[];
   readonly outgoing: Outgoing[];
 }
 
-function prepare(bench: Bench, topic: string, count: number): Live {
+export function prepare(bench: Bench, topic: string, count: number): Live {
   const events = makeLiveEvents(bench.seed, count, topic, bench.sign);
-  const outgoing = events.map((event) => ({
-    id: event.id,
-    frame: eventFrame(Buffer.from(JSON.stringify(event))),
-    replaceable: false,
-  }));
-  return { topic, events, outgoing };
+  return { topic, events, outgoing: events.map(outgoingOf) };
+}
+
+export function outgoingOf(event: BenchEvent): Outgoing {
+  return { id: event.id, frame: eventFrame(Buffer.from(JSON.stringify(event))), replaceable: false };
 }
 
 /** Opens subscriptions `s0`, `s1`, … on each connection and waits for all their EOSE. */

@@ -10,7 +10,7 @@ import { type Bench, type Findings, latency, type Row, ratioTo, type Sample } fr
 
 const QUERY_POOL = 200;
 const IDS_PER_QUERY = 20;
-const WARM_UP_SECONDS = 0.5;
+export const WARM_UP_SECONDS = 0.5;
 /** Each loop keeps its first answer and then one in so many, up to a few. */
 const KEEP_EVERY = 50;
 const KEPT_PER_LOOP_MAX = 4;
@@ -42,7 +42,7 @@ export const newest = queryRow('newest', 'REQ newest 500 of kind 1', (bench) => 
 });
 
 function queryRow(id: string, title: string, makePool: (bench: Bench) => Query[]): Row {
-  let pool: Query[] | undefined;
+  const pools = new WeakMap<Bench, Query[]>();
   return {
     id,
     title,
@@ -52,11 +52,12 @@ function queryRow(id: string, title: string, makePool: (bench: Bench) => Query[]
     ratio: (summary, yardsticks) =>
       ratioTo('× frames/s', summary.rowsPerSecond?.median, yardsticks.framesPerSecond),
     async measure(bench, findings, repeat) {
-      pool ??= makePool(bench);
-      const queries = pool;
+      const queries = pools.get(bench) ?? makePool(bench);
+      pools.set(bench, queries);
       return withConnections(bench.url, bench.sizes.queryLoops, async (connections) => {
-        if (repeat === 0) await askForSeconds(connections, queries, WARM_UP_SECONDS, findings);
-        const run = await askForSeconds(connections, queries, bench.sizes.querySeconds, findings);
+        const pickNext = (turn: number): Query => queries[turn % queries.length]!;
+        if (repeat === 0) await askForSeconds(connections, pickNext, WARM_UP_SECONDS, findings);
+        const run = await askForSeconds(connections, pickNext, bench.sizes.querySeconds, findings);
         for (const kept of run.kept) checkAnswer(kept, bench, findings);
         return run.sample;
       });
@@ -64,15 +65,15 @@ function queryRow(id: string, title: string, makePool: (bench: Bench) => Query[]
   };
 }
 
-async function askForSeconds(
+export async function askForSeconds(
   connections: readonly Connection[],
-  pool: readonly Query[],
+  pickNext: (turn: number) => Query,
   seconds: number,
   findings: Findings,
 ): Promise<{ sample: Sample; kept: KeptAnswer[] }> {
   const startMs = performance.now();
   const loops = connections.map(
-    (connection, index) => new QueryLoop(connection, pool, index, startMs + seconds * 1000, findings),
+    (connection, index) => new QueryLoop(connection, pickNext, index, startMs + seconds * 1000, findings),
   );
   await untilSettled(
     (progress, reject) => Promise.all(loops.map((loop) => loop.run(progress, reject))),
@@ -91,16 +92,17 @@ async function askForSeconds(
   };
 }
 
-/** One closed loop: ask, count the rows until EOSE, ask the next query of the pool. */
+/** One closed loop: ask, count the rows until EOSE, ask the next query. */
 class QueryLoop {
   readonly latenciesMs: number[] = [];
   readonly kept: KeptAnswer[] = [];
   rows = 0;
   readonly #connection: Connection;
-  readonly #pool: readonly Query[];
+  readonly #pickNext: (turn: number) => Query;
   readonly #endMs: number;
   readonly #findings: Findings;
-  #next: number;
+  #query: Query;
+  #turn: number;
   #asked = 0;
   #askedMs = 0;
   #answerRows = 0;
@@ -108,16 +110,17 @@ class QueryLoop {
 
   constructor(
     connection: Connection,
-    pool: readonly Query[],
+    pickNext: (turn: number) => Query,
     loop: number,
     endMs: number,
     findings: Findings,
   ) {
     this.#connection = connection;
-    this.#pool = pool;
+    this.#pickNext = pickNext;
     this.#endMs = endMs;
     this.#findings = findings;
-    this.#next = loop * 7;
+    this.#turn = loop * 7;
+    this.#query = pickNext(this.#turn);
   }
 
   run(progress: () => void, reject: (why: Error) => void): Promise<void> {
@@ -135,10 +138,6 @@ class QueryLoop {
       };
       this.#ask();
     });
-  }
-
-  get #query(): Query {
-    return this.#pool[this.#next % this.#pool.length]!;
   }
 
   get #subscription(): string {
@@ -171,7 +170,7 @@ class QueryLoop {
     }
     if (this.#keeping !== undefined) this.kept.push(this.#keeping);
     this.#asked++;
-    this.#next++;
+    this.#query = this.#pickNext(++this.#turn);
   }
 }
 
@@ -202,7 +201,7 @@ function poolOf(
   });
 }
 
-function toQuery(filter: Filter, matching: readonly number[]): Query {
+export function toQuery(filter: Filter, matching: readonly number[]): Query {
   return { filter, json: JSON.stringify(filter), matching, rowsMin: Math.min(filter.limit, matching.length) };
 }
 

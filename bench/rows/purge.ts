@@ -1,0 +1,191 @@
+/**
+ * The end of a month, by the node's own jobs on a store of its own, after the node has stopped: the sweep that announces every
+ * event past its days, batch by batch through the lane, and the drop of the month that is empty then. A month of a hundredth of
+ * the size goes the same way first. The clock is given, so the months are the same on whichever day this runs.
+ */
+import { join } from 'node:path';
+import { watchCommunities } from '../../src/communities.js';
+import { settingsFrom } from '../../src/core/settings.js';
+import { BOUNDS, type Job, type JobContext } from '../../src/jobs/job.js';
+import { dropMonths, retain } from '../../src/jobs/retain.js';
+import { runJob } from '../../src/jobs/run.js';
+import { type Lane, startLane } from '../../src/lane.js';
+import { createMetrics } from '../../src/metrics.js';
+import { SWEEP_ROWS_MAX } from '../../src/store/keeping.js';
+import { ensurePartitions } from '../../src/store/partitions.js';
+import { type Bench, type Findings, latency, type Row, type Sample, Skip } from '../measure.js';
+import { formatNumber } from '../report.js';
+import { fillBySql, lackOfSpace, type SqlStore, withStore } from '../sql-store.js';
+
+const MONTH = Date.UTC(2026, 5, 1);
+const MONTH_SUFFIX = '2026_06';
+const NOW = Date.UTC(2026, 6, 20);
+const SMALLER = 100;
+
+export const sweep: Row = {
+  id: 'sweep',
+  title: 'retention sweep, one batch',
+  headline: 'p50Ms',
+  unit: 'ms',
+  once: true,
+  afterNode: true,
+  measure: async (bench, findings) => {
+    const { sweep: sample } = await measured(bench, findings);
+    findings.note(`${formatNumber(sample.perSecond!)} events/s; at most ${SWEEP_ROWS_MAX} events in a batch`);
+    return sample;
+  },
+};
+
+export const purge: Row = {
+  id: 'purge',
+  title: 'drop of a month',
+  headline: 'dropMs',
+  unit: 'ms',
+  once: true,
+  afterNode: true,
+  ratio: ({ dropMs, smallDropMs }) =>
+    dropMs && smallDropMs && { value: dropMs.median / smallDropMs.median, to: '× a 100th of it' },
+  measure: async (bench, findings) => {
+    findings.note(`${formatNumber(bench.sizes.purgeEvents)} events, filled by SQL and swept before`);
+    return (await measured(bench, findings)).drop;
+  },
+};
+
+interface Months {
+  readonly sweep: Sample;
+  readonly drop: Sample;
+}
+
+/** Both rows look at the same two months, which take minutes to fill and sweep. */
+let months: Promise<Months> | undefined;
+
+function measured(bench: Bench, findings: Findings): Promise<Months> {
+  months ??= measureMonths(bench, findings);
+  return months;
+}
+
+async function measureMonths(bench: Bench, findings: Findings): Promise<Months> {
+  if (bench.node === undefined) throw new Skip('only for a node that the bench booted');
+  const events = bench.sizes.purgeEvents;
+  const lack = await lackOfSpace(bench.folder, events);
+  if (lack !== undefined) throw new Skip(lack);
+  const small = await endMonth(events / SMALLER, bench, findings);
+  const large = await endMonth(events, bench, findings);
+  return { sweep: large.sweep, drop: { dropMs: large.dropMs, smallDropMs: small.dropMs } };
+}
+
+/** A month in a store of its own, from the first event to the drop. */
+function endMonth(events: number, { folder, say }: Bench, findings: Findings): Promise<MonthFigures> {
+  const dataDir = join(folder, `month-of-${events}`);
+  return withStore(
+    dataDir,
+    () => NOW,
+    async (store) => {
+      await makeMonth(store);
+      await fillBySql(store, { count: events, ingestedAt: MONTH, say });
+      say(`sweeping ${events.toLocaleString('en')} events`);
+      return withJobs(store, async (context, batches) => {
+        const swept = await sweepMonth(context, batches, events, findings);
+        return { sweep: swept, dropMs: await timeDrop(store, context, findings) };
+      });
+    },
+  );
+}
+
+interface MonthFigures {
+  readonly sweep: Sample;
+  readonly dropMs: number;
+}
+
+async function sweepMonth(
+  context: JobContext,
+  batches: readonly SweptBatch[],
+  events: number,
+  findings: Findings,
+): Promise<Sample> {
+  const startMs = performance.now();
+  const swept = await runAll(retain, context);
+  const seconds = (performance.now() - startMs) / 1000;
+  if (swept !== events) findings.fail(`${swept} events were swept of ${events}`);
+  const largest = Math.max(...batches.map((batch) => batch.events));
+  if (largest > SWEEP_ROWS_MAX) findings.fail(`a batch had ${largest} events, at most ${SWEEP_ROWS_MAX}`);
+  const tookMs = batches.map((batch) => batch.ms);
+  return { ...latency(tookMs), slowestMs: Math.max(...tookMs), perSecond: swept / seconds };
+}
+
+/** Months ahead are there already, so what is made here, and dropped later, is this month alone. */
+async function makeMonth({ database }: SqlStore): Promise<void> {
+  const client = await database.connect();
+  await ensurePartitions(client, MONTH);
+  await client.end();
+}
+
+interface SweptBatch {
+  readonly ms: number;
+  readonly events: number;
+}
+
+/** What a node gives its jobs, with a lane that takes the time of each batch. */
+async function withJobs<T>(
+  { database, tagHash, log, now }: SqlStore,
+  work: (context: JobContext, batches: readonly SweptBatch[]) => Promise<T>,
+): Promise<T> {
+  const communities = await watchCommunities(database.ownPool, log);
+  const settingsOf = () => settingsFrom(new Map());
+  const lane = startLane({ database, tagHash, metrics: createMetrics(), log, now, settingsOf });
+  const batches: SweptBatch[] = [];
+  const timed: Lane = {
+    ...lane,
+    hide: async (hiding) => {
+      const startMs = performance.now();
+      const events = await lane.hide(hiding);
+      batches.push({ ms: performance.now() - startMs, events });
+      return events;
+    },
+  };
+  try {
+    const { signal } = new AbortController();
+    return await work({ database, lane: timed, communities, now, signal, bounds: BOUNDS }, batches);
+  } finally {
+    await lane.close();
+    await communities.stop();
+  }
+}
+
+/** Run after run, each bounded, until nothing is left. */
+async function runAll(job: Job, context: JobContext): Promise<number> {
+  let changed = 0;
+  for (let runs = 0; runs < RUNS_MAX; runs++) {
+    const result = await runJob(job, context);
+    if (result === 'busy') throw new Error(`${job.name}: another job is running`);
+    changed += result.changed;
+    if (!result.more) return changed;
+  }
+  throw new Error(`${job.name} did not end within ${RUNS_MAX} runs`);
+}
+const RUNS_MAX = 10_000;
+
+async function timeDrop(store: SqlStore, context: JobContext, findings: Findings): Promise<number> {
+  await vacuum(store);
+  const startMs = performance.now();
+  await runAll(dropMonths, context);
+  const elapsedMs = performance.now() - startMs;
+  const left = await tablesOfMonth(store);
+  if (left.length > 0) findings.fail(`not dropped: ${left.join(', ')}`);
+  return elapsedMs;
+}
+
+/** Events age out over weeks, and autovacuum follows; here all of a month is swept in minutes. */
+async function vacuum({ database }: SqlStore): Promise<void> {
+  const client = await database.connect();
+  await client.query('VACUUM (ANALYZE) events, event_tags');
+  await client.end();
+}
+
+async function tablesOfMonth({ database }: SqlStore): Promise<string[]> {
+  const { rows } = await database.ownPool.query<{ relname: string }>(
+    "SELECT relname FROM pg_class WHERE relkind = 'r' AND relname LIKE $1",
+    [`%${MONTH_SUFFIX}`],
+  );
+  return rows.map(({ relname }) => relname);
+}
