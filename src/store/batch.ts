@@ -11,7 +11,7 @@ import { raiseTopicTotals } from './capacity.js';
 import { dayOf } from './facts.js';
 import { hideRows } from './hide.js';
 import { addressHash, leaveHistory } from './history.js';
-import { indexedTags, type TagHash } from './tag-hash.js';
+import { type TagHash, tagKeys } from './tag-hash.js';
 
 /** Wakes the outbox readers of every instance; only a hint, polling is the truth. */
 export const OUTBOX_CHANNEL = 'minato_outbox';
@@ -255,10 +255,7 @@ function tagRows({ rows }: Plan, tagHash: TagHash) {
   for (const { submission, seq, keep, hidden } of rows) {
     if (hidden !== undefined) continue;
     const { community, event } = submission;
-    // Two tags of one event whose hashes fall together are one row, or a page would hold the event twice.
-    for (const tag of new Set(
-      indexedTags(event).map(([letter, value]) => tagHash(community, letter, value)),
-    )) {
+    for (const tag of tagKeys(community, event, tagHash)) {
       tags.tag.push(tag);
       tags.createdAt.push(event.created_at);
       tags.seq.push(seq);

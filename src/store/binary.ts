@@ -15,34 +15,45 @@ function header(buffer: Buffer, oid: number, length: number, hasNull: boolean): 
   return HEADER_BYTES;
 }
 
+/** A DataView writes without making an object for each number, as `writeBigInt64BE` does: 4 kB for an event of 9 tags. */
+function numbers(oid: number, count: number, width: number): { buffer: Buffer; view: DataView } {
+  const buffer = Buffer.allocUnsafe(HEADER_BYTES + count * (4 + width));
+  header(buffer, oid, count, false);
+  return { buffer, view: new DataView(buffer.buffer, buffer.byteOffset, buffer.length) };
+}
+
 export function int8Array(values: readonly (number | bigint)[]): Buffer {
-  const buffer = Buffer.allocUnsafe(HEADER_BYTES + values.length * 12);
-  let at = header(buffer, OID.int8, values.length, false);
+  const { buffer, view } = numbers(OID.int8, values.length, 8);
+  let at = HEADER_BYTES;
   for (const value of values) {
-    buffer.writeInt32BE(8, at);
-    buffer.writeBigInt64BE(typeof value === 'bigint' ? value : BigInt(value), at + 4);
+    view.setInt32(at, 8);
+    if (typeof value === 'bigint') view.setBigInt64(at + 4, value);
+    else {
+      view.setInt32(at + 4, Math.floor(value / 2 ** 32));
+      view.setInt32(at + 8, value | 0);
+    }
     at += 12;
   }
   return buffer;
 }
 
 export function int4Array(values: readonly number[]): Buffer {
-  const buffer = Buffer.allocUnsafe(HEADER_BYTES + values.length * 8);
-  let at = header(buffer, OID.int4, values.length, false);
+  const { buffer, view } = numbers(OID.int4, values.length, 4);
+  let at = HEADER_BYTES;
   for (const value of values) {
-    buffer.writeInt32BE(4, at);
-    buffer.writeInt32BE(value, at + 4);
+    view.setInt32(at, 4);
+    view.setInt32(at + 4, value);
     at += 8;
   }
   return buffer;
 }
 
 export function int2Array(values: readonly number[]): Buffer {
-  const buffer = Buffer.allocUnsafe(HEADER_BYTES + values.length * 6);
-  let at = header(buffer, OID.int2, values.length, false);
+  const { buffer, view } = numbers(OID.int2, values.length, 2);
+  let at = HEADER_BYTES;
   for (const value of values) {
-    buffer.writeInt32BE(2, at);
-    buffer.writeInt16BE(value, at + 4);
+    view.setInt32(at, 2);
+    view.setInt16(at + 4, value);
     at += 6;
   }
   return buffer;

@@ -9,7 +9,7 @@ import { Keep } from '../core/keep.js';
 import type { HiddenRow } from '../core/plan.js';
 import { hexArray, int2Array, int4Array, int8Array } from './binary.js';
 import { lowerTopicTotals } from './capacity.js';
-import { indexedTags, type TagHash } from './tag-hash.js';
+import { type TagHash, tagKeys } from './tag-hash.js';
 
 const GONE = `
   WITH gone AS (
@@ -108,9 +108,9 @@ const UNTAG_SQL = `
 
 async function removeTags(client: ClientBase, rows: readonly LeftRow[], tagHash: TagHash): Promise<void> {
   const tags = rows.flatMap((row) =>
-    indexedTags(row.event).map(([letter, value]) => ({
+    tagKeys(row.community, row.event, tagHash).map((tag) => ({
       ...row,
-      tag: tagHash(row.community, letter, value),
+      tag,
       createdAt: row.event.created_at,
     })),
   );

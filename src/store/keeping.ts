@@ -11,7 +11,7 @@ import { cutoff, eventDays, type Retention } from '../core/retention.js';
 import { topicsOf } from '../core/topic.js';
 import { hexArray, int2Array, int4Array, int8Array } from './binary.js';
 import { PARTITION_END } from './partition-bound.js';
-import { indexedTags, type TagHash } from './tag-hash.js';
+import { type TagHash, tagKeys } from './tag-hash.js';
 
 export const SWEEP_ROWS_MAX = 500;
 
@@ -109,12 +109,7 @@ async function moveRows(
     int2Array(misplaced.map(({ to }) => to)),
   ]);
   const tags = misplaced.flatMap(({ row, event, to }) =>
-    indexedTags(event).map(([letter, value]) => ({
-      row,
-      event,
-      to,
-      tag: tagHash(row.community, letter, value),
-    })),
+    tagKeys(row.community, event, tagHash).map((tag) => ({ row, event, to, tag })),
   );
   await client.query(MOVE_TAGS_SQL, [
     int8Array(tags.map(({ tag }) => tag)),

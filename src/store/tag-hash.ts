@@ -12,18 +12,28 @@ export async function createTagHash(seed: bigint): Promise<TagHash> {
   return (community, letter, value) => BigInt.asIntN(64, h64(`${community}${letter}${value}`, seed));
 }
 
-const SINGLE_LETTER = /^[a-zA-Z]$/;
+/** Up to here a list is searched faster than a set is made. */
+const SHORT_LIST = 32;
 
-/** The tags that filters can ask for: single-letter names with a value, each pair once. */
-export function indexedTags(event: NostrEvent): [letter: string, value: string][] {
-  const seen = new Set<string>();
-  const tags: [string, string][] = [];
-  for (const tag of event.tags) {
-    const letter = tag[0]!;
-    const value = tag[1];
-    if (value === undefined || !SINGLE_LETTER.test(letter) || seen.has(letter + value)) continue;
-    seen.add(letter + value);
-    tags.push([letter, value]);
+/**
+ * The keys of the tags that filters can ask for: single-letter names with a value. Each key once: two tags of one event whose
+ * hashes fall together are one row, or a page would hold the event twice.
+ */
+export function tagKeys(community: number, { tags }: NostrEvent, tagHash: TagHash): bigint[] {
+  const keys: bigint[] = [];
+  const seen = tags.length > SHORT_LIST ? new Set<bigint>() : undefined;
+  for (const [letter, value] of tags) {
+    if (value === undefined || !isLetter(letter!)) continue;
+    const key = tagHash(community, letter!, value);
+    if (seen === undefined ? keys.includes(key) : seen.has(key)) continue;
+    seen?.add(key);
+    keys.push(key);
   }
-  return tags;
+  return keys;
+}
+
+function isLetter(name: string): boolean {
+  if (name.length !== 1) return false;
+  const code = name.charCodeAt(0) | 0x20;
+  return code >= 0x61 && code <= 0x7a;
 }
