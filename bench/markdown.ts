@@ -2,7 +2,7 @@
 import { type Growth, growthOf } from './growth.js';
 import type { Spread } from './measure.js';
 import { formatNumber, type Machine, type Report } from './report.js';
-import { GROWTH_TARGET, isMet, LINES, type Line, OTHERS, targetOf } from './targets.js';
+import { GROWTH_TARGET, isMet, LINES, type Line, OTHERS } from './targets.js';
 
 export function renderMarkdown(report: Report): string {
   const lines = LINES.map((line) => ({ line, figure: figureOf(report, line) })).filter(
@@ -82,13 +82,13 @@ function figureOf(report: Report, { row: id, metric }: Line): Spread | undefined
 }
 
 function targetText(line: Line): string {
-  const target = targetOf(line);
+  const { target } = line;
   return target === undefined ? '' : `${line.better === 'more' ? '≥' : '≤'} ${formatNumber(target)}`;
 }
 
 function notMet(lines: readonly { line: Line; figure: number }[]): string[] {
   return lines.flatMap(({ line, figure }) => {
-    const target = targetOf(line);
+    const { target } = line;
     if (target === undefined || isMet(line, figure, target)) return [];
     const work = line.work.startsWith('–') ? `\`${line.row}\` ${line.work}` : line.work;
     return [

@@ -80,13 +80,12 @@ export function createAdmission(options: AdmissionOptions): Admission {
   let verifyingBytes = 0;
   let lookups = 0;
 
-  const verify = async (event: NostrEvent, preimage: string): Promise<Refusal | undefined> => {
+  const verify = async (payload: string): Promise<Refusal | undefined> => {
     if (verifyingBytes >= VERIFY_BYTES_MAX) return BUSY;
     const done = metrics.verify.startTimer();
-    const { id, pubkey, sig } = event;
-    verifyingBytes += preimage.length;
-    const verdict = await verifier.verify({ id, pubkey, sig, preimage }).finally(() => {
-      verifyingBytes -= preimage.length;
+    verifyingBytes += payload.length;
+    const verdict = await verifier.verify({ payload }).finally(() => {
+      verifyingBytes -= payload.length;
       done();
     });
     if (verdict === 'wrong-id') return refusal('invalid', 'id is not the hash of the event');
@@ -106,7 +105,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
   const admit = async (community: Community, input: unknown): Promise<Outcome | Refusal> => {
     const event = parseEvent(input);
     if (isRefusal(event)) return event;
-    const { payload, preimage } = serializeEvent(event);
+    const payload = serializeEvent(event);
     const nowSeconds = Math.floor(now() / 1_000);
     const bytes = Buffer.byteLength(payload);
     const { settings, capacity, topics } = community;
@@ -117,7 +116,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
     if (recent.has(community.id, event.id)) return 'duplicate';
     const short = refuseForSpace({ event, settings, nowSeconds, capacity, topics });
     if (short !== undefined) return withoutRoom(community.id, event, short);
-    const wrong = await verify(event, preimage);
+    const wrong = await verify(payload);
     if (wrong !== undefined) return wrong;
     return lane.submit({ community: community.id, event, payload, ...(vanishIn ? { vanishIn } : {}) });
   };

@@ -50,7 +50,7 @@ function unsigned(pubkey: string, bytes: number, kind = 1): Submission {
     content: 'x'.repeat(bytes),
     sig: '0'.repeat(128),
   };
-  return { community: 1, event, payload: serializeEvent(event).payload };
+  return { community: 1, event, payload: serializeEvent(event) };
 }
 
 describe('a reader that does not read', () => {

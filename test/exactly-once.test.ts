@@ -314,7 +314,7 @@ function unsigned(pubkey: string): Submission {
     content: '',
     sig: '0'.repeat(128),
   };
-  return { community: 1, event, payload: serializeEvent(event).payload };
+  return { community: 1, event, payload: serializeEvent(event) };
 }
 
 /** All events in the order of the outbox. */

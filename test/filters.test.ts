@@ -282,9 +282,7 @@ describe.each(hashes)('filters $name', ({ hash, runs }) => {
     tagHash = hash === undefined ? store.tagHash : hash(store.tagHash);
     const lane = store.lane({ tagHash });
     const outcomes = await Promise.all(
-      EVENTS.map(({ community, event }) =>
-        lane.submit({ community, event, payload: serializeEvent(event).payload }),
-      ),
+      EVENTS.map(({ community, event }) => lane.submit({ community, event, payload: serializeEvent(event) })),
     );
     await lane.close();
     expect(outcomes.filter((outcome) => outcome !== 'stored' && outcome !== 'older')).toEqual([]);
@@ -372,7 +370,7 @@ describe.each(hashes)('filters $name', ({ hash, runs }) => {
       const rows = await findEvents(database.pool, community, { tags: [] }, LIMIT_DEFAULT, tagHash, NOW);
       const payloads = await readPayloads(database.pool, rows);
       const expected = new Map(
-        served.get(community)!.map((event) => [event.id, serializeEvent(event).payload] as const),
+        served.get(community)!.map((event) => [event.id, serializeEvent(event)] as const),
       );
       expect(new Map(rows.map((row, place) => [row.id, payloads[place]]))).toEqual(expected);
       expect(rows.map((row) => row.bytes)).toEqual(payloads.map((payload) => Buffer.byteLength(payload!)));

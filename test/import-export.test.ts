@@ -56,7 +56,7 @@ afterEach(async () => {
 function note(content: string, draft: Draft = {}): VerifiedEvent {
   return sign(author, { content, ...draft });
 }
-const lineOf = (event: VerifiedEvent) => serializeEvent(event).payload;
+const lineOf = (event: VerifiedEvent) => serializeEvent(event);
 const jsonl = (events: readonly VerifiedEvent[]) =>
   events.map((event) => `${JSON.stringify(event)}\n`).join('');
 const sorted = (lines: readonly string[]) => [...lines].sort();

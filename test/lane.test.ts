@@ -88,7 +88,7 @@ function draft(event: Partial<NostrEvent> = {}, community = 1): Submission {
     sig: hex(64),
     ...event,
   };
-  return { community, event: whole, payload: serializeEvent(whole).payload };
+  return { community, event: whole, payload: serializeEvent(whole) };
 }
 
 const drafts = (count: number, event: Partial<NostrEvent> = {}, community = 1) =>

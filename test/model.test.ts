@@ -89,7 +89,7 @@ function submit(lane: Lane, base: number, { community, event, vanishIn }: Sent):
   return lane.submit({
     community: base + community,
     event,
-    payload: serializeEvent(event).payload,
+    payload: serializeEvent(event),
     ...(vanishIn === undefined ? {} : { vanishIn: vanishIn.map((one) => base + one) }),
   });
 }
@@ -311,7 +311,7 @@ async function expectRows(
     tagged: unhidden.reduce((sum, event) => sum + tagsOf(event).size, 0),
     strays: 0,
   });
-  const bytes = unhidden.reduce((sum, event) => sum + Buffer.byteLength(serializeEvent(event).payload), 0);
+  const bytes = unhidden.reduce((sum, event) => sum + Buffer.byteLength(serializeEvent(event)), 0);
   expect(await readTotals(database.pool, community)).toEqual({ events: unhidden.length, bytes });
 }
 
@@ -497,7 +497,7 @@ it('an ephemeral event goes to the live bus and leaves nothing else behind', asy
   const ephemeral: Sent = { community: 0, event: { ...one!, kind: 20_000, tags: [] } };
   expect(await submit(lanes[0], base, ephemeral)).toBe('broadcast');
   const bus = (await readBus(database.pool, 0, 1_000_000)).filter((entry) => entry.community === base);
-  expect(bus.map((entry) => entry.payload)).toEqual([serializeEvent(ephemeral.event).payload]);
+  expect(bus.map((entry) => entry.payload)).toEqual([serializeEvent(ephemeral.event)]);
   expect(await readHead(database.pool)).toBe(before);
   expect(await viewOf(base)).toEqual(new Map());
 });

@@ -394,7 +394,7 @@ const ANY_ROW = {
   seq: -1,
   ingested_at: MONTHS[0]!,
   keep: Keep.days30,
-  payload: serializeEvent(eventAt(0)).payload,
+  payload: serializeEvent(eventAt(0)),
   was_hidden: null,
 };
 
@@ -431,9 +431,7 @@ async function addEvents(from: number, to: number): Promise<void> {
     now = MONTHS[Math.floor((start / to) * MONTHS.length)]!;
     const batch = Array.from({ length: Math.min(500, to - start) }, (_, at) => eventAt(start + at));
     const outcomes = await Promise.all(
-      batch.map((event) =>
-        lane.submit({ community: COMMUNITY, event, payload: serializeEvent(event).payload }),
-      ),
+      batch.map((event) => lane.submit({ community: COMMUNITY, event, payload: serializeEvent(event) })),
     );
     expect(outcomes.every((outcome) => outcome === 'stored')).toBe(true);
   }

@@ -170,8 +170,7 @@ Alpine: apk add build-base python3; macOS: xcode-select --install), then: npm re
 
 async function measure(verify: (job: VerifyJob) => Promise<string>): Promise<number> {
   const template = { kind: 1, created_at: 1_700_000_000, tags: [], content: 'minato doctor' };
-  const { id, pubkey, sig, ...rest } = finalizeEvent(template, generateSecretKey());
-  const job = { id, pubkey, sig, preimage: serializeEvent({ id, pubkey, sig, ...rest }).preimage };
+  const job = { payload: serializeEvent(finalizeEvent(template, generateSecretKey())) };
   const startedAt = performance.now();
   let verified = 0;
   while (performance.now() - startedAt < MEASURE_MS) {

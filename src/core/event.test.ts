@@ -9,6 +9,7 @@ import {
   parseEvent,
   powBits,
   serializeEvent,
+  signedPart,
   verbatimPreimage,
 } from './event.js';
 import { isRefusal } from './reply.js';
@@ -142,7 +143,7 @@ describe('parseEvent', () => {
     expect(Object.keys(event).sort()).toEqual(Object.keys(good).sort());
     expect(Object.getPrototypeOf(event)).toBe(Object.prototype);
     expect(event.polluted).toBeUndefined();
-    expect(JSON.parse(serializeEvent(event).payload)).toEqual(good);
+    expect(JSON.parse(serializeEvent(event))).toEqual(good);
   });
 
   it('does not take a field from __proto__', () => {
@@ -242,11 +243,11 @@ describe('serializeEvent', () => {
   it('the payload has the seven fields with exactly their values, through any number of round trips', () => {
     fc.assert(
       fc.property(anyEvent, (event) => {
-        const { payload } = serializeEvent(event);
+        const payload = serializeEvent(event);
         const again = parseEvent(JSON.parse(payload));
         expect(again).toEqual(event);
         expect(isRefusal(again)).toBe(false);
-        expect(serializeEvent(again as NostrEvent).payload).toBe(payload);
+        expect(serializeEvent(again as NostrEvent)).toBe(payload);
         expect(payload).toBe(JSON.stringify(event));
       }),
       { seed: SEED, numRuns: 300 },
@@ -257,7 +258,7 @@ describe('serializeEvent', () => {
     fc.assert(
       fc.property(anyEvent, (event) => {
         // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what it looks for
-        expect(serializeEvent(event).payload).not.toMatch(/[\u0000-\u001f]/);
+        expect(serializeEvent(event)).not.toMatch(/[\u0000-\u001f]/);
       }),
       { seed: SEED, numRuns: 300 },
     );
@@ -266,7 +267,7 @@ describe('serializeEvent', () => {
   it('the preimage hashes to the id that nostr-tools gives', async () => {
     await fc.assert(
       fc.asyncProperty(anyEvent, async (event) => {
-        expect(await sha256(serializeEvent(event).preimage)).toBe(
+        expect(await sha256(signedPart(serializeEvent(event)).preimage)).toBe(
           getEventHash(structuredClone(event) as never),
         );
       }),
@@ -289,13 +290,44 @@ function toTheLetter(value: string): string {
   return `"${[...value].map((character) => escapes[character] ?? character).join('')}"`;
 }
 
+describe('signedPart', () => {
+  it('finds id, author and signature, whatever stands in tags and content', () => {
+    const hostile = [
+      ',"content":',
+      '","content":"',
+      ',"tags":',
+      '"}',
+      ',"sig":"',
+      '\\',
+      '\\"',
+      'content',
+      ':',
+    ];
+    const text = fc.oneof(fc.constantFrom(...hostile), fc.string());
+    const tags = fc.array(fc.array(text, { minLength: 1, maxLength: 4 }), { maxLength: 6 });
+    fc.assert(
+      fc.property(anyEvent, tags, fc.array(text), (event, otherTags, parts) => {
+        const whole = { ...event, tags: otherTags, content: parts.join('') };
+        const { pubkey, created_at, kind, content } = whole;
+        expect(signedPart(serializeEvent(whole))).toEqual({
+          id: whole.id,
+          pubkey,
+          sig: whole.sig,
+          preimage: JSON.stringify([0, pubkey, created_at, kind, otherTags, content]),
+        });
+      }),
+      { seed: SEED, numRuns: 500 },
+    );
+  });
+});
+
 describe('verbatimPreimage', () => {
   it('is the serialization of NIP-01 to the letter, or undefined when the two agree', () => {
     fc.assert(
       fc.property(anyEvent, (event) => {
         const tags = event.tags.map((tag) => `[${tag.map(toTheLetter).join(',')}]`).join(',');
         const letter = `[0,"${event.pubkey}",${event.created_at},${event.kind},[${tags}],${toTheLetter(event.content)}]`;
-        const { preimage } = serializeEvent(event);
+        const { preimage } = signedPart(serializeEvent(event));
         expect(verbatimPreimage(preimage) ?? preimage).toBe(letter);
         expect(verbatimPreimage(preimage) === undefined).toBe(preimage === letter);
       }),

@@ -62,20 +62,49 @@ function isTags(value: unknown): value is string[][] {
   return true;
 }
 
-/** The event as it is stored and served, and the text whose SHA-256 is its id. Both share the tags and the content. */
-export interface SerializedEvent {
-  /** The seven fields as JSON: no raw control character, so newlines can separate many of them. */
-  readonly payload: string;
+/** The event as it is stored and served: its seven fields as JSON, without raw control characters, so newlines can separate many. */
+export function serializeEvent({ id, pubkey, created_at, kind, tags, content, sig }: NostrEvent): string {
+  return `${ID}${id}${PUBKEY}${pubkey}${TIME}${created_at}${KIND}${kind}${TAGS}${JSON.stringify(tags)}${CONTENT}${JSON.stringify(content)}${SIG}${sig}${END}`;
+}
+const ID = '{"id":"';
+const PUBKEY = '","pubkey":"';
+const TIME = '","created_at":';
+const KIND = ',"kind":';
+const TAGS = ',"tags":';
+const CONTENT = ',"content":';
+const SIG = ',"sig":"';
+const END = '"}';
+const ID_AT = ID.length;
+const PUBKEY_AT = ID_AT + 64 + PUBKEY.length;
+const TIME_AT = PUBKEY_AT + 64 + TIME.length;
+const SIG_FROM_END = 128 + END.length;
+
+export interface Signed {
+  readonly id: string;
+  readonly pubkey: string;
+  readonly sig: string;
   /** `[0,pubkey,created_at,kind,tags,content]` as `JSON.stringify` writes it, which is what clients hash. */
   readonly preimage: string;
 }
 
-export function serializeEvent(event: NostrEvent): SerializedEvent {
-  const tags = JSON.stringify(event.tags);
-  const content = JSON.stringify(event.content);
+/**
+ * What a signature is about, cut out of what `serializeEvent` wrote. In its text no name of a field stands within a value: there
+ * the quotes are escaped.
+ */
+export function signedPart(payload: string): Signed {
+  const kindAt = payload.indexOf(KIND, TIME_AT);
+  const tagsAt = payload.indexOf(TAGS, kindAt);
+  const contentAt = payload.indexOf(CONTENT, tagsAt);
+  const pubkey = payload.slice(PUBKEY_AT, PUBKEY_AT + 64);
+  const time = payload.slice(TIME_AT, kindAt);
+  const kind = payload.slice(kindAt + KIND.length, tagsAt);
+  const tags = payload.slice(tagsAt + TAGS.length, contentAt);
+  const content = payload.slice(contentAt + CONTENT.length, -SIG_FROM_END - SIG.length);
   return {
-    payload: `{"id":"${event.id}","pubkey":"${event.pubkey}","created_at":${event.created_at},"kind":${event.kind},"tags":${tags},"content":${content},"sig":"${event.sig}"}`,
-    preimage: `[0,"${event.pubkey}",${event.created_at},${event.kind},${tags},${content}]`,
+    id: payload.slice(ID_AT, ID_AT + 64),
+    pubkey,
+    sig: payload.slice(-SIG_FROM_END, -END.length),
+    preimage: `[0,"${pubkey}",${time},${kind},${tags},${content}]`,
   };
 }
 

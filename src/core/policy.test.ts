@@ -21,7 +21,7 @@ function arrivalOf(
   const event = { ...good, ...change };
   return {
     event,
-    bytes: Buffer.byteLength(serializeEvent(event).payload),
+    bytes: Buffer.byteLength(serializeEvent(event)),
     settings: settingsFrom(new Map(Object.entries(settings))),
     nowSeconds: NOW,
   };

@@ -14,12 +14,9 @@ import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import type { SchnorrBackend } from './schnorr.js';
 
-/** Hex strings whose shape was checked, and the text that the id is the hash of (see `serializeEvent`). */
 export interface VerifyJob {
-  readonly id: string;
-  readonly pubkey: string;
-  readonly sig: string;
-  readonly preimage: string;
+  /** As `serializeEvent` writes it, of an event whose shape was checked. */
+  readonly payload: string;
 }
 
 export type Verdict = 'valid' | 'wrong-id' | 'wrong-signature';
@@ -140,7 +137,7 @@ class VerifierPool implements Verifier {
       const batch = suspect ? [suspect] : this.#waiting.splice(0, share);
       if (batch.length === 0) return;
       thread.batches.push(batch);
-      thread.worker.postMessage(flatten(batch));
+      thread.worker.postMessage(batch.map(({ job }) => job.payload));
     }
   }
 
@@ -222,11 +219,4 @@ class VerifierPool implements Verifier {
       task.reject(reason);
     await Promise.all([...this.#threads].map((thread) => thread.worker.terminate()));
   }
-}
-
-/** Four strings per job: structured clone takes 0.4 µs for each, against 0.5–1.0 µs as objects and 0.9 µs as packed bytes. */
-function flatten(batch: readonly Task[]): string[] {
-  const strings: string[] = [];
-  for (const { job } of batch) strings.push(job.id, job.pubkey, job.sig, job.preimage);
-  return strings;
 }

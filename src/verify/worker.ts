@@ -1,11 +1,10 @@
 /**
- * One thread of the verifier: takes messages of flat strings (id, pubkey, sig, preimage, id, …) and answers each with
- * one code per job, in order. It says "ready" first, by naming its backend. Whatever throws here ends the thread, and
+ * One thread of the verifier: takes messages of serialized events and answers each with one code per event, in order. It says "ready" first, by naming its backend. Whatever throws here ends the thread, and
  * the pool decides what becomes of its jobs.
  */
 import { createHash } from 'node:crypto';
 import { parentPort, workerData } from 'node:worker_threads';
-import { verbatimPreimage } from '../core/event.js';
+import { type Signed, signedPart, verbatimPreimage } from '../core/event.js';
 import { VERDICTS, type Verdict } from './pool.js';
 import { loadSchnorr, type SchnorrBackend } from './schnorr.js';
 
@@ -13,17 +12,12 @@ if (!parentPort) throw new Error('this file runs as a worker thread only');
 const port = parentPort;
 const schnorr = await loadSchnorr(workerData as SchnorrBackend | undefined);
 
-port.on('message', (jobs: readonly string[]) => {
-  const codes = new Uint8Array(jobs.length / 4);
-  for (let at = 0; at < codes.length; at++) {
-    const job = at * 4;
-    codes[at] = VERDICTS.indexOf(check(jobs[job]!, jobs[job + 1]!, jobs[job + 2]!, jobs[job + 3]!));
-  }
-  port.postMessage(codes);
+port.on('message', (payloads: readonly string[]) => {
+  port.postMessage(Uint8Array.from(payloads, (payload) => VERDICTS.indexOf(check(signedPart(payload)))));
 });
 port.postMessage(schnorr.backend);
 
-function check(id: string, pubkey: string, sig: string, preimage: string): Verdict {
+function check({ id, pubkey, sig, preimage }: Signed): Verdict {
   if (!isIdOf(id, preimage)) return 'wrong-id';
   const isSigned = schnorr.verify(
     Buffer.from(id, 'hex'),

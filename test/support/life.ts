@@ -77,7 +77,7 @@ export async function openLife(start: number, rules: readonly Rules[], instances
       clock.now = moved;
     },
     submit: async (instance, community, event, vanishIn) => {
-      const { payload } = serializeEvent(event);
+      const payload = serializeEvent(event);
       const submission = { community, event, payload, ...(vanishIn ? { vanishIn } : {}) };
       const outcome = await writers[instance]!.lane.submit(submission);
       return isRefusal(outcome) ? words(outcome) : outcome;
