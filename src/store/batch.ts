@@ -24,8 +24,8 @@ export interface WriteOptions {
 }
 
 /**
- * Once the rows to hide are out of the way, every statement is sent before the first is answered; they run in this order.
- * `onSent` is called behind the last of them, so that COMMIT need not wait for the answers either.
+ * Statements are sent before those ahead of them are answered. `onSent` is called behind the last of them, so that COMMIT need
+ * not wait for the answers either. What follows from a hidden row is sent while the new rows are being written.
  */
 export async function writePlan(
   client: ClientBase,
@@ -34,7 +34,7 @@ export async function writePlan(
   onSent: () => void = () => undefined,
 ): Promise<void> {
   const { now, tagHash } = options;
-  await hideRows(client, plan.hidden, now, tagHash);
+  const hiding = hideRows(client, plan.hidden, now, tagHash);
   const { heads, tombstones, quotaUses, vanishMarks, broadcasts, rows, outbox } = plan;
   const served = rows.filter((row) => row.hidden === undefined);
   const sent: Promise<unknown>[] = [];
@@ -48,8 +48,11 @@ export async function writePlan(
   if (rows.length > 0 || outbox.length > 0) sent.push(writeRows(client, plan, options));
   else if (broadcasts.length > 0)
     sent.push(client.query('SELECT pg_notify($1, $2)', [OUTBOX_CHANNEL, BUS_NOTICE]));
+  const all = Promise.all(sent);
+  all.catch(() => undefined);
+  const { answered } = await hiding;
   onSent();
-  await Promise.all(sent);
+  await Promise.all([all, answered]);
 }
 
 const HEADS_WRITE_SQL = `

@@ -56,24 +56,36 @@ interface GoneRow {
 
 type LeftRow = GoneRow & { readonly event: NostrEvent };
 
+/** What follows from a hidden row has been sent, and is answered later. */
+export interface Hiding {
+  readonly answered: Promise<unknown>;
+}
+
+/** The first statements are sent at once. Resolves when those that follow from their answers are sent as well. */
 export async function hideRows(
   client: ClientBase,
   rows: readonly HiddenRow[],
   now: number,
   tagHash: TagHash,
-): Promise<void> {
+): Promise<Hiding> {
   const hidden = rows.filter((row) => !row.purge);
   const purged = rows.filter((row) => row.purge);
-  const left = [
-    ...(hidden.length === 0 ? [] : await take(client, HIDE_SQL, hidden, now)),
-    ...(purged.length === 0 ? [] : await take(client, PURGE_SQL, purged, now)),
-  ]
+  const gone = await Promise.all([
+    hidden.length === 0 ? [] : take(client, HIDE_SQL, hidden, now),
+    purged.length === 0 ? [] : take(client, PURGE_SQL, purged, now),
+  ]);
+  const left = gone
+    .flat()
     // A superseded version has left tags and totals already.
     .filter((row) => row.was_hidden === null)
     .map((row): LeftRow => ({ ...row, event: JSON.parse(row.payload) as NostrEvent }));
-  await removeTags(client, left, tagHash);
-  await lowerTotals(client, left);
-  await lowerTopicTotals(client, left);
+  const answered = Promise.all([
+    removeTags(client, left, tagHash),
+    lowerTotals(client, left),
+    lowerTopicTotals(client, left),
+  ]);
+  answered.catch(() => undefined);
+  return { answered };
 }
 
 /** Not prepared, and so planned for the tables as they are now: the target of an UPDATE cannot be fenced. */
@@ -127,17 +139,20 @@ async function removeTags(client: ClientBase, rows: readonly LeftRow[], tagHash:
   });
 }
 
+const LOWER_TOTALS_SQL = `
+  UPDATE community_totals t SET events = t.events - c.events, bytes = t.bytes - c.bytes
+  FROM (SELECT community, count(*) AS events, sum(bytes) AS bytes
+    FROM unnest($1::int[], $2::bigint[]) AS g (community, bytes) GROUP BY community) c
+  WHERE t.community = c.community`;
+
 async function lowerTotals(client: ClientBase, rows: readonly GoneRow[]): Promise<void> {
-  const totals = new Map<number, { events: number; bytes: number }>();
-  for (const { community, payload } of rows) {
-    const total = totals.get(community) ?? { events: 0, bytes: 0 };
-    totals.set(community, { events: total.events + 1, bytes: total.bytes + Buffer.byteLength(payload) });
-  }
-  for (const [community, { events, bytes }] of totals) {
-    await client.query({
-      name: 'lower-totals',
-      text: 'UPDATE community_totals SET events = events - $2, bytes = bytes - $3 WHERE community = $1',
-      values: [community, events, bytes],
-    });
-  }
+  if (rows.length === 0) return;
+  await client.query({
+    name: 'lower-totals',
+    text: LOWER_TOTALS_SQL,
+    values: [
+      int4Array(rows.map((row) => row.community)),
+      int8Array(rows.map((row) => Buffer.byteLength(row.payload))),
+    ],
+  });
 }
