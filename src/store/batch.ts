@@ -3,9 +3,11 @@
  * statements. The caller holds the lane's lock (I3, I4, I8).
  */
 import type { ClientBase } from 'pg';
+import { addressOf } from '../core/classify.js';
 import { expirationOf } from '../core/expiration.js';
 import { HIDDEN_CODES } from '../core/hidden.js';
 import type { Plan } from '../core/plan.js';
+import { topicsOf } from '../core/topic.js';
 import { hexArray, int2Array, int4Array, int8Array, textArray } from './binary.js';
 import { raiseTopicTotals } from './capacity.js';
 import { dayOf } from './facts.js';
@@ -170,106 +172,107 @@ async function writeBroadcasts(client: ClientBase, { broadcasts }: Plan, now: nu
   });
 }
 
-/** Rows, tags, dedupe, outbox, totals, the last number and the one NOTIFY of the batch: one statement. */
+/**
+ * Rows, tags, dedupe, outbox, totals, the last number and the one NOTIFY of the batch: one statement. Every row that is not
+ * withheld has its `upsert` in the outbox under its own number, so that only deletes are sent apart.
+ */
 const ROWS_SQL = `
   WITH rows AS (
-    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::int[], $4::int[], $5::smallint[], $6::smallint[],
-      $7::bytea[], $8::bytea[], $9::text[], $27::bigint[], $28::smallint[])
-      AS r (seq, created_at, community, kind, keep, hidden, id, pubkey, payload, expires_at, purge)
+    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::int[], $5::int[], $6::smallint[], $7::smallint[],
+      $8::smallint[], $9::bytea[], $10::bytea[], $11::text[], $12::text[], $13::text[], $14::int[], $15::int[])
+      AS r (seq, created_at, expires_at, community, kind, keep, hidden, purge, id, pubkey, payload, topics, effective_key,
+        tags_from, tags_to)
   ), deduped AS (
     INSERT INTO event_dedupe (seq, ingested_at, first_seen_at, gone_at, community, keep, hidden, event_id, author)
-    SELECT seq, $10::bigint, $10::bigint, CASE WHEN purge = 1 OR hidden = ${HIDDEN_CODES.superseded} THEN $10::bigint END, community, keep, nullif(hidden, 0),
+    SELECT seq, $17::bigint, $17::bigint,
+      CASE WHEN purge = 1 OR hidden = ${HIDDEN_CODES.superseded} THEN $17::bigint END, community, keep, nullif(hidden, 0),
       id, pubkey FROM rows
   ), stored AS (
     INSERT INTO events
       (seq, ingested_at, created_at, community, kind, keep, hidden, hidden_at, expires_at, id, pubkey, payload)
-    SELECT seq, $10::bigint, created_at, community, kind, keep, nullif(hidden, 0),
-      CASE WHEN hidden <> 0 THEN $10::bigint END, nullif(expires_at, 0), id, pubkey, payload
+    SELECT seq, $17::bigint, created_at, community, kind, keep, nullif(hidden, 0),
+      CASE WHEN hidden <> 0 THEN $17::bigint END, nullif(expires_at, 0), id, pubkey, payload
     FROM rows WHERE purge = 0
   ), tagged AS (
     INSERT INTO event_tags (tag, created_at, seq, ingested_at, community, keep)
-    SELECT * FROM (
-      SELECT unnest($11::bigint[]) AS tag, unnest($12::bigint[]) AS created_at, unnest($13::bigint[]) AS seq,
-        $10::bigint, unnest($14::int[]) AS community, unnest($15::smallint[]) AS keep) t
+    SELECT t.tag, r.created_at, r.seq, $17::bigint, r.community, r.keep
+    FROM rows r CROSS JOIN LATERAL unnest(($16::bigint[])[r.tags_from:r.tags_to]) AS t (tag)
   ), announced AS (
     INSERT INTO events_outbox
       (seq, ingested_at, created_at, community, kind, op, reason, event_id, author, topics, effective_key)
-    SELECT seq, $10::bigint, created_at, community, kind, CASE WHEN reason IS NULL THEN 'upsert' ELSE 'delete' END,
-      reason, event_id, author, string_to_array(topics, E'\\n'), effective_key
-    FROM unnest($16::bigint[], $17::bigint[], $18::int[], $19::int[], $20::text[], $21::bytea[], $22::bytea[],
-      $23::text[], $24::text[])
+    SELECT seq, $17::bigint, created_at, community, kind, 'upsert', NULL, id, pubkey, string_to_array(topics, E'\\n'),
+      effective_key
+    FROM rows WHERE hidden <> ${HIDDEN_CODES.withheld}
+    UNION ALL
+    SELECT seq, $17::bigint, created_at, community, kind, 'delete', reason, event_id, author,
+      string_to_array(topics, E'\\n'), effective_key
+    FROM unnest($18::bigint[], $19::bigint[], $20::int[], $21::int[], $22::text[], $23::bytea[], $24::bytea[],
+      $25::text[], $26::text[])
       AS o (seq, created_at, community, kind, reason, event_id, author, topics, effective_key)
   ), totalled AS (
     INSERT INTO community_totals AS t (community, events, bytes)
     SELECT community, count(*), sum(octet_length(payload)) FROM rows WHERE hidden = 0 GROUP BY community
     ON CONFLICT (community) DO UPDATE SET events = t.events + excluded.events, bytes = t.bytes + excluded.bytes
   ), numbered AS (
-    UPDATE lane_state SET last_seq = $25::bigint
+    UPDATE lane_state SET last_seq = $27::bigint
   )
-  SELECT pg_notify('${OUTBOX_CHANNEL}', $26)`;
+  SELECT pg_notify('${OUTBOX_CHANNEL}', $28)`;
 
 async function writeRows(client: ClientBase, plan: Plan, { now, tagHash }: WriteOptions): Promise<void> {
-  const { rows, outbox } = plan;
-  const tags = tagRows(plan, tagHash);
+  const { rows } = plan;
+  const events = rows.map(({ submission }) => submission.event);
+  const deletes = plan.outbox.filter(({ op }) => op === 'delete');
+  const tags = tagsOf(rows, tagHash);
   await client.query({
     name: 'rows',
     text: ROWS_SQL,
     values: [
       int8Array(rows.map((r) => r.seq)),
-      int8Array(rows.map((r) => r.submission.event.created_at)),
+      int8Array(events.map((e) => e.created_at)),
+      int8Array(events.map((e) => expirationOf(e) ?? 0)),
       int4Array(rows.map((r) => r.submission.community)),
-      int4Array(rows.map((r) => r.submission.event.kind)),
+      int4Array(events.map((e) => e.kind)),
       int2Array(rows.map((r) => r.keep)),
       int2Array(rows.map((r) => (r.hidden === undefined ? 0 : HIDDEN_CODES[r.hidden]))),
-      hexArray(rows.map((r) => r.submission.event.id)),
-      hexArray(rows.map((r) => r.submission.event.pubkey)),
+      int2Array(rows.map((r) => (r.purge ? 1 : 0))),
+      hexArray(events.map((e) => e.id)),
+      hexArray(events.map((e) => e.pubkey)),
       textArray(rows.map((r) => r.submission.payload)),
+      textArray(events.map((e) => topicsOf(e).join('\n'))),
+      textArray(events.map((e) => printable(addressOf(e)))),
+      int4Array(tags.from),
+      int4Array(tags.to),
+      int8Array(tags.keys),
       now,
-      int8Array(tags.tag),
-      int8Array(tags.createdAt),
-      int8Array(tags.seq),
-      int4Array(tags.community),
-      int2Array(tags.keep),
-      int8Array(outbox.map((o) => o.seq)),
-      int8Array(outbox.map((o) => o.event.created_at)),
-      int4Array(outbox.map((o) => o.community)),
-      int4Array(outbox.map((o) => o.event.kind)),
-      textArray(outbox.map((o) => o.reason)),
-      hexArray(outbox.map((o) => o.event.id)),
-      hexArray(outbox.map((o) => o.event.pubkey)),
-      textArray(outbox.map((o) => o.topics.join('\n'))),
-      textArray(outbox.map((o) => (o.effectiveKey === undefined ? undefined : printable(o.effectiveKey)))),
+      int8Array(deletes.map((o) => o.seq)),
+      int8Array(deletes.map((o) => o.event.created_at)),
+      int4Array(deletes.map((o) => o.community)),
+      int4Array(deletes.map((o) => o.event.kind)),
+      textArray(deletes.map((o) => o.reason)),
+      hexArray(deletes.map((o) => o.event.id)),
+      hexArray(deletes.map((o) => o.event.pubkey)),
+      textArray(deletes.map((o) => o.topics.join('\n'))),
+      textArray(deletes.map((o) => printable(o.effectiveKey))),
       plan.lastSeq,
       plan.broadcasts.length > 0 ? BUS_NOTICE : '',
-      int8Array(rows.map((r) => expirationOf(r.submission.event) ?? 0)),
-      int2Array(rows.map((r) => (r.purge ? 1 : 0))),
     ],
   });
 }
 
-function tagRows({ rows }: Plan, tagHash: TagHash) {
-  const tags = {
-    tag: [] as bigint[],
-    createdAt: [] as number[],
-    seq: [] as number[],
-    community: [] as number[],
-    keep: [] as number[],
-  };
-  for (const { submission, seq, keep, hidden } of rows) {
-    if (hidden !== undefined) continue;
-    const { community, event } = submission;
-    for (const tag of tagKeys(community, event, tagHash)) {
-      tags.tag.push(tag);
-      tags.createdAt.push(event.created_at);
-      tags.seq.push(seq);
-      tags.community.push(community);
-      tags.keep.push(keep);
-    }
+/** The keys of all tags in one list, and each row's part of it, from the first to the last. A hidden row has none. */
+function tagsOf(rows: Plan['rows'], tagHash: TagHash): { keys: bigint[]; from: number[]; to: number[] } {
+  const keys: bigint[] = [];
+  const from: number[] = [];
+  const to: number[] = [];
+  for (const { submission, hidden } of rows) {
+    from.push(keys.length + 1);
+    if (hidden === undefined) keys.push(...tagKeys(submission.community, submission.event, tagHash));
+    to.push(keys.length);
   }
-  return tags;
+  return { keys, from, to };
 }
 
 /** `d` may hold U+0000, which text cannot: control characters go in as JSON escapes, which keeps keys distinct. */
-function printable(effectiveKey: string): string {
-  return JSON.stringify(effectiveKey).slice(1, -1);
+function printable(effectiveKey: string | undefined): string | undefined {
+  return effectiveKey === undefined ? undefined : JSON.stringify(effectiveKey).slice(1, -1);
 }
