@@ -31,8 +31,8 @@ import { openSigner } from './sign.js';
 import { measureYardsticks, type Yardsticks } from './yardsticks.js';
 
 const ROWS: readonly Row[] = [
-  ingest,
   memory,
+  ingest,
   single,
   author,
   topic,

@@ -53,7 +53,7 @@ export const LINES: readonly Line[] = [
   cost('ingest', 'p50Ms', '– `OK` p50 there', 'ms', [187, 1_994, 656]),
   cost('ingest', 'p99Ms', '– `OK` p99 there', 'ms', [336, 4_975, 85_851]),
   cost('ingest', 'cpuMicrosPerEvent', '– CPU per event, relay and database', 'µs', [480, 5_050, 6_200]),
-  cost('memory', 'megabytes', 'memory of the node after it', 'MB', [115, 1_349, undefined], 300),
+  cost('memory', 'megabytes', 'memory of the node after 20,000 events', 'MB', [115, 1_349, undefined], 300),
   cost('single', 'p50Ms', 'one event in flight, `OK` p50', 'ms', [3.0, 6.5, 7.1], 1.2 * 3.0),
   cost('single', 'p99Ms', '– p99', 'ms', [6.4, 16.5, 26.5]),
   rate('author', 'REQ author, 50 rows, 16 loops', '/s', [2_314, 360, 423], 2 * 2_314),

@@ -49,12 +49,14 @@ export const single: Row = {
 
 export const memory: Row = {
   id: 'memory',
-  title: 'memory of the node after ingest',
+  title: 'memory of the node after a first ingest',
   headline: 'megabytes',
   unit: 'MB',
   once: true,
   async measure(bench, findings): Promise<Sample> {
     if (bench.node === undefined) throw new Skip('only for a node that the bench booted');
+    const { ingestEvents, ingestConnections, ingestInFlight } = bench.sizes;
+    checkAccepted(await publishNext(bench, ingestEvents, ingestConnections, ingestInFlight), findings);
     findings.note(`with ${bench.stored.toLocaleString('en')} events stored`);
     const megabytes = residentMegabytes(bench.node.pid);
     const database = databaseMegabytes(bench.node.pid);

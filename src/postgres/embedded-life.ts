@@ -10,6 +10,7 @@ const READY_MS_MAX = 10 * 60_000; // Crash recovery of a large database takes mi
 const PROGRESS_MS = 5_000;
 const LAST_LINES = 20;
 const HINDERED = 'F0001'; // lock_file_exists
+const FAILED_TRANSACTION = '25P02';
 const UNDEFINED_TABLE = '42P01';
 
 export interface Life {
@@ -66,6 +67,8 @@ function hear(life: Life, line: string, log: ServerLog): void {
   if (sqlstate.startsWith('57P') || sqlstate === HINDERED) return;
   // The scheduler looks for its tables before it makes them.
   if (sqlstate === UNDEFINED_TABLE) return;
+  // Statements behind one that failed, sent before its answer came: that one was told.
+  if (sqlstate === FAILED_TRANSACTION) return;
   if (severity === 'LOG' && life.serving) log.info(`PostgreSQL: ${text}`);
   if (severity === 'WARNING' || severity === 'ERROR') log.warn(`PostgreSQL: ${text} (${sqlstate})`);
   if (severity === 'FATAL' || severity === 'PANIC') log.error(`PostgreSQL: ${text} (${sqlstate})`);
