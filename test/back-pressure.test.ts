@@ -73,6 +73,10 @@ describe('a reader that does not read', () => {
       published += 20;
       await keen.until(() => keen.frames.filter((frame) => frame[0] === 'EVENT').length === published);
     }
+    // While it is being closed it still says something: nobody else notices.
+    lazy.ws.ping();
+    lazy.send(['CLOSE', 'other']);
+    expect(await keen.publish(sign(newAuthor()))).toEqual([true, '']);
     lazy.ws.resume();
     await lazy.until(() => lazy.closed !== undefined);
     const notice = lazy.frames.at(-1)!;

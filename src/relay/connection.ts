@@ -354,7 +354,11 @@ export class Connection implements FrameSource {
     if (full === this.paused) return;
     this.paused = full;
     if (full) this.ws.pause();
-    else this.ws.resume();
+    else {
+      // A pong may have waited unread.
+      this.alive = true;
+      this.ws.resume();
+    }
   }
 }
 

@@ -101,7 +101,8 @@ export class Fanout {
    */
   caughtUp(): Promise<void> {
     return new Promise((resolve, reject) => {
-      this.waiting.push({ resolve, reject });
+      if (this.stopping.signal.aborted) return reject(new Error('the fan-out has stopped'));
+      this.waiting.push({ resolve, reject, upTo: undefined });
       this.wake();
     });
   }
@@ -184,13 +185,19 @@ export class Fanout {
       const payload = payloads.get(factKey(entry.community, entry.id));
       this.dispatch(entry, own[at] ?? (payload === undefined ? undefined : parse(payload)));
     });
-    if (entries.length === READ_MAX) this.waiting.unshift(...waiting);
-    else {
-      if (lastSeq > this.position) this.skipTo(lastSeq);
-      for (const { resolve } of waiting) resolve();
-    }
+    if (entries.length < READ_MAX && lastSeq > this.position) this.skipTo(lastSeq);
+    this.release(waiting, lastSeq);
     this.options.metrics.outboxHead.set(this.position);
     return entries.length;
+  }
+
+  /** Those whose moment has been passed; the others wait for the next page. */
+  private release(waiting: readonly Waiting[], lastSeq: number): void {
+    for (const each of waiting) {
+      each.upTo ??= lastSeq;
+      if (each.upTo <= this.position) each.resolve();
+      else this.waiting.push(each);
+    }
   }
 
   /** Numbers without a row: a request to vanish, which hides what nobody names; or rows that are gone. */
@@ -273,6 +280,8 @@ export class Fanout {
 }
 
 interface Waiting {
+  /** The last number at its first reading; what comes later is not waited for. */
+  upTo: number | undefined;
   resolve(): void;
   reject(why: unknown): void;
 }

@@ -70,12 +70,12 @@ export class Reading {
   /** Nothing of it may be held: everything at hand was let go while it ran. */
   isVoid = false;
 
-  onDelete(id: string): void {
-    this.gone.add(id);
+  onDelete(key: string): void {
+    this.gone.add(key);
     if (this.gone.size > GONE_MAX) this.isVoid = true;
   }
-  mayHold(id: string): boolean {
-    return !this.isVoid && !this.gone.has(id);
+  mayHold(community: number, id: string): boolean {
+    return !this.isVoid && !this.gone.has(factKey(community, id));
   }
 }
 const GONE_MAX = 10_000;
@@ -91,7 +91,8 @@ export class HeldEvents {
 
   get(community: number, id: string): HeldEvent | undefined {
     const key = factKey(community, id);
-    return this.events.get(key) ?? this.used.get(key);
+    const held = this.events.get(key) ?? this.used.get(key);
+    return held?.gone ? undefined : held;
   }
   add(community: number, held: HeldEvent): void {
     this.events.set(factKey(community, held.id), held);
@@ -100,7 +101,7 @@ export class HeldEvents {
     const key = factKey(community, id);
     for (const held of [this.events.get(key), this.used.get(key)]) if (held !== undefined) held.gone = true;
     this.events.delete(key);
-    for (const reading of this.readings) reading.onDelete(id);
+    for (const reading of this.readings) reading.onDelete(key);
   }
   clear(): void {
     this.events.clear();

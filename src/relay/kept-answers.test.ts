@@ -8,7 +8,8 @@ import { Memory } from './memory.js';
 const COMMUNITY = 1;
 const AUTHOR = 'a'.repeat(64);
 const FILTER: Filter = { authors: new Set([AUTHOR]), tags: [] };
-const asked = { limit: 3, nowSeconds: 0, aged: () => false };
+const RULES = { settings: { 'retention.regularDays': 30 }, topics: new Map() };
+const asked = { limit: 3, nowSeconds: 0, rules: RULES, aged: () => false };
 
 const idOf = (number: number) => number.toString(16).padStart(64, '0');
 
@@ -24,7 +25,7 @@ function numbers(rows: readonly HeldEvent[] | undefined): number[] | undefined {
 
 /** Fills the answer with what the store has when the query runs, while `meanwhile` happens. */
 async function fill(memory: Memory, store: readonly HeldEvent[], meanwhile: () => void = () => undefined) {
-  const filling = memory.answers.begin(COMMUNITY, FILTER, asked.limit)!;
+  const filling = memory.answers.begin(COMMUNITY, FILTER, asked)!;
   await memory.events.reading(async (reading: Reading) => {
     const rows = newestFirst(store.filter((event) => !event.gone)).slice(0, filling.limit);
     meanwhile();
@@ -59,6 +60,14 @@ describe('a kept answer', () => {
     expect(memory.answers.has(COMMUNITY, FILTER)).toBe(false);
   });
 
+  it('is not a way to an event that is gone', async () => {
+    const memory = new Memory();
+    const event = eventOf(1, 10);
+    await fill(memory, [held(event)]);
+    memory.onDelete(COMMUNITY, event.id);
+    expect(memory.events.get(COMMUNITY, event.id)).toBeUndefined();
+  });
+
   it('loses an event also after its bytes were let go elsewhere', async () => {
     const memory = new Memory();
     const event = eventOf(1, 10);
@@ -66,6 +75,31 @@ describe('a kept answer', () => {
     memory.events.clear();
     memory.onDelete(COMMUNITY, event.id);
     expect(numbers(memory.answers.read(COMMUNITY, FILTER, asked))).toEqual([]);
+  });
+
+  it('does not take in an event that came and went while its rows were read, though nobody held it any more', async () => {
+    const memory = new Memory();
+    const event = eventOf(1, 10);
+    await fill(memory, [], () => {
+      memory.answers.onUpsert(COMMUNITY, held(event), event);
+      memory.onDelete(COMMUNITY, event.id);
+    });
+    expect(numbers(memory.answers.read(COMMUNITY, FILTER, asked))).toEqual([]);
+  });
+
+  it('keeps its event when the same one goes from another community', async () => {
+    const memory = new Memory();
+    const event = eventOf(1, 10);
+    const here = held(event);
+    await fill(memory, [here], () => memory.onDelete(2, event.id));
+    expect(numbers(memory.answers.read(COMMUNITY, FILTER, asked))).toEqual([1]);
+    expect(here.gone).toBe(false);
+  });
+
+  it('is read anew when the rules of retention have changed', async () => {
+    const memory = new Memory();
+    await fill(memory, [held(eventOf(1, 10))]);
+    expect(memory.answers.read(COMMUNITY, FILTER, { ...asked, rules: { ...RULES } })).toBeUndefined();
   });
 
   it('does not show an expired event, from its second on', async () => {
@@ -110,7 +144,7 @@ describe('a kept answer', () => {
     await fill(memory, [held(eventOf(1, 10))]);
     for (let number = 0; number < 5_000; number++) {
       const filter = { kinds: new Set([number]), tags: [] };
-      memory.answers.begin(COMMUNITY, filter, 1)!.done({ rows: [], whole: true }, new Reading());
+      memory.answers.begin(COMMUNITY, filter, asked)!.done({ rows: [], whole: true }, new Reading());
     }
     expect(memory.answers.has(COMMUNITY, FILTER)).toBe(false);
   });

@@ -9,6 +9,7 @@ import { LRUCache } from 'lru-cache';
 import type { NostrEvent } from '../core/event.js';
 import { type Filter, valuesIn } from '../core/filter.js';
 import { factKey } from '../core/plan.js';
+import type { Retention } from '../core/retention.js';
 import { type HeldEvent, type HeldEvents, OVERHEAD_BYTES, type Reading } from './held-events.js';
 import { SubscriptionIndex } from './subscription-index.js';
 
@@ -27,6 +28,8 @@ const ARRIVED_MAX = 5_000;
 const GROWTH = 2;
 
 export interface Asked {
+  /** The rules of retention as they are: with others, other events may have been left out. */
+  readonly rules: Retention;
   readonly limit: number;
   readonly nowSeconds: number;
   /** Past its days, perhaps: then only the database knows. */
@@ -47,6 +50,7 @@ class KeptAnswer {
     readonly key: string,
     readonly community: number,
     readonly filter: Filter,
+    readonly rules: Retention,
     private readonly events: HeldEvents,
   ) {
     this.bytes = valuesIn([filter]) * VALUE_BYTES;
@@ -58,12 +62,13 @@ class KeptAnswer {
   }
 
   /** The newest rows of the query, newest first, and what came meanwhile. */
-  fill({ rows, whole }: Read, limit: number): void {
+  fill({ rows, whole }: Read, limit: number, reading: Reading): void {
+    const isLeft = (held: HeldEvent) => !held.gone && reading.mayHold(this.community, held.id);
     this.filled = true;
     this.rowsMax = limit * GROWTH;
     this.floor = whole ? undefined : rows.at(-1);
-    for (const held of [...rows].reverse()) if (!held.gone) this.insert(this.rows.length, held);
-    for (const held of this.arrived) if (!held.gone) this.add(held);
+    for (const held of [...rows].reverse()) if (isLeft(held)) this.insert(this.rows.length, held);
+    for (const held of this.arrived) if (isLeft(held)) this.add(held);
     this.arrived.length = 0;
   }
 
@@ -174,7 +179,7 @@ export class KeptAnswers {
 
   read(community: number, filter: Filter, asked: Asked): HeldEvent[] | undefined {
     const answer = this.answers.get(answerKey(community, filter));
-    if (answer === undefined) return undefined;
+    if (answer === undefined || answer.rules !== asked.rules) return undefined;
     const before = answer.bytes;
     const rows = answer.read(filter, asked);
     this.bytes += answer.bytes - before;
@@ -182,12 +187,12 @@ export class KeptAnswers {
   }
 
   /** Begins to keep the answer of a filter; undefined when it is not one to keep, or is being read already. */
-  begin(community: number, filter: Filter, limit: number): Filling | undefined {
+  begin(community: number, filter: Filter, { limit, rules }: Asked): Filling | undefined {
     if (filter.since !== undefined || filter.until !== undefined || valuesIn([filter]) > VALUES_MAX) return;
     const key = answerKey(community, filter);
     if (this.filling.has(key)) return;
     this.answers.delete(key);
-    const answer = new KeptAnswer(key, community, filter, this.events);
+    const answer = new KeptAnswer(key, community, filter, rules, this.events);
     this.filling.set(key, answer);
     this.indexOf(community).add(answer, [filter]);
     const rowsAsked = limit + SPARE_ROWS;
@@ -203,8 +208,7 @@ export class KeptAnswers {
   }
 
   private keep(answer: KeptAnswer, read: Read, limit: number, reading: Reading): void {
-    for (const held of read.rows) if (!reading.mayHold(held.id)) held.gone = true;
-    answer.fill(read, limit);
+    answer.fill(read, limit, reading);
     this.bytes += answer.bytes;
     this.answers.set(answer.key, answer);
     this.makeRoom();

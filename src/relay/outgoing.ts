@@ -44,9 +44,9 @@ export class Outgoing {
     socket.on('close', () => this.onClose());
   }
 
-  /** True while the reader has more than its share unread. */
+  /** True while the reader has more than its share unread. One that is being closed is not waited for any more. */
   get behind(): boolean {
-    return this.ws.bufferedAmount + this.frames.bytes > BUFFER_BYTES_MAX;
+    return this.open && this.ws.bufferedAmount + this.frames.bytes > BUFFER_BYTES_MAX;
   }
 
   private get open(): boolean {
@@ -106,7 +106,7 @@ export class Outgoing {
 
   /** Resolves when there is room again, or the socket is gone. */
   room(): Promise<void> {
-    if (!this.behind || !this.open) return Promise.resolve();
+    if (!this.behind) return Promise.resolve();
     return new Promise((resolve) => this.waiters.push(resolve));
   }
 

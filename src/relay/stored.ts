@@ -19,6 +19,8 @@ import type { Subscription } from './subscription.js';
 /** One portion in memory at a time, whatever the limit of the filter. */
 const PORTION_BYTES_MAX = 262_144;
 const PORTION_ROWS_MAX = 1_000;
+/** Of one REQ with their payloads, all filters together: a slow reader must not hold large events for long. */
+const HELD_BYTES_MAX = 1_048_576;
 /** Larger answers are not kept: they are read in portions and forgotten. */
 const KEPT_LIMIT_MAX = 1_000;
 
@@ -40,7 +42,9 @@ export interface StoredContext {
 
 export const nowSeconds = (now: () => number) => Math.floor(now() / 1_000);
 
-type Row = HeldEvent | FoundRow;
+/** A row without its payload: it is read when its portion is due. */
+type Bare = Pick<FoundRow, 'seq' | 'id' | 'createdAt' | 'bytes' | 'expiresAt'>;
+type Row = HeldEvent | Bare;
 
 /** Sends the stored events of a subscription. Returns how many; stops early when the subscription ends. */
 export async function sendStored(
@@ -48,7 +52,7 @@ export async function sendStored(
   subscription: Subscription,
   outgoing: Outgoing,
 ): Promise<number> {
-  const rows = await findRows(asking, subscription.filters);
+  const rows = bareBeyond(await findRows(asking, subscription.filters), HELD_BYTES_MAX);
   let sent = 0;
   for (const portion of portions(rows)) {
     if (outgoing.behind) await outgoing.room();
@@ -65,6 +69,20 @@ export async function sendStored(
     });
   }
   return sent;
+}
+
+/** The rows with payloads up to so many bytes, bare ones after them. */
+function bareBeyond(rows: readonly Row[], bytesMax: number): readonly Row[] {
+  let bytes = 0;
+  const at = rows.findIndex((row) => {
+    bytes += row.bytes;
+    return bytes > bytesMax;
+  });
+  return at === -1 ? rows : [...rows.slice(0, at), ...rows.slice(at).map(bare)];
+}
+
+function bare({ seq, id, createdAt, bytes, expiresAt }: Row): Bare {
+  return { seq, id, createdAt, bytes, expiresAt };
 }
 
 function isHeld(row: Row): row is HeldEvent {
@@ -130,7 +148,7 @@ export class Asking {
       const rows = answers.read(this.community.id, filter, this.asked(filter, limit));
       if (rows !== undefined) return this.fromMemory(rows);
     }
-    return limit > KEPT_LIMIT_MAX ? this.query(filter, limit) : this.queryAndKeep(filter, limit);
+    return limit > KEPT_LIMIT_MAX ? this.queryBare(filter, limit) : this.queryAndKeep(filter, limit);
   }
 
   private fromMemory(rows: readonly Row[]): readonly Row[] {
@@ -149,7 +167,8 @@ export class Asking {
 
   private asked(filter: Filter, limit: number): Asked {
     const now = this.context.now();
-    return { limit, nowSeconds: Math.floor(now / 1_000), aged: agedFor(filter, this.community, now) };
+    const rules = this.community;
+    return { limit, rules, nowSeconds: Math.floor(now / 1_000), aged: agedFor(filter, rules, now) };
   }
 
   private async findByIds(filter: Filter, limit: number): Promise<readonly Row[]> {
@@ -185,24 +204,28 @@ export class Asking {
     );
   }
 
+  private async queryBare(filter: Filter, limit: number): Promise<readonly Row[]> {
+    return (await this.query(filter, limit)).map(bare);
+  }
+
   private queryAndHold(filter: Filter, limit: number): Promise<readonly Row[]> {
     return this.context.memory.events.reading(async (reading) => {
       const rows = await this.query(filter, limit);
-      return (await this.holdAll(rows, reading)) ?? rows;
+      return (await this.holdAll(rows, reading)) ?? rows.map(bare);
     });
   }
 
   private queryAndKeep(filter: Filter, limit: number): Promise<readonly Row[]> {
     const { memory } = this.context;
-    const filling = memory.answers.begin(this.community.id, filter, limit);
-    if (filling === undefined) return this.query(filter, limit);
+    const filling = memory.answers.begin(this.community.id, filter, this.asked(filter, limit));
+    if (filling === undefined) return this.queryBare(filter, limit);
     return memory.events.reading(async (reading) => {
       let read: Read | undefined;
       try {
         const found = await this.query(filter, filling.limit);
         const rows = await this.holdAll(found, reading);
         if (rows !== undefined) read = { rows, whole: found.length < filling.limit };
-        return (rows ?? found).slice(0, limit);
+        return (rows ?? found.map(bare)).slice(0, limit);
       } finally {
         filling.done(read, reading);
       }
@@ -217,31 +240,32 @@ export class Asking {
     const held = rows.map((row) => events.get(community, row.id));
     const missing = rows.filter((_, place) => held[place] === undefined);
     const payloads = missing.length === 0 ? [] : await this.readMissing(missing);
+    if (reading.isVoid) return undefined;
     let at = 0;
     return rows.flatMap((row, place) => {
       const known = held[place];
       if (known !== undefined) return [known];
       const payload = payloads[at++];
-      if (payload === undefined) return [];
+      if (payload === undefined || !reading.mayHold(community, row.id)) return [];
       const { seq, id, createdAt, kind, ingestedAt, expiresAt } = row;
+      // Another reading, or the fan-out, may have brought it meanwhile: one object for all.
+      const meanwhile = events.get(community, id);
+      if (meanwhile !== undefined) return [meanwhile];
       const read = new HeldEvent(seq, id, createdAt, kind, ingestedAt, expiresAt, payload);
-      if (reading.mayHold(id)) events.add(community, read);
+      events.add(community, read);
       return [read];
     });
   }
 
+  /** Of bare rows; those that are not served any more have none. */
   async payloadsOf(rows: readonly Row[]): Promise<(Buffer | undefined)[]> {
-    const { events } = this.context.memory;
-    const payloads = rows.map((row) => events.get(this.community.id, row.id)?.payload);
-    const missing = rows.flatMap((row, place) =>
-      payloads[place] === undefined && !isHeld(row) ? [{ row, place }] : [],
-    );
-    if (missing.length === 0) return payloads;
-    const read = await this.readMissing(missing.map(({ row }) => row));
-    missing.forEach(({ place }, at) => {
-      payloads[place] = read[at];
-    });
-    return payloads;
+    const { pool, memory } = this.context;
+    const { id: community } = this.community;
+    const atHand = rows.map((row) => (isHeld(row) ? row : memory.events.get(community, row.id))?.payload);
+    const asked = rows.filter((_, place) => atHand[place] === undefined).map(({ id }) => ({ community, id }));
+    if (asked.length === 0) return atHand;
+    const read = await this.ask(() => readPayloadsById(pool, asked));
+    return rows.map(({ id }, place) => atHand[place] ?? toBuffer(read.get(factKey(community, id))));
   }
 
   private async readMissing(rows: readonly FoundRow[]): Promise<(Buffer | undefined)[]> {
@@ -252,15 +276,18 @@ export class Asking {
       : await this.ask(() => readPayloads(pool, rows));
     // A row that is not in its place is hidden, or was moved to another bucket a moment ago.
     const elsewhere = rows.filter((_, place) => payloads[place] === undefined);
-    if (elsewhere.length === 0) return payloads.map((payload) => Buffer.from(payload!));
+    if (elsewhere.length === 0) return payloads.map(toBuffer);
     const { id: community } = this.community;
     const asked = elsewhere.map(({ id }) => ({ community, id }));
     const moved = await this.ask(() => readPayloadsById(pool, asked));
     return rows.map(({ id }, place) => {
-      const payload = payloads[place] ?? moved.get(factKey(community, id));
-      return payload === undefined ? undefined : Buffer.from(payload);
+      return toBuffer(payloads[place] ?? moved.get(factKey(community, id)));
     });
   }
+}
+
+function toBuffer(payload: string | undefined): Buffer | undefined {
+  return payload === undefined ? undefined : Buffer.from(payload);
 }
 
 function hasOnlyIds({ authors, kinds, tags, since, until }: Filter): boolean {

@@ -95,8 +95,9 @@ const TOMBSTONES_SQL = `
     applied_at = coalesce(t.applied_at, excluded.applied_at),
     deletion_event = CASE WHEN excluded.requested_at > t.requested_at THEN excluded.deletion_event ELSE t.deletion_event END`;
 
+/** Both are sent at once: COMMIT goes out behind them without waiting for an answer. */
 async function writeTombstones(client: ClientBase, { tombstones }: Plan, now: number): Promise<void> {
-  await client.query({
+  const written = client.query({
     name: 'tombstones',
     text: TOMBSTONES_SQL,
     values: [
@@ -110,7 +111,7 @@ async function writeTombstones(client: ClientBase, { tombstones }: Plan, now: nu
       now,
     ],
   });
-  await leaveHistory(client, tombstones);
+  await Promise.all([written, leaveHistory(client, tombstones)]);
 }
 
 async function countTargets(client: ClientBase, { quotaUses }: Plan, now: number): Promise<void> {
