@@ -764,6 +764,11 @@ describe('filters', () => {
        FROM generate_series(1, 5100) n`,
       [Date.now(), community().id, author.pubkey],
     );
+    await relay.database.pool.query(
+      `INSERT INTO event_dedupe (seq, ingested_at, first_seen_at, community, keep, event_id, author)
+       SELECT seq, ingested_at, ingested_at, community, keep, id, pubkey FROM events WHERE pubkey = decode($1, 'hex')`,
+      [author.pubkey],
+    );
     const times = async (filter: object) =>
       (
         (await client.query({ authors: [author.pubkey], ...filter })).events as unknown as {
