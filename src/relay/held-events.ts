@@ -40,8 +40,16 @@ export class HeldEvent {
 
   /** Its topics, read from the payload when they are first asked for. */
   topicsIn(): readonly string[] {
-    this.topics ??= topicsOf(JSON.parse(this.payload.toString()) as NostrEvent);
+    this.topics ??= topicsOf(this.parse());
     return this.topics;
+  }
+
+  parse(): NostrEvent {
+    return JSON.parse(this.payload.toString()) as NostrEvent;
+  }
+
+  isExpired(nowSeconds: number): boolean {
+    return this.expiresAt !== undefined && this.expiresAt <= nowSeconds;
   }
 }
 

@@ -110,7 +110,7 @@ class KeptAnswer {
       }
       if (until !== undefined && held.createdAt > until) continue;
       if (since !== undefined && held.createdAt < since) return found;
-      if (held.expiresAt !== undefined && held.expiresAt <= nowSeconds) continue;
+      if (held.isExpired(nowSeconds)) continue;
       if (aged(held)) return undefined;
       found.push(held);
     }

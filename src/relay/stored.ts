@@ -4,7 +4,6 @@
  */
 import type { Pool } from 'pg';
 import type { Community } from '../communities.js';
-import type { NostrEvent } from '../core/event.js';
 import { type Filter, matchesNothing, matchFilter } from '../core/filter.js';
 import { factKey } from '../core/plan.js';
 import type { Metrics } from '../metrics.js';
@@ -179,15 +178,13 @@ export class Asking {
       return this.queryAndHold(filter, limit);
     const { aged, nowSeconds } = this.asked(filter, limit);
     const missing = new Set<string>();
-    const rows: Row[] = [];
+    const rows: HeldEvent[] = [];
     for (const id of ids) {
       const held = events.get(community, id);
       if (held === undefined || aged(held)) missing.add(id);
-      else if (held.expiresAt === undefined || held.expiresAt > nowSeconds) rows.push(held);
+      else if (!held.isExpired(nowSeconds)) rows.push(held);
     }
-    const matching = hasOnlyIds(filter)
-      ? rows
-      : rows.filter((row) => matchFilter(filter, parse(row as HeldEvent)));
+    const matching = hasOnlyIds(filter) ? rows : rows.filter((held) => matchFilter(filter, held.parse()));
     if (missing.size === 0) return this.fromMemory(mergeRows(matching).slice(0, limit));
     const read = await this.queryAndHold({ ...filter, ids: missing }, limit);
     return mergeRows([...matching, ...read]).slice(0, limit);
@@ -280,9 +277,7 @@ export class Asking {
     const { id: community } = this.community;
     const asked = elsewhere.map(({ id }) => ({ community, id }));
     const moved = await this.ask(() => readPayloadsById(pool, asked));
-    return rows.map(({ id }, place) => {
-      return toBuffer(payloads[place] ?? moved.get(factKey(community, id)));
-    });
+    return rows.map(({ id }, place) => toBuffer(payloads[place] ?? moved.get(factKey(community, id))));
   }
 }
 
@@ -298,8 +293,4 @@ function hasOnlyIds({ authors, kinds, tags, since, until }: Filter): boolean {
     since === undefined &&
     until === undefined
   );
-}
-
-function parse(held: HeldEvent): NostrEvent {
-  return JSON.parse(held.payload.toString()) as NostrEvent;
 }
