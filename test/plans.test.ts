@@ -3,13 +3,14 @@
  * answer, not with the table. Read from the plans that the reader pool really runs: generic, on partitions of several
  * months, before the tables have statistics, after, and ten times larger.
  */
+
 import { createHash } from 'node:crypto';
 import type { Client, ClientBase, Pool, PoolClient } from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type NostrEvent, serializeEvent } from '../src/core/event.js';
 import { type Filter, parseFilter } from '../src/core/filter.js';
 import { Keep } from '../src/core/keep.js';
-import { type BatchFacts, type Plan, planBatch } from '../src/core/plan.js';
+import { type Plan, planBatch } from '../src/core/plan.js';
 import { isRefusal } from '../src/core/reply.js';
 import type { Database } from '../src/postgres/database.js';
 import { writePlan } from '../src/store/batch.js';
@@ -24,6 +25,7 @@ import {
   type Statement,
 } from '../src/store/query.js';
 import type { TagHash } from '../src/store/tag-hash.js';
+import { NO_FACTS } from './support/facts.js';
 import { defaultSettings, openTestStore, type TestStore } from './support/store.js';
 
 const COMMUNITY = 1;
@@ -101,16 +103,6 @@ const deletingProfile = {
     pubkey: AUTHORS[0]!,
   },
   payload: '',
-};
-const NO_FACTS: BatchFacts = {
-  lastSeq: 0,
-  known: new Map(),
-  heads: new Map(),
-  targets: new Map(),
-  tombstones: new Map(),
-  vanished: new Map(),
-  deletionsLeft: new Map(),
-  purgesDeleted: new Set(),
 };
 /** Places where nothing lies, so that running the plan changes nothing. */
 const supersedingNothing: Plan = {

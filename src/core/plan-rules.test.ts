@@ -1,5 +1,7 @@
 /** Single rules of a plan: quotas, tombstones, what a job hides. The whole against a model is in plan.test.ts. */
+
 import { describe, expect, it } from 'vitest';
+import { NO_FACTS } from '../../test/support/facts.js';
 import type { NostrEvent } from './event.js';
 import { Keep } from './keep.js';
 import {
@@ -18,17 +20,6 @@ const HERE = 1;
 const ELSEWHERE = 11;
 const idOf = (text: string) => Buffer.from(text.padEnd(32, '.').slice(0, 32)).toString('hex');
 const ROW = { seq: 1, ingestedAt: 5, keep: Keep.days30 };
-
-const NO_FACTS: BatchFacts = {
-  lastSeq: 0,
-  known: new Map(),
-  heads: new Map(),
-  targets: new Map(),
-  tombstones: new Map(),
-  vanished: new Map(),
-  deletionsLeft: new Map(),
-  purgesDeleted: new Set(),
-};
 
 let made = 0;
 function submissionOf(change: Partial<NostrEvent>, community = HERE): Submission {
