@@ -39,7 +39,7 @@ export async function withStore<T>(
   return withCleanUp(opened.close, async () => {
     const { database } = opened;
     const config = readConfig({ MINATO_TOPIC_MODE: 'open' });
-    const tagHash = await prepareDatabase(database, config, now, log);
+    const { tagHash } = await prepareDatabase(database, config, now, log);
     return work({ database, tagHash, log, now });
   });
 }

@@ -9,7 +9,7 @@ import type { TopicSubscription } from './core/retention.js';
 import { type Settings, settingsFrom } from './core/settings.js';
 import type { Log } from './log.js';
 import { readCapacities } from './store/capacity.js';
-import { DEFAULT_SLUG, readCommunities, readConfigVersion } from './store/communities.js';
+import { DEFAULT_SLUG, readCommunities, readConfigVersions } from './store/communities.js';
 import { readTopics } from './store/topics.js';
 
 const POLL_MS = 500;
@@ -19,7 +19,13 @@ export interface Community {
   readonly slug: string;
   readonly host: string | undefined;
   readonly settings: Settings;
-  /** Topics that the operator has set rules for. */
+  /** When auth.mode was set, in milliseconds. */
+  readonly authModeAt: number;
+  /** Keys of members who are disabled or whose account is deleted: they neither post nor authenticate. */
+  readonly refused: ReadonlySet<string>;
+  /** Operators that were added to those of MINATO_ADMIN_PUBKEYS. */
+  readonly operators: ReadonlySet<string>;
+  /** Topics with rules of their own or with subscribers; those that are enabled are carried. */
   readonly topics: ReadonlyMap<string, TopicSubscription>;
   /** How short space is, by the steps in force. */
   readonly capacity: Capacity;
@@ -41,20 +47,23 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
   let byId = new Map<number, Community>();
 
   const refresh = async (): Promise<void> => {
-    const current = await readConfigVersion(pool);
+    const { version: current } = await readConfigVersions(pool);
     if (current === version) return;
     const rows = await readCommunities(pool);
     const topics = await readTopics(pool);
     const capacities = await readCapacities(pool);
     const before = version === -1 ? undefined : byId;
     byId = new Map(
-      rows.map(({ id, slug, host, settings }) => [
+      rows.map(({ id, slug, host, settings, authModeAt, refused, operators }) => [
         id,
         {
           id,
           slug,
           host: host ?? undefined,
           settings: settingsFrom(settings),
+          authModeAt,
+          refused: new Set(refused),
+          operators: new Set(operators),
           topics: topics.get(id) ?? new Map(),
           capacity: capacities.get(id) ?? AT_EASE,
         },

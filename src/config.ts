@@ -1,4 +1,5 @@
 /** Boot settings: environment variables, checked once, all problems told together. Everything else is a community's setting. */
+import { compile as compileTrust } from '@fastify/proxy-addr';
 import * as nip19 from 'nostr-tools/nip19';
 import { z } from 'zod';
 
@@ -15,6 +16,17 @@ const pubkeys = z.string().transform((list, context) => {
     if (hex === undefined) context.addIssue(`"${key}" is neither 64 lowercase hex characters nor an npub`);
     return hex ?? '';
   });
+});
+
+/** Addresses, networks (10.0.0.0/8) or the names loopback, linklocal and uniquelocal. */
+const proxies = z.string().transform((list, context) => {
+  const names = list.split(',').flatMap((name) => (name.trim() === '' ? [] : [name.trim()]));
+  try {
+    compileTrust(names);
+  } catch {
+    context.addIssue('must be addresses, networks like 10.0.0.0/8, or loopback, separated by commas');
+  }
+  return names;
 });
 
 function pubkeyOf(key: string): string | undefined {
@@ -34,13 +46,17 @@ const environment = z.object({
   DATABASE_URL: z
     .url({ protocol: /^postgres(ql)?$/, error: 'must look like postgres://user:password@host/db' })
     .optional(),
+  REDIS_URL: z
+    .url({ protocol: /^rediss?$/, error: 'must look like redis://user:password@host:6379' })
+    .optional(),
   MINATO_PUBLIC_URL: z
     .url({ protocol: /^(ws|http)s?$/, error: 'must be a ws:, wss:, http: or https: address' })
     .optional(),
   MINATO_NETWORK_ID: z.string().min(1).max(100).optional(),
   MINATO_ADMIN_PUBKEYS: pubkeys.default([]),
-  MINATO_TOPIC_MODE: z.enum(['required', 'open']).default('required'),
-  MINATO_AUTH_MODE: z.enum(['off'], { error: 'only "off" is known to this version' }).default('off'),
+  MINATO_TOPIC_MODE: z.enum(['required', 'default', 'open']).default('required'),
+  MINATO_AUTH_MODE: z.enum(['off', 'required']).default('off'),
+  MINATO_TRUSTED_PROXIES: proxies.default(['loopback']),
   MINATO_LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
   MINATO_METRICS_TOKEN: z.string().min(16, 'must have at least 16 characters').optional(),
 });
@@ -53,8 +69,11 @@ export interface Config {
   readonly publicUrl: string | undefined;
   readonly networkId: string | undefined;
   readonly adminPubkeys: readonly string[];
-  readonly topicMode: 'required' | 'open';
-  readonly authMode: 'off';
+  readonly topicMode: 'required' | 'default' | 'open';
+  readonly authMode: 'off' | 'required';
+  readonly redisUrl: string | undefined;
+  /** Whose word about the client's address is believed. */
+  readonly trustedProxies: readonly string[];
   readonly logLevel: string;
   readonly metricsToken: string | undefined;
 }
@@ -87,6 +106,8 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     adminPubkeys: value.MINATO_ADMIN_PUBKEYS,
     topicMode: value.MINATO_TOPIC_MODE,
     authMode: value.MINATO_AUTH_MODE,
+    redisUrl: value.REDIS_URL,
+    trustedProxies: value.MINATO_TRUSTED_PROXIES,
     logLevel: value.MINATO_LOG_LEVEL,
     metricsToken: value.MINATO_METRICS_TOKEN,
   };

@@ -4,6 +4,7 @@ import { type Communities, watchCommunities } from './communities.js';
 import type { Config } from './config.js';
 import type { Plan } from './core/plan.js';
 import { settingsFrom } from './core/settings.js';
+import { Http } from './http.js';
 import { BOUNDS } from './jobs/job.js';
 import { JOBS } from './jobs/list.js';
 import { type Schedule, startSchedule } from './jobs/schedule.js';
@@ -17,7 +18,7 @@ import { Intake } from './relay/intake.js';
 import { Memory } from './relay/memory.js';
 import { QueryGate } from './relay/query-gate.js';
 import { RateLimit } from './relay/rate-limit.js';
-import { type RelayServer, startServer } from './relay/server.js';
+import { addRelay } from './relay/server.js';
 import { SeenCounts, startSeenFlush } from './seen-counts.js';
 import { ensureDefaultCommunity } from './store/communities.js';
 import { fixNetworkId, fixTagHashSeed } from './store/node-state.js';
@@ -29,23 +30,29 @@ import { startVerifier, type Verifier } from './verify/pool.js';
 
 const DEFAULT_NETWORK_ID = 'kukuri:main:';
 
+/** What is fixed for the whole node. */
+export interface Prepared {
+  /** Stands in front of every topic name when its id is made. */
+  readonly networkId: string;
+  readonly tagHash: TagHash;
+}
+
 /** Schema, partitions and what is fixed at the first boot. Safe on any number of instances at once. */
 export async function prepareDatabase(
   database: Database,
   config: Config,
   now: () => number,
   log: Log,
-): Promise<TagHash> {
+): Promise<Prepared> {
   const client = await database.connect();
   try {
     await checkVersion(client);
     for (const name of await migrate(client)) log.info({ migration: name }, 'schema migrated');
     await ensurePartitions(client, now());
     const networkId = await fixNetworkId(client, config.networkId, DEFAULT_NETWORK_ID);
-    log.debug({ networkId }, 'network');
     const first = { 'topic.mode': config.topicMode, 'auth.mode': config.authMode };
     await ensureDefaultCommunity(client, first, now());
-    return await createTagHash(await fixTagHashSeed(client));
+    return { networkId, tagHash: await createTagHash(await fixTagHashSeed(client)) };
   } finally {
     await client.end();
   }
@@ -65,6 +72,7 @@ export interface Writer {
   readonly verifier: Verifier;
   readonly lane: Lane;
   readonly tagHash: TagHash;
+  readonly networkId: string;
   readonly recent: RecentIds;
   readonly metrics: Metrics;
   close(): Promise<void>;
@@ -74,7 +82,7 @@ export async function startWriter(options: NodeOptions, onCommit?: (plan: Plan) 
   const { database, config, log, now = Date.now } = options;
   const metrics = createMetrics();
   const recent = new RecentIds();
-  const tagHash = await prepareDatabase(database, config, now, log);
+  const { tagHash, networkId } = await prepareDatabase(database, config, now, log);
   const communities = await watchCommunities(database.ownPool, log);
   const verifier = await startVerifier();
   const settingsOf = (community: number) => communities.get(community)?.settings ?? settingsFrom(new Map());
@@ -108,6 +116,7 @@ export async function startWriter(options: NodeOptions, onCommit?: (plan: Plan) 
     verifier,
     lane,
     tagHash,
+    networkId,
     recent,
     metrics,
     close: async () => {
@@ -142,11 +151,15 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     await fanout.stop();
     await writer.close();
   };
-  const serving = startServer({
-    host: config.host,
-    port: config.port,
-    publicUrl: config.publicUrl,
+  const http = new Http({
+    metrics,
     metricsToken: config.metricsToken,
+    ready: async () => {
+      await readHead(database.ownPool);
+    },
+  });
+  const relay = addRelay(http, {
+    publicUrl: config.publicUrl,
     admission,
     communities,
     fanout,
@@ -158,12 +171,10 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     metrics,
     log,
     now,
-    ready: async () => {
-      await readHead(database.ownPool);
-    },
   });
   // A port that is taken must not leave the rest running.
-  const server: RelayServer = await serving.catch(async (error) => {
+  const port = await http.listen(config.host, config.port).catch(async (error) => {
+    await relay.close();
     await stop();
     throw error;
   });
@@ -175,7 +186,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     log,
   });
   return {
-    port: server.port,
+    port,
     communities,
     fanout,
     lane,
@@ -183,10 +194,11 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     metrics,
     verifier,
     close: async () => {
-      server.stopAccepting();
+      http.stopAccepting();
       await schedule.stop();
       await lane.close();
-      await server.close();
+      await relay.close();
+      await http.close();
       await stop();
     },
   };

@@ -69,7 +69,13 @@ async function setTopic(
   priority: number,
   policy: { maxEvents?: number; maxBytes?: number },
 ): Promise<void> {
-  await writeTopic(relay.database.pool, community, topic, { enabled: true, priority, policy }, Date.now());
+  await writeTopic(
+    relay.database.pool,
+    community,
+    topic,
+    { pinned: true, public: true, priority, policy },
+    Date.now(),
+  );
   const wanted = JSON.stringify([priority, policy]);
   await followed(({ topics }) => {
     const rules = topics.get(topic);

@@ -33,6 +33,8 @@ describe('environment variables', () => {
     adminPubkeys: [],
     topicMode: 'required',
     authMode: 'off',
+    redisUrl: undefined,
+    trustedProxies: ['loopback'],
     logLevel: 'info',
     metricsToken: undefined,
   };
@@ -51,11 +53,12 @@ describe('environment variables', () => {
       'ADMIN_PUBKEYS',
       'TOPIC_MODE',
       'AUTH_MODE',
+      'TRUSTED_PROXIES',
       'LOG_LEVEL',
       'METRICS_TOKEN',
     ];
     const env = Object.fromEntries(
-      [...names.map((name) => `MINATO_${name}`), 'DATABASE_URL'].map((name) => [name, '']),
+      [...names.map((name) => `MINATO_${name}`), 'DATABASE_URL', 'REDIS_URL'].map((name) => [name, '']),
     );
     expect(readConfig(env)).toEqual(DEFAULTS);
   });
@@ -82,7 +85,11 @@ describe('environment variables', () => {
     ['MINATO_NETWORK_ID', 'kukuri:test:', 'networkId', 'kukuri:test:'],
     ['MINATO_ADMIN_PUBKEYS', `${HEX}, ${NPUB},`, 'adminPubkeys', [HEX, HEX]],
     ['MINATO_TOPIC_MODE', 'open', 'topicMode', 'open'],
+    ['MINATO_TOPIC_MODE', 'default', 'topicMode', 'default'],
     ['MINATO_AUTH_MODE', 'off', 'authMode', 'off'],
+    ['MINATO_AUTH_MODE', 'required', 'authMode', 'required'],
+    ['REDIS_URL', 'redis://localhost:6379', 'redisUrl', 'redis://localhost:6379'],
+    ['MINATO_TRUSTED_PROXIES', 'loopback, 10.0.0.0/8', 'trustedProxies', ['loopback', '10.0.0.0/8']],
     ['MINATO_LOG_LEVEL', 'silent', 'logLevel', 'silent'],
     ['MINATO_METRICS_TOKEN', 'sixteen-letters!', 'metricsToken', 'sixteen-letters!'],
   ])('%s=%s is taken', (name, value, key, expected) => {
@@ -106,7 +113,10 @@ describe('environment variables', () => {
     ['MINATO_ADMIN_PUBKEYS', `${NPUB.slice(0, -1)}7`],
     ['MINATO_TOPIC_MODE', 'closed'],
     ['MINATO_TOPIC_MODE', 'OPEN'],
-    ['MINATO_AUTH_MODE', 'required'],
+    ['MINATO_AUTH_MODE', 'on'],
+    ['REDIS_URL', 'localhost:6379'],
+    ['MINATO_TRUSTED_PROXIES', 'everybody'],
+    ['MINATO_TRUSTED_PROXIES', '10.0.0.0/99'],
     ['MINATO_LOG_LEVEL', 'loud'],
     ['MINATO_METRICS_TOKEN', 'short'],
   ])('%s=%s is refused with a sentence that names it', (name, value) => {

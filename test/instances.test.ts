@@ -267,11 +267,11 @@ describe('the schema', () => {
     await asAdmin(`CREATE DATABASE ${connection.database}`);
     const databases = Array.from({ length: 3 }, () => openDatabase(connection));
     try {
-      const hashes = await Promise.all(
+      const prepared = await Promise.all(
         databases.map((database) => prepareDatabase(database, config, Date.now, log)),
       );
       // What is fixed at the first boot is the same for all of them.
-      expect(new Set(hashes.map((hash) => hash(1, 't', 'sea'))).size).toBe(1);
+      expect(new Set(prepared.map(({ tagHash }) => tagHash(1, 't', 'sea'))).size).toBe(1);
       const { rows } = await databases[0]!.pool.query(
         `SELECT (SELECT count(*)::int FROM communities) AS communities,
            (SELECT count(*) = count(DISTINCT name) FROM schema_migrations) AS once,

@@ -43,7 +43,7 @@ async function setDays(topic: string, retentionDays: number): Promise<void> {
     relay.database.pool,
     1,
     topic,
-    { enabled: true, priority: 0, policy: { retentionDays } },
+    { pinned: true, public: true, priority: 0, policy: { retentionDays } },
     now,
   );
   const holds = () =>

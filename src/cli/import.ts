@@ -12,7 +12,7 @@ import { z } from 'zod';
 import { isRefusal, type Outcome, type Refusal, words } from '../core/reply.js';
 import { FRAME_BYTES_MAX } from '../core/settings.js';
 import { startWriter, type Writer } from '../node.js';
-import { readConfigVersion } from '../store/communities.js';
+import { readConfigVersions } from '../store/communities.js';
 import { type Checkpoint, checkpointAt } from './checkpoint.js';
 import { COMMUNITY_OPTION, chooseCommunity, withDatabase } from './context.js';
 import { Ledger, ledgerSchema, type Reject, type Settled } from './import-ledger.js';
@@ -269,7 +269,7 @@ class Import {
 
   private async storeAnswers(): Promise<boolean> {
     try {
-      await readConfigVersion(this.pool);
+      await readConfigVersions(this.pool);
       return true;
     } catch (error) {
       this.stopFor(new Error(`the database does not answer any more (${reasonOf(error)})`));

@@ -67,7 +67,8 @@ async function set(topic: string, options: SetOptions): Promise<void> {
     const before = community.topics.get(topic);
     const policy = ingestPolicySchema.parse({ ...before?.policy, ...given });
     const rules = {
-      enabled: disable === undefined ? (before?.enabled ?? true) : !disable,
+      pinned: disable === undefined ? (before?.enabled ?? true) : !disable,
+      public: before?.public ?? false,
       priority: priority ?? before?.priority ?? 0,
       policy,
     };

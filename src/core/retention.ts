@@ -19,7 +19,10 @@ export const ingestPolicySchema = z.strictObject({
 export type IngestPolicy = z.infer<typeof ingestPolicySchema>;
 
 export interface TopicSubscription {
+  /** Carried: pinned by the operator or in use, and not blocked. */
   readonly enabled: boolean;
+  /** Nobody needs a subscription to read it or to post there. */
+  readonly public: boolean;
   readonly priority: number;
   readonly policy: IngestPolicy;
 }
@@ -62,6 +65,8 @@ export function cutoff(days: number, now: number): number {
 
 /** The longest days that any event in a bucket may have, by the rules as they are. */
 export function bucketDays(retention: Retention): ReadonlyMap<Keep, number> {
+  const known = longestDays.get(retention);
+  if (known !== undefined) return known;
   const all = [retention.settings['retention.regularDays']];
   for (const topic of retention.topics.keys()) all.push(topicDays(retention, topic));
   const longest = new Map<Keep, number>();
@@ -69,5 +74,7 @@ export function bucketDays(retention: Retention): ReadonlyMap<Keep, number> {
     const days = all.filter((candidate) => stepOf(candidate) === keep);
     if (days.length > 0) longest.set(keep, days.includes(0) ? 0 : Math.max(...days));
   }
+  longestDays.set(retention, longest);
   return longest;
 }
+const longestDays = new WeakMap<Retention, ReadonlyMap<Keep, number>>();

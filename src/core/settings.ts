@@ -48,19 +48,57 @@ export const settingDefinitions = {
   ),
 
   'topic.mode': define(
-    z.enum(['required', 'open']),
+    z.enum(['required', 'default', 'open']),
     'required',
-    'required: events and filters name a topic (t, #t); open: a plain relay',
+    'required: events and filters name a topic (t, #t); default: without one, the global topic; open: a plain relay',
   ),
+  'topic.namespace': define(
+    z.string().regex(/^[a-z][a-z0-9-]{0,31}$/, 'lower-case letters, digits and -, beginning with a letter'),
+    'kukuri',
+    'What topic ids begin with; ids of another namespace are other topics',
+  ),
+  'topic.enabledMax': define(count(1, 100_000), 1_000, 'Most topics that are carried at the same time'),
   'topic.freeKinds': define(
     z.array(kindEntry).max(100),
     [0, 3, 5, 62, 1059, '10000-19999'] as (number | string)[],
     'Kinds that need no topic, as numbers and ranges',
   ),
   'auth.mode': define(
-    z.enum(['off']),
+    z.enum(['off', 'required']),
     'off',
-    'Whether clients must authenticate (NIP-42); only off is known yet',
+    'required: clients authenticate (NIP-42), and topics that are not public need a subscription',
+  ),
+  'auth.enforceAt': define(
+    count(0, Number.MAX_SAFE_INTEGER),
+    0,
+    'From when auth.mode=required holds, in seconds since 1970; 0 means at once',
+  ),
+  'auth.graceSeconds': define(
+    count(0, YEAR_SECONDS),
+    60,
+    'How long connections that were open before may go on without authenticating',
+  ),
+  'auth.timeoutSeconds': define(
+    count(1, 86_400),
+    30,
+    'A connection that has not authenticated for so long, though it must, is closed',
+  ),
+  'auth.privateKinds': define(
+    z.array(kindEntry).max(100),
+    [4, 1059, 21059] as (number | string)[],
+    'Kinds served only to their author and those they name (p), once authenticated; in both modes',
+  ),
+
+  'subscription.pendingMax': define(count(1, 1_000), 5, 'Requests of one member that may wait for review'),
+  'subscription.autoApproval': define(
+    z.enum(['off', 'within-limits', 'allow-list', 'invite']),
+    'off',
+    'Who is approved without review: nobody, all within the limits, those of the allow-list, or holders of an invite',
+  ),
+  'subscription.allowList': define(
+    z.array(z.string().regex(/^[0-9a-f]{64}$/, '64 lowercase hex characters each')).max(10_000),
+    [] as string[],
+    'Public keys that subscription.autoApproval=allow-list approves',
   ),
 
   'retention.regularDays': define(
@@ -158,7 +196,7 @@ export const settingDefinitions = {
   'rate.eventsPerSecond': define(
     count(0, 1_000_000),
     50,
-    'Events a second from one address; 0 means no limit',
+    'Events a second from one address, and by one author; 0 means no limit',
   ),
   'rate.eventsBurst': define(
     count(1, 1_000_000),
@@ -168,12 +206,41 @@ export const settingDefinitions = {
   'rate.queriesPerSecond': define(
     count(0, 1_000_000),
     50,
-    'REQ and COUNT a second from one address; 0: no limit',
+    'REQ and COUNT a second from one address, and from one authenticated key; 0: no limit',
   ),
   'rate.queriesBurst': define(
     count(1, 1_000_000),
     500,
     'REQ and COUNT that may come at once before the rate holds',
+  ),
+  'rate.connectionsPerSecond': define(
+    count(0, 1_000_000),
+    10,
+    'New connections a second from one address, and authentications of one key; 0: no limit',
+  ),
+  'rate.connectionsBurst': define(count(1, 1_000_000), 200, 'New connections that may come at once'),
+  'rate.httpPublicPerSecond': define(
+    count(0, 1_000_000),
+    20,
+    'API requests a second from one address that need no authentication; 0: no limit',
+  ),
+  'rate.httpPublicBurst': define(count(1, 1_000_000), 200, 'Such requests that may come at once'),
+  'rate.httpMemberPerSecond': define(
+    count(0, 1_000_000),
+    10,
+    'API requests of members a second, from one address and by one key; 0: no limit',
+  ),
+  'rate.httpMemberBurst': define(count(1, 1_000_000), 100, 'Such requests that may come at once'),
+  'rate.httpAdminPerSecond': define(
+    count(0, 1_000_000),
+    20,
+    'API requests of operators a second, from one address and by one key; 0: no limit',
+  ),
+  'rate.httpAdminBurst': define(count(1, 1_000_000), 400, 'Such requests that may come at once'),
+  'rate.subscriptionRequestsPerHour': define(
+    count(0, 1_000_000),
+    60,
+    'Requests for topics an hour, from one address and by one key; 0: no limit',
   ),
   'rate.exemptLoopback': define(z.boolean(), true, 'No rate limit for clients on this machine'),
 } as const;

@@ -1,16 +1,18 @@
 /**
- * The one HTTP port: the websocket and NIP-11 at `/` and `/c/<slug>`, the landing page, health and metrics.
+ * What the relay adds to the port: the websocket and NIP-11 at `/` and `/c/<slug>`, and the landing page.
  * Which community answers comes from the path or the host name; nothing else of a request crosses between them (I13).
  */
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
-import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { LRUCache } from 'lru-cache';
 import type { Pool } from 'pg';
 import { WebSocketServer } from 'ws';
+import { clientAddress } from '../client-address.js';
 import type { Community } from '../communities.js';
 import { FRAME_BYTES_MAX } from '../core/settings.js';
+import { type Http, hostOf } from '../http.js';
 import { DEFAULT_SLUG, readTotals } from '../store/communities.js';
 import { readRecentTopics } from '../store/outbox.js';
 import { CLOSE_GOING_AWAY, type Client, Connection, type ConnectionContext } from './connection.js';
@@ -29,87 +31,34 @@ const TOPICS_SHOWN = 24;
 /** What the landing page reads from the database is read at most this often per community. */
 const PAGE_CACHE_MS = 2_000;
 
-export interface ServerOptions extends ConnectionContext {
-  readonly host: string;
-  readonly port: number;
+export interface RelayOptions extends ConnectionContext {
   readonly publicUrl: string | undefined;
-  readonly metricsToken: string | undefined;
   readonly ownPool: Pool;
-  /** Resolves when the database answers. */
-  readonly ready: () => Promise<void>;
 }
 
-export interface RelayServer {
-  readonly port: number;
-  /** From now on no new client gets in, and /readyz says so. */
-  stopAccepting(): void;
-  /** Closes every socket with 1001, then the port. */
+export interface Relay {
+  /** Closes every socket with 1001. */
   close(): Promise<void>;
 }
 
-export async function startServer(options: ServerOptions): Promise<RelayServer> {
-  const app = fastify({
-    logger: false,
-    bodyLimit: FRAME_BYTES_MAX,
-    forceCloseConnections: true,
-    routerOptions: { ignoreTrailingSlash: true },
-  });
+export function addRelay(http: Http, options: RelayOptions): Relay {
   const sockets = new Map<Connection, number>();
-  const state = { closing: false };
-  addHealth(app, options, state);
-  addPages(app, options, sockets);
-  const heartbeat = acceptSockets(app, options, sockets, state);
-  await app.listen({ host: options.host, port: options.port });
-  const address = app.server.address();
+  addPages(http.app, options, sockets);
+  const heartbeat = acceptSockets(http, options, sockets);
   return {
-    port: typeof address === 'object' && address !== null ? address.port : options.port,
-    stopAccepting: () => {
-      state.closing = true;
-    },
     close: async () => {
-      state.closing = true;
       clearInterval(heartbeat);
       for (const connection of sockets.keys())
         connection.close(CLOSE_GOING_AWAY, 'the relay is shutting down');
       // Each says goodbye or is cut off after its grace, so this ends; closing the port first would cut all of them off.
       while (sockets.size > 0) await delay(10);
-      await app.close();
     },
   };
 }
 
-function addHealth(app: FastifyInstance, options: ServerOptions, state: { closing: boolean }): void {
-  app.get('/healthz', () => ({ status: 'ok' }));
-  app.get('/readyz', async (_request, reply) => {
-    if (state.closing) return reply.code(503).send({ status: 'shutting down' });
-    try {
-      await options.ready();
-      return { status: 'ready' };
-    } catch {
-      return reply.code(503).send({ status: 'the database does not answer' });
-    }
-  });
-  app.get('/metrics', async (request, reply) => {
-    if (!mayReadMetrics(request, options.metricsToken)) {
-      return reply.code(403).send('metrics are for this machine, or for a bearer of MINATO_METRICS_TOKEN\n');
-    }
-    const { registry } = options.metrics;
-    return reply.type(registry.contentType).send(await registry.metrics());
-  });
-}
-
-function mayReadMetrics(request: FastifyRequest, token: string | undefined): boolean {
-  if (token !== undefined && request.headers.authorization === `Bearer ${token}`) return true;
-  // A proxy on this machine connects from loopback too, but says for whom.
-  const forwarded = ['x-forwarded-for', 'x-real-ip', 'forwarded'].some(
-    (name) => request.headers[name] !== undefined,
-  );
-  return isLoopback(request.socket.remoteAddress ?? '') && !forwarded;
-}
-
 function addPages(
   app: FastifyInstance,
-  options: ServerOptions,
+  options: RelayOptions,
   sockets: ReadonlyMap<Connection, number>,
 ): void {
   const cached = new LRUCache<number, Promise<{ topics: string[]; events: number }>>({
@@ -187,12 +136,7 @@ function addressOf(
     : `${base.split('://', 1)[0]}://${community.host}`;
 }
 
-function acceptSockets(
-  app: FastifyInstance,
-  options: ServerOptions,
-  sockets: Map<Connection, number>,
-  state: { closing: boolean },
-): NodeJS.Timeout {
+function acceptSockets(http: Http, options: RelayOptions, sockets: Map<Connection, number>): NodeJS.Timeout {
   // No compression: a small frame could otherwise become a large one before any limit sees it.
   const wss = new WebSocketServer({
     noServer: true,
@@ -201,10 +145,10 @@ function acceptSockets(
     autoPong: false,
   });
   const addresses = new AddressCounts();
-  app.server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+  http.app.server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     socket.on('error', () => undefined);
     const community = isStats(request) ? undefined : communityOf(request, options);
-    if (state.closing || sockets.size >= CONNECTIONS_MAX)
+    if (http.closing || sockets.size >= CONNECTIONS_MAX)
       return refuseUpgrade(socket, '503 Service Unavailable');
     if (community === undefined) return refuseUpgrade(socket, '404 Not Found');
     const client = { community: community.id, ...clientAddress(request) };
@@ -260,21 +204,8 @@ function isStats(request: IncomingMessage): boolean {
 }
 
 /** `/` goes by host name, `/c/<slug>` by name; any other path is nobody's. */
-function communityOf(request: IncomingMessage, { communities }: ServerOptions): Community | undefined {
+function communityOf(request: IncomingMessage, { communities }: RelayOptions): Community | undefined {
   const match = /^(?:\/c\/([^/]+))?(?:\/|\/stats)?$/.exec(pathOf(request));
   if (match === null) return undefined;
-  return communities.find(request.headers.host?.replace(/:\d+$/, '').toLowerCase(), match[1]);
-}
-
-/** Behind a proxy on this machine, the client is the one that the proxy names last. */
-function clientAddress(request: IncomingMessage): { address: string; isLoopback: boolean } {
-  const peer = request.socket.remoteAddress ?? '';
-  const forwarded = request.headers['x-forwarded-for'] ?? request.headers['x-real-ip'];
-  const named = (Array.isArray(forwarded) ? forwarded.join(',') : forwarded)?.split(',').at(-1)?.trim();
-  const address = isLoopback(peer) && named ? named : peer;
-  return { address, isLoopback: isLoopback(address) };
-}
-
-function isLoopback(address: string): boolean {
-  return address === '::1' || /^(::ffff:)?127\./.test(address);
+  return communities.find(hostOf(request.headers), match[1]);
 }

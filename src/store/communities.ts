@@ -1,12 +1,24 @@
 /** Communities and their settings. Every change raises one number, which all instances poll. */
 import type { ClientBase, Pool } from 'pg';
-import type { SettingKey } from '../core/settings.js';
+import { type SettingKey, settingDefinitions } from '../core/settings.js';
+import { pinGlobalTopic } from './topics.js';
 
 export interface CommunityRow {
   readonly id: number;
   readonly slug: string;
   readonly host: string | null;
   readonly settings: ReadonlyMap<string, unknown>;
+  /** When auth.mode was set, in milliseconds. */
+  readonly authModeAt: number;
+  /** Keys of members who are disabled or whose account is deleted. */
+  readonly refused: readonly string[];
+  /** Those added to the node's own. */
+  readonly operators: readonly string[];
+}
+
+export interface ConfigVersions {
+  readonly version: number;
+  readonly rightsVersion: number;
 }
 
 export const DEFAULT_SLUG = 'default';
@@ -16,12 +28,12 @@ const UNIQUE_VIOLATION = '23505';
 
 type Db = ClientBase | Pool;
 
-export async function readConfigVersion(db: Db): Promise<number> {
-  const { rows } = await db.query<{ version: number }>({
+export async function readConfigVersions(db: Db): Promise<ConfigVersions> {
+  const { rows } = await db.query<ConfigVersions>({
     name: 'config-version',
-    text: 'SELECT version FROM config_version',
+    text: 'SELECT version, rights_version AS "rightsVersion" FROM config_version',
   });
-  return rows[0]!.version;
+  return rows[0]!;
 }
 
 export async function readCommunities(db: Db): Promise<CommunityRow[]> {
@@ -30,8 +42,14 @@ export async function readCommunities(db: Db): Promise<CommunityRow[]> {
     slug: string;
     host: string | null;
     settings: Record<string, unknown>;
+    authModeAt: number;
+    refused: string[];
+    operators: string[];
   }>(
-    `SELECT c.id, c.slug, c.host, coalesce(jsonb_object_agg(s.key, s.value) FILTER (WHERE s.key IS NOT NULL), '{}') AS settings
+    `SELECT c.id, c.slug, c.host, coalesce(jsonb_object_agg(s.key, s.value) FILTER (WHERE s.key IS NOT NULL), '{}') AS settings,
+       coalesce(max(s.updated_at) FILTER (WHERE s.key = 'auth.mode'), 0) AS "authModeAt",
+       ARRAY(SELECT encode(m.pubkey, 'hex') FROM members m WHERE m.community = c.id AND m.status <> 'active') AS refused,
+       ARRAY(SELECT encode(o.pubkey, 'hex') FROM operators o WHERE o.community = c.id) AS operators
      FROM communities c LEFT JOIN community_settings s ON s.community = c.id GROUP BY c.id ORDER BY c.id`,
   );
   return rows.map((row) => ({ ...row, settings: new Map(Object.entries(row.settings)) }));
@@ -57,7 +75,9 @@ export async function addCommunity(
        INSERT INTO communities (slug, host, created_at) VALUES ($1, $2, $3) RETURNING id`,
       [slug, host ?? null, now],
     );
-    return rows[0]!.id;
+    const { id } = rows[0]!;
+    await pinGlobalTopic(db, id, settingDefinitions['topic.namespace'].default, now);
+    return id;
   } catch (error) {
     if ((error as { code?: string }).code !== UNIQUE_VIOLATION) throw error;
     throw new Error(
@@ -72,29 +92,42 @@ export async function ensureDefaultCommunity(
   first: Partial<Record<SettingKey, unknown>>,
   now: number,
 ): Promise<void> {
-  await db.query(
+  const { rows } = await db.query<{ community: number }>(
     `WITH made AS (
        INSERT INTO communities (slug, created_at) VALUES ($1, $3) ON CONFLICT (slug) DO NOTHING RETURNING id)
      INSERT INTO community_settings (community, key, value, updated_at)
-     SELECT made.id, s.key, s.value, $3 FROM made, jsonb_each($2) AS s (key, value)`,
+     SELECT made.id, s.key, s.value, $3 FROM made, jsonb_each($2) AS s (key, value) RETURNING community`,
     [DEFAULT_SLUG, JSON.stringify(first), now],
   );
+  const made = rows[0]?.community;
+  if (made !== undefined) await pinGlobalTopic(db, made, settingDefinitions['topic.namespace'].default, now);
 }
 
+/**
+ * Gives the setting's new version; undefined when it is no longer at the version that the writer saw. Versions are taken from
+ * the one number of all configuration, so that none comes twice; a setting at its default has version 0.
+ */
 export async function writeSetting(
   db: Db,
   community: number,
   key: SettingKey,
   value: unknown,
   now: number,
-): Promise<void> {
-  await db.query(
-    `WITH changed AS (UPDATE config_version SET version = version + 1)
-     INSERT INTO community_settings AS s (community, key, value, updated_at) VALUES ($1, $2, $3, $4)
+  seenVersion?: number,
+): Promise<number | undefined> {
+  const { rows } = await db.query<{ version: number }>(
+    `WITH changed AS (UPDATE config_version SET version = version + 1 RETURNING version)
+     INSERT INTO community_settings AS s (community, key, value, version, updated_at)
+     SELECT $1, $2, $3, changed.version, $4 FROM changed
+     WHERE $5::bigint IS NULL OR $5 = coalesce((SELECT version FROM community_settings WHERE community = $1 AND key = $2), 0)
      ON CONFLICT (community, key) DO UPDATE
-     SET value = excluded.value, version = s.version + 1, updated_at = excluded.updated_at`,
-    [community, key, JSON.stringify(value), now],
+     SET value = excluded.value, version = excluded.version, updated_at = excluded.updated_at
+     WHERE $5::bigint IS NULL OR s.version = $5
+     RETURNING version`,
+    [community, key, JSON.stringify(value), now, seenVersion ?? null],
   );
+  if (rows.length > 0 && key === 'topic.namespace') await pinGlobalTopic(db, community, String(value), now);
+  return rows[0]?.version;
 }
 
 export async function resetSetting(db: Db, community: number, key: SettingKey): Promise<void> {

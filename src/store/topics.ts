@@ -2,45 +2,73 @@
 import type { ClientBase, Pool } from 'pg';
 import { type IngestPolicy, ingestPolicySchema, type TopicSubscription } from '../core/retention.js';
 
-export async function readTopics(
-  db: ClientBase | Pool,
-): Promise<Map<number, Map<string, TopicSubscription>>> {
+type Db = ClientBase | Pool;
+
+export async function readTopics(db: Db): Promise<Map<number, Map<string, TopicSubscription>>> {
   const { rows } = await db.query<{
     community: number;
     topic: string;
     enabled: boolean;
+    public: boolean;
     priority: number;
     ingest_policy: unknown;
   }>(
-    'SELECT community, topic, enabled, priority, ingest_policy FROM node_subscriptions ORDER BY community, topic',
+    'SELECT community, topic, enabled, public, priority, ingest_policy FROM node_topics ORDER BY community, topic',
   );
   const topics = new Map<number, Map<string, TopicSubscription>>();
-  for (const { community, topic, enabled, priority, ingest_policy } of rows) {
+  for (const { community, topic, enabled, public: isPublic, priority, ingest_policy } of rows) {
     const policy = ingestPolicySchema.safeParse(ingest_policy).data ?? {};
     const ofCommunity = topics.get(community) ?? new Map();
-    topics.set(community, ofCommunity.set(topic, { enabled, priority, policy }));
+    topics.set(community, ofCommunity.set(topic, { enabled, public: isPublic, priority, policy }));
   }
   return topics;
 }
 
+/** What the operator decides about a topic. */
+export interface TopicRules {
+  readonly pinned: boolean;
+  readonly public: boolean;
+  readonly name?: string;
+  readonly priority: number;
+  readonly policy: IngestPolicy;
+}
+
 export async function writeTopic(
-  db: ClientBase | Pool,
+  db: Db,
   community: number,
   topic: string,
-  { enabled, priority, policy }: { enabled: boolean; priority: number; policy: IngestPolicy },
+  rules: TopicRules,
+  now: number,
+): Promise<void> {
+  const { pinned, name, priority, policy } = rules;
+  await db.query(
+    `WITH changed AS (UPDATE config_version SET version = version + 1)
+     INSERT INTO node_subscriptions AS n
+       (community, topic, pinned, public, name, priority, ingest_policy, created_at, updated_at)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)
+     ON CONFLICT (community, topic) DO UPDATE SET pinned = excluded.pinned, public = excluded.public,
+       name = coalesce(excluded.name, n.name), priority = excluded.priority, ingest_policy = excluded.ingest_policy,
+       updated_at = excluded.updated_at`,
+    [community, topic, pinned, rules.public, name ?? null, priority, JSON.stringify(policy), now],
+  );
+}
+
+/** The topic of a newcomer's first post is carried from the start, for everyone. */
+export async function pinGlobalTopic(
+  db: Db,
+  community: number,
+  namespace: string,
   now: number,
 ): Promise<void> {
   await db.query(
     `WITH changed AS (UPDATE config_version SET version = version + 1)
-     INSERT INTO node_subscriptions (community, topic, enabled, priority, ingest_policy, created_at, updated_at)
-     VALUES ($1, $2, $3, $4, $5, $6, $6)
-     ON CONFLICT (community, topic) DO UPDATE SET enabled = excluded.enabled, priority = excluded.priority,
-       ingest_policy = excluded.ingest_policy, updated_at = excluded.updated_at`,
-    [community, topic, enabled, priority, JSON.stringify(policy), now],
+     INSERT INTO node_subscriptions (community, topic, pinned, public, created_at, updated_at)
+     VALUES ($1, $2, true, true, $3, $3) ON CONFLICT (community, topic) DO NOTHING`,
+    [community, `${namespace}:global`, now],
   );
 }
 
-export async function removeTopic(db: ClientBase | Pool, community: number, topic: string): Promise<boolean> {
+export async function removeTopic(db: Db, community: number, topic: string): Promise<boolean> {
   const { rowCount } = await db.query(
     `WITH changed AS (UPDATE config_version SET version = version + 1)
      DELETE FROM node_subscriptions WHERE community = $1 AND topic = $2`,

@@ -105,7 +105,7 @@ async function makeCommunity(
   for (const [key, value] of Object.entries(settings))
     await writeSetting(pool, community, key as SettingKey, value, now);
   for (const [topic, policy] of Object.entries(topics))
-    await writeTopic(pool, community, topic, { enabled: true, priority: 0, policy }, now);
+    await writeTopic(pool, community, topic, { pinned: true, public: true, priority: 0, policy }, now);
   return community;
 }
 

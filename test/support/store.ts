@@ -32,7 +32,7 @@ export async function openTestStore(options: TestStoreOptions = {}): Promise<Tes
   const database = openDatabase(test.connection);
   const log = createLog(logLevel);
   const config = readConfig({ MINATO_TOPIC_MODE: 'open' });
-  const tagHash = await prepareDatabase(database, config, now, log);
+  const { tagHash } = await prepareDatabase(database, config, now, log);
   const lanes: Lane[] = [];
   return {
     test,
