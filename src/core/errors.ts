@@ -1,0 +1,49 @@
+/**
+ * Every refusal of the HTTP API: its code, its status and what it says. A refusal is a value; the API turns it into
+ * `{code, message, details}` in one place, and the command line into a sentence.
+ */
+
+export const ERRORS = {
+  INVALID_REQUEST: { status: 400, message: 'The request does not have the expected form.' },
+  INVALID_TOPIC: { status: 400, message: 'This is not a topic id.' },
+  AUTH_REQUIRED: { status: 401, message: 'This needs a signed Authorization header (NIP-98).' },
+  INVALID_AUTH: { status: 401, message: 'The Authorization header does not hold for this request.' },
+  REPLAYED_AUTH: { status: 401, message: 'This Authorization header was used before; sign a new one.' },
+  ACCOUNT_DISABLED: { status: 403, message: 'The operator has disabled this account.' },
+  OPERATORS_ONLY: { status: 403, message: 'Only an operator of this community may do this.' },
+  TOPIC_BLOCKED: { status: 403, message: 'The operator does not allow this topic.' },
+  NOT_FOUND: { status: 404, message: 'There is no such thing here.' },
+  COMMUNITY_NOT_FOUND: { status: 404, message: 'There is no such community.' },
+  ALREADY_SUBSCRIBED: { status: 409, message: 'You are subscribed to this topic already.' },
+  REQUEST_PENDING: { status: 409, message: 'You have asked for this topic already; the request is waiting.' },
+  STATUS_CONFLICT: { status: 409, message: 'This is not possible in its present status.' },
+  TOPIC_IN_USE: { status: 409, message: 'Members subscribe to this topic; block it to stop it anyway.' },
+  TOPIC_EXISTS: { status: 409, message: 'This topic is set up already.' },
+  VERSION_MISMATCH: { status: 409, message: 'Somebody changed this meanwhile; read it again.' },
+  FIXED_OPERATOR: { status: 409, message: 'This operator is set by MINATO_ADMIN_PUBKEYS.' },
+  INVALID_INVITE: { status: 409, message: 'This invite is unknown, used, revoked or past its time.' },
+  ACCOUNT_DELETED: { status: 410, message: 'This account has been deleted.' },
+  RATE_LIMITED: { status: 429, message: 'Too many requests; wait before the next.' },
+  PENDING_SUBSCRIPTION_REQUEST_LIMIT_REACHED: {
+    status: 429,
+    message: 'Too many of your requests wait for review; wait or cancel one.',
+  },
+  TOPIC_LIMIT_REACHED: { status: 429, message: 'This node carries as many topics as it can.' },
+  INTERNAL: { status: 500, message: 'Something failed here; it has been logged.' },
+} as const;
+
+export type ErrorCode = keyof typeof ERRORS;
+
+/** Why something was not done; `details` help a program to go on. */
+export interface Denial {
+  readonly denied: ErrorCode;
+  readonly details?: Readonly<Record<string, unknown>>;
+}
+
+export function denial(denied: ErrorCode, details?: Readonly<Record<string, unknown>>): Denial {
+  return details === undefined ? { denied } : { denied, details };
+}
+
+export function isDenial(value: unknown): value is Denial {
+  return typeof value === 'object' && value !== null && 'denied' in value;
+}
