@@ -4,6 +4,7 @@
  */
 import { LRUCache } from 'lru-cache';
 import type { Communities, Community } from './communities.js';
+import type { Access } from './core/access.js';
 import { highestStep, refuseForSpace } from './core/capacity.js';
 import { KIND_VANISH } from './core/classify.js';
 import { type NostrEvent, parseEvent, serializeEvent } from './core/event.js';
@@ -70,8 +71,13 @@ export interface AdmissionOptions {
   readonly isServed: (community: number, event: NostrEvent) => Promise<boolean>;
 }
 
+export interface Sender {
+  readonly access: Access;
+}
+
 export interface Admission {
-  admit(community: Community, input: unknown): Promise<Outcome | Refusal>;
+  /** Without a sender it is the operator who brings the event. */
+  admit(community: Community, input: unknown, sender?: Sender): Promise<Outcome | Refusal>;
 }
 
 export function createAdmission(options: AdmissionOptions): Admission {
@@ -102,14 +108,20 @@ export function createAdmission(options: AdmissionOptions): Admission {
     return served ? 'duplicate' : short;
   };
 
-  const admit = async (community: Community, input: unknown): Promise<Outcome | Refusal> => {
+  const admit = async (community: Community, input: unknown, sender?: Sender): Promise<Outcome | Refusal> => {
     const event = parseEvent(input);
     if (isRefusal(event)) return event;
     const payload = serializeEvent(event);
     const nowSeconds = Math.floor(now() / 1_000);
     const bytes = Buffer.byteLength(payload);
     const { settings, capacity, topics } = community;
-    const refused = refuseArrival({ event, bytes, settings, nowSeconds });
+    const refused = refuseArrival({
+      event,
+      bytes,
+      settings,
+      nowSeconds,
+      ...(sender ? { sender: { access: sender.access, rules: community } } : {}),
+    });
     if (refused !== undefined) return refused;
     const vanishIn = event.kind === KIND_VANISH ? vanishCommunities(event, community, options) : undefined;
     if (isRefusal(vanishIn)) return vanishIn;
@@ -122,8 +134,8 @@ export function createAdmission(options: AdmissionOptions): Admission {
   };
 
   return {
-    admit: async (community, input) => {
-      const outcome = await admit(community, input).catch(() =>
+    admit: async (community, input, sender) => {
+      const outcome = await admit(community, input, sender).catch(() =>
         refusal('error', 'failed to check the event'),
       );
       if (outcome === 'duplicate') seen.add(community.id, (input as NostrEvent).id, now());

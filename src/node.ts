@@ -1,4 +1,5 @@
 /** Puts a node together, in the order of dependence, and takes it apart in the reverse order. */
+import { addressesOf, basesOf } from './addresses.js';
 import { type Admission, createAdmission, RecentIds } from './admission.js';
 import { type Communities, watchCommunities } from './communities.js';
 import type { Config } from './config.js';
@@ -19,6 +20,7 @@ import { Memory } from './relay/memory.js';
 import { QueryGate } from './relay/query-gate.js';
 import { RateLimit } from './relay/rate-limit.js';
 import { addRelay } from './relay/server.js';
+import { Rights } from './rights.js';
 import { SeenCounts, startSeenFlush } from './seen-counts.js';
 import { ensureDefaultCommunity } from './store/communities.js';
 import { fixNetworkId, fixTagHashSeed } from './store/node-state.js';
@@ -158,8 +160,12 @@ export async function startNode(options: NodeOptions): Promise<Node> {
       await readHead(database.ownPool);
     },
   });
+  let port = config.port;
   const relay = addRelay(http, {
     publicUrl: config.publicUrl,
+    rights: new Rights(database.ownPool, communities, log),
+    verifier,
+    addressesOf: (community) => addressesOf(community, basesOf(config.publicUrl, config.host, port)),
     admission,
     communities,
     fanout,
@@ -173,7 +179,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     now,
   });
   // A port that is taken must not leave the rest running.
-  const port = await http.listen(config.host, config.port).catch(async (error) => {
+  port = await http.listen(config.host, config.port).catch(async (error) => {
     await relay.close();
     await stop();
     throw error;

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { ANONYMOUS } from './access.js';
 import { KIND_MAX, type NostrEvent, serializeEvent } from './event.js';
 import { type Arrival, policies, refuseArrival } from './policy.js';
 import { type SettingKey, settingsFrom } from './settings.js';
@@ -19,11 +20,13 @@ function arrivalOf(
   settings: Partial<Record<SettingKey, unknown>> = {},
 ): Arrival {
   const event = { ...good, ...change };
+  const all = settingsFrom(new Map(Object.entries(settings)));
   return {
     event,
     bytes: Buffer.byteLength(serializeEvent(event)),
-    settings: settingsFrom(new Map(Object.entries(settings))),
+    settings: all,
     nowSeconds: NOW,
+    sender: { access: ANONYMOUS, rules: { settings: all, topics: new Map(), refused: new Set() } },
   };
 }
 
@@ -53,6 +56,11 @@ const CASES: {
     says: { refused: 'restricted', why: /^access control p2p-only$/ },
   },
   {
+    policy: 'refuseSender',
+    change: { tags: [['t', 'sea'], ['-']] },
+    says: { refused: 'auth-required', why: /NIP-70/ },
+  },
+  {
     policy: 'refuseSize',
     change: { content: 'x'.repeat(512) },
     settings: { 'limits.eventBytesMax': 512 },
@@ -74,11 +82,6 @@ const CASES: {
     says: { refused: 'invalid', why: /^expired$/ },
   },
   { policy: 'refuseMissingD', change: { kind: 30_023 }, says: { refused: 'invalid', why: /^missing d$/ } },
-  {
-    policy: 'refuseProtected',
-    change: { tags: [['t', 'sea'], ['-']] },
-    says: { refused: 'restricted', why: /NIP-70/ },
-  },
   {
     policy: 'refusePow',
     change: {},

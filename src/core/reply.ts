@@ -31,10 +31,13 @@ export function isRefusal(value: unknown): value is Refusal {
 
 /** How an event was accepted. Each has its words below; a missing one does not compile. */
 export type Outcome = 'stored' | 'broadcast' | 'duplicate' | 'older';
+/** What an OK true answers to: an event that was taken, or an AUTH. */
+export type Accepted = Outcome | 'authenticated';
 /** Why the lane did not take an event. */
 export type Blocked = 'deleted' | 'expired' | 'gone' | 'crowdedOut' | 'vanished' | 'overQuota';
 
-const ACCEPTED: Record<Outcome, string> = {
+const ACCEPTED: Record<Accepted, string> = {
+  authenticated: '',
   stored: '',
   broadcast: '',
   duplicate: 'duplicate: already have this event',
@@ -54,10 +57,14 @@ export function outcomeOf(decision: Outcome | Blocked): Outcome | Refusal {
   return Object.hasOwn(BLOCKED, decision) ? BLOCKED[decision as Blocked] : (decision as Outcome);
 }
 
-export function okFrame(eventId: string, outcome: Outcome | Refusal): string {
+export function okFrame(eventId: string, outcome: Accepted | Refusal): string {
   return typeof outcome === 'string'
     ? JSON.stringify(['OK', eventId, true, ACCEPTED[outcome]])
     : JSON.stringify(['OK', eventId, false, words(outcome)]);
+}
+
+export function authFrame(challenge: string): string {
+  return JSON.stringify(['AUTH', challenge]);
 }
 
 export function eoseFrame(subscriptionId: string): string {

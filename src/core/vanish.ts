@@ -11,8 +11,12 @@ export function vanishScope(event: NostrEvent, relayUrls: readonly string[]): Va
     name === 'relay' && value !== undefined ? [value] : [],
   );
   if (named.includes(ALL_RELAYS)) return 'everywhere';
-  const ours = new Set(relayUrls.map(comparable));
-  return named.some((url) => ours.has(comparable(url))) ? 'here' : 'elsewhere';
+  return named.some((url) => relayUrls.some((ours) => isSameRelay(ours, url))) ? 'here' : 'elsewhere';
+}
+
+/** Do two addresses name the same relay? */
+export function isSameRelay(one: string, other: string): boolean {
+  return comparable(one) === comparable(other);
 }
 
 /** Scheme and case of the host, a default port and a closing slash do not tell two relays apart. */

@@ -6,8 +6,10 @@ import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
 import type { Admission } from '../admission.js';
 import type { Communities, Community } from '../communities.js';
+import type { Access } from '../core/access.js';
 import { type Filter, matchesNothing, parseFilters, valuesIn } from '../core/filter.js';
 import {
+  authFrame,
   closedFrame,
   countFrame,
   eoseFrame,
@@ -17,11 +19,11 @@ import {
   type Refusal,
   refusal,
 } from '../core/reply.js';
-import { refuseFilterTopic } from '../core/topic.js';
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
 import { countEvents } from '../store/query.js';
 import type { Fanout } from './fanout.js';
+import { Identity, type IdentityContext } from './identity.js';
 import type { FrameSource, Intake } from './intake.js';
 import { Outgoing } from './outgoing.js';
 import type { QueryGate } from './query-gate.js';
@@ -38,8 +40,9 @@ const FRAMES_WAITING_BYTES_MAX = 262_144;
 const QUERIES_WAITING_MAX = 100;
 const QUERY_CANCELED = '57014';
 export const CLOSE_GOING_AWAY = 1_001;
+const CLOSE_POLICY = 1_008;
 
-export interface ConnectionContext {
+export interface ConnectionContext extends IdentityContext {
   readonly admission: Admission;
   readonly communities: Communities;
   readonly fanout: Fanout;
@@ -49,7 +52,6 @@ export interface ConnectionContext {
   readonly intake: Intake;
   readonly metrics: Metrics;
   readonly log: Log;
-  readonly now: () => number;
 }
 
 export interface Client {
@@ -60,6 +62,7 @@ export interface Client {
 
 export class Connection implements FrameSource {
   private readonly outgoing: Outgoing;
+  private readonly identity: Identity;
   private readonly frames: Frame[] = [];
   private framesBytes = 0;
   private readonly subscriptions = new Map<string, Subscription>();
@@ -68,6 +71,9 @@ export class Connection implements FrameSource {
   private queries: Promise<void> = Promise.resolve();
   private paused = false;
   private awaitingRoom = false;
+  /** The next frame waits for what the last one began. */
+  private held = false;
+  private reviewed: Reviewed | undefined;
   private alive = true;
 
   constructor(
@@ -77,6 +83,8 @@ export class Connection implements FrameSource {
     private readonly context: ConnectionContext,
   ) {
     this.outgoing = new Outgoing(ws, socket, context.metrics);
+    this.identity = new Identity(client.community, context);
+    this.outgoing.send(authFrame(this.identity.challenge));
     ws.on('message', (data: Buffer, isBinary: boolean) => {
       this.frames.push({ data, isBinary });
       this.framesBytes += data.length;
@@ -91,7 +99,10 @@ export class Connection implements FrameSource {
       this.regulate();
     });
     // Events that it sent before it went are still taken.
-    ws.on('close', () => this.endAll());
+    ws.on('close', () => {
+      this.endAll();
+      this.identity.leave();
+    });
     // The close that follows says the same; without a listener an oversized frame would end the process.
     ws.on('error', (error) => context.log.debug({ error: String(error) }, 'socket error'));
   }
@@ -110,11 +121,59 @@ export class Connection implements FrameSource {
   }
 
   takeFrame(): boolean {
+    if (this.held) return false;
     const frame = this.frames.shift();
     if (frame === undefined) return false;
     this.framesBytes -= frame.data.length;
     this.onMessage(frame);
-    return this.frames.length > 0;
+    return this.frames.length > 0 && !this.held;
+  }
+
+  /** Frames that come meanwhile are worked on afterwards, in their order. */
+  private async holdFor(work: Promise<void>): Promise<void> {
+    this.held = true;
+    await work;
+    this.held = false;
+    if (this.frames.length > 0) this.context.intake.add(this);
+  }
+
+  /**
+   * Called about twice a second: what a client may no longer see ends now (a right that ended, a topic that is no longer
+   * carried, a mode that changed), and one that must authenticate and does not is closed.
+   */
+  review(): void {
+    const community = this.context.communities.get(this.client.community);
+    if (community === undefined) {
+      this.close(CLOSE_GOING_AWAY, 'this community is gone');
+      return;
+    }
+    if (this.identity.isOverdue(community)) {
+      this.close(CLOSE_POLICY, 'auth-required: not authenticated in time');
+      return;
+    }
+    const access = this.identity.access(community);
+    if (this.reviewed?.access === access && this.reviewed.community === community) return;
+    this.reviewed = { access, community };
+    for (const subscription of [...this.subscriptions.values()])
+      this.reviewSubscription(community, subscription);
+  }
+
+  private reviewSubscription(community: Community, subscription: Subscription): void {
+    const seen = this.identity.view(community, subscription.asked);
+    if (isRefusal(seen)) {
+      this.drop(subscription, seen);
+      return;
+    }
+    if (seen.every((filter, place) => filter.view?.key === subscription.filters[place]?.view?.key)) return;
+    if (subscription.loading) {
+      this.drop(subscription, refusal('restricted', 'what you may see has changed; ask again'));
+      return;
+    }
+    const index = this.context.fanout.index(this.client.community);
+    index.remove(subscription);
+    subscription.filters = seen;
+    index.add(subscription, seen);
+    index.settle(subscription);
   }
 
   private onMessage({ data, isBinary }: Frame): void {
@@ -144,15 +203,17 @@ export class Connection implements FrameSource {
       case 'EVENT':
         return this.onEvent(community, message[1]);
       case 'REQ':
-        return this.onQuery(community, message, (id, filters) => this.subscribe(community, id, filters));
+        return this.onQuery(community, message, (id, filters, asked) =>
+          this.subscribe(community, id, filters, asked),
+        );
       case 'COUNT':
         return this.onQuery(community, message, (id, filters) => this.count(community, id, filters));
       case 'CLOSE':
         return this.onClose(message[1]);
       case 'AUTH':
-        return this.onAuth(message[1]);
+        return this.onAuth(community, message[1]);
       default:
-        return refusal('invalid', 'unknown message type; this relay knows EVENT, REQ, COUNT and CLOSE');
+        return refusal('invalid', 'unknown message type; this relay knows EVENT, REQ, COUNT, CLOSE and AUTH');
     }
   }
 
@@ -165,7 +226,8 @@ export class Connection implements FrameSource {
       return undefined;
     }
     this.eventsUnderWay += 1;
-    void this.context.admission.admit(community, input).then((outcome) => {
+    const sender = { access: this.identity.access(community) };
+    void this.context.admission.admit(community, input, sender).then((outcome) => {
       this.eventsUnderWay -= 1;
       this.outgoing.send(okFrame(id, outcome));
       this.regulate();
@@ -177,7 +239,7 @@ export class Connection implements FrameSource {
   private onQuery(
     community: Community,
     [verb, id, ...inputs]: unknown[],
-    run: (id: string, filters: Filter[]) => void,
+    run: (id: string, filters: Filter[], asked: Filter[]) => void,
   ): Refusal | undefined {
     if (this.ws.readyState !== this.ws.OPEN) return undefined;
     const { settings } = community;
@@ -195,18 +257,16 @@ export class Connection implements FrameSource {
       return refuse(refusal('rate-limited', 'too many queries, slow down'));
     const filters = parseFilters(inputs, settings);
     if (isRefusal(filters)) return refuse(filters);
-    for (const filter of filters) {
-      const refused = refuseFilterTopic(filter, settings);
-      if (refused !== undefined) return refuse(refused);
-    }
+    const seen = this.identity.view(community, filters);
+    if (isRefusal(seen)) return refuse(seen);
     if (this.queriesWaiting >= QUERIES_WAITING_MAX) {
       return refuse(refusal('rate-limited', 'too many queries are waiting, slow down'));
     }
-    run(id, filters);
+    run(id, seen, filters);
     return undefined;
   }
 
-  private subscribe(community: Community, id: string, filters: Filter[]): void {
+  private subscribe(community: Community, id: string, filters: Filter[], asked: Filter[]): void {
     this.unsubscribe(id);
     const max = community.settings['limits.subscriptionsMax'];
     if (this.subscriptions.size >= max) {
@@ -224,7 +284,7 @@ export class Connection implements FrameSource {
       return;
     }
     const { fanout, metrics } = this.context;
-    const subscription = new Subscription(id, filters, fanout.head, this.outgoing, (overflown) => {
+    const subscription = new Subscription(id, filters, asked, fanout.head, this.outgoing, (overflown) => {
       this.drop(
         overflown,
         refusal('error', 'more new events than can wait while stored ones are sent; ask again'),
@@ -302,12 +362,26 @@ export class Connection implements FrameSource {
     return undefined;
   }
 
-  private onAuth(input: unknown): Refusal | undefined {
-    const why = refusal('unsupported', 'this relay does not authenticate clients yet');
+  private onAuth(community: Community, input: unknown): Refusal | undefined {
     const id = eventIdOf(input);
-    if (id === undefined) return why;
-    this.outgoing.send(okFrame(id, why));
+    if (id === undefined) return refusal('invalid', 'AUTH needs a signed event with an id');
+    if (!this.mayGoOn(community, 'queries')) {
+      this.outgoing.send(okFrame(id, refusal('rate-limited', 'too many tries, slow down')));
+      return undefined;
+    }
+    void this.holdFor(this.authenticate(community, id, input));
     return undefined;
+  }
+
+  private async authenticate(community: Community, id: string, input: unknown): Promise<void> {
+    let refused: Refusal | undefined;
+    try {
+      refused = await this.identity.authenticate(community, input);
+    } catch (error) {
+      this.context.log.warn({ error: String(error) }, 'a client could not be authenticated');
+      refused = refusal('error', 'failed to authenticate, try again in a moment');
+    }
+    this.outgoing.send(okFrame(id, refused ?? 'authenticated'));
   }
 
   private mayGoOn({ id, settings }: Community, what: 'events' | 'queries'): boolean {
@@ -360,6 +434,11 @@ export class Connection implements FrameSource {
       this.ws.resume();
     }
   }
+}
+
+interface Reviewed {
+  readonly access: Access;
+  readonly community: Community;
 }
 
 interface Frame {

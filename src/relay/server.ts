@@ -45,6 +45,9 @@ export function addRelay(http: Http, options: RelayOptions): Relay {
   const sockets = new Map<Connection, number>();
   addPages(http.app, options, sockets);
   const heartbeat = acceptSockets(http, options, sockets);
+  options.communities.afterPoll(() => {
+    for (const connection of sockets.keys()) connection.review();
+  });
   return {
     close: async () => {
       clearInterval(heartbeat);
