@@ -102,7 +102,7 @@ function addPages(
           settings: community.settings,
           address: addressOf(community, request, options.publicUrl, path),
           statsPath: `${path}/stats`,
-          topics: (await read(community.id)).topics,
+          topics: (await read(community.id)).topics.filter((topic) => isShown(topic, community)),
           stats: await statsOf(community.id),
         }),
       );
@@ -120,6 +120,13 @@ function addPages(
     app.get(`${prefix}/stats`, stats);
     app.options(prefix || '/', (_request, reply) => reply.headers(CORS).code(204).send());
   }
+}
+
+/** A topic that is not open to everybody is not told to everybody. */
+function isShown(topic: string, { settings, topics }: Community): boolean {
+  const rules = topics.get(topic);
+  if (settings['auth.mode'] === 'required') return rules?.enabled === true && rules.public;
+  return settings['topic.mode'] !== 'required' || rules?.enabled === true;
 }
 
 /** For show only: what a client compares with is always configured, never the Host header. */
