@@ -4,8 +4,8 @@ import { type Author, type Draft, sign } from './events.js';
 
 /** The challenge that the relay gave when the client connected. */
 export async function challengeOf(client: RawClient): Promise<string> {
-  const frame = await client.waitFor(([verb]) => verb === 'AUTH');
-  return frame[1] as string;
+  await client.until(() => client.challenge !== undefined);
+  return client.challenge!;
 }
 
 export async function proofOf(client: RawClient, author: Author, relay: string, draft: Draft = {}) {
