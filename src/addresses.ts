@@ -1,19 +1,36 @@
-/** By which addresses clients know a community: as configured, never as a client's header says. */
+/**
+ * Under which addresses a community is reached. What a client signs (NIP-42, 62, 98) is compared with these and never with
+ * the Host header, which anyone can send.
+ */
 import type { Community } from './communities.js';
+import { toWebsocket } from './core/relay-url.js';
 import { DEFAULT_SLUG } from './store/communities.js';
 
-/** Websocket addresses; `bases` are those of the node itself. */
-export function addressesOf({ slug, host, settings }: Community, bases: readonly string[]): string[] {
-  const own = bases.map((base) => base.replace(/^http/, 'ws').replace(/\/$/, ''));
-  if (slug === DEFAULT_SLUG) return [...settings['relay.urls'], ...own];
-  const named = own.map((base) => `${base}/c/${slug}`);
-  const hosted = host === undefined ? [] : own.map((base) => `${base.split('://', 1)[0]}://${host}`);
-  return [...settings['relay.urls'], ...named, ...hosted];
-}
+export { normalizeRelayUrl, toHttp } from './core/relay-url.js';
 
-/** Where a node answers: at its public address, or, while it has none, where it listens. */
+/** The node's own addresses: the one that is configured, else where it listens. */
 export function basesOf(publicUrl: string | undefined, host: string, port: number): string[] {
   if (publicUrl !== undefined) return [publicUrl];
-  const hosts = new Set(['127.0.0.1', 'localhost', '[::1]', host.includes(':') ? `[${host}]` : host]);
-  return [...hosts].map((name) => `ws://${name}:${port}`);
+  const named = host.includes(':') ? `[${host}]` : host;
+  const hosts = new Set(['127.0.0.1', 'localhost', '[::1]', named]);
+  return [...hosts].map((each) => `ws://${each}:${port}`);
+}
+
+/** Websocket addresses of a community, the one to show first. `bases` are those of the node. */
+export function addressesOf(
+  { slug, host, settings }: Pick<Community, 'slug' | 'host' | 'settings'>,
+  bases: readonly string[],
+): string[] {
+  const own = bases.flatMap((given) => {
+    const base = toWebsocket(given).replace(/\/$/, '');
+    const named = host === undefined ? [] : [withHost(base, host)];
+    return [...named, ...(slug === DEFAULT_SLUG ? [base] : []), `${base}/c/${slug}`];
+  });
+  return [...new Set([...settings['relay.urls'], ...own])];
+}
+
+/** The same scheme and port under another name; a community with a name of its own is at its root. */
+function withHost(base: string, host: string): string {
+  const { protocol, port } = new URL(base);
+  return `${protocol}//${host}${port === '' ? '' : `:${port}`}`;
 }

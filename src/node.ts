@@ -1,6 +1,7 @@
 /** Puts a node together, in the order of dependence, and takes it apart in the reverse order. */
 import { addressesOf, basesOf } from './addresses.js';
 import { type Admission, createAdmission, RecentIds } from './admission.js';
+import { addApi } from './api/server.js';
 import { type Communities, watchCommunities } from './communities.js';
 import type { Config } from './config.js';
 import type { Plan } from './core/plan.js';
@@ -17,12 +18,14 @@ import { migrate } from './postgres/migrate.js';
 import { Fanout } from './relay/fanout.js';
 import { Intake } from './relay/intake.js';
 import { Memory } from './relay/memory.js';
+import { SOFTWARE_VERSION } from './relay/nip11.js';
 import { QueryGate } from './relay/query-gate.js';
 import { RateLimit } from './relay/rate-limit.js';
 import { addRelay } from './relay/server.js';
 import { Rights } from './rights.js';
 import { SeenCounts, startSeenFlush } from './seen-counts.js';
 import { ensureDefaultCommunity } from './store/communities.js';
+import { useCredential } from './store/limits.js';
 import { fixNetworkId, fixTagHashSeed } from './store/node-state.js';
 import { readHead } from './store/outbox.js';
 import { ensurePartitions } from './store/partitions.js';
@@ -70,6 +73,8 @@ export interface NodeOptions {
 /** What writes events, without a server: an import needs no more. */
 export interface Writer {
   readonly admission: Admission;
+  /** The node's own addresses. */
+  readonly bases: () => readonly string[];
   readonly communities: Communities;
   readonly verifier: Verifier;
   readonly lane: Lane;
@@ -80,7 +85,16 @@ export interface Writer {
   close(): Promise<void>;
 }
 
-export async function startWriter(options: NodeOptions, onCommit?: (plan: Plan) => void): Promise<Writer> {
+export interface WriterHooks {
+  readonly onCommit?: (plan: Plan) => void;
+  /** Where it listens; what is configured unless told. */
+  readonly port?: () => number;
+}
+
+export async function startWriter(
+  options: NodeOptions,
+  { onCommit, port }: WriterHooks = {},
+): Promise<Writer> {
   const { database, config, log, now = Date.now } = options;
   const metrics = createMetrics();
   const recent = new RecentIds();
@@ -98,7 +112,7 @@ export async function startWriter(options: NodeOptions, onCommit?: (plan: Plan) 
     topicsOf: (community) => communities.get(community)?.topics ?? new Map(),
     ...(onCommit ? { onCommit } : {}),
   });
-  const { publicUrl } = config;
+  const bases = () => basesOf(config.publicUrl, config.host, port?.() ?? config.port);
   const seen = new SeenCounts();
   const stopSeen = startSeenFlush(seen, database.pool, log);
   const admission = createAdmission({
@@ -109,11 +123,12 @@ export async function startWriter(options: NodeOptions, onCommit?: (plan: Plan) 
     metrics,
     now,
     communities,
-    publicUrl,
+    bases,
     isServed: (community, event) => isServed(database.pool, community, event),
   });
   return {
     admission,
+    bases,
     communities,
     verifier,
     lane,
@@ -145,8 +160,9 @@ export interface Node {
 export async function startNode(options: NodeOptions): Promise<Node> {
   const { database, config, log, now = Date.now } = options;
   const memory = new Memory();
-  const writer = await startWriter(options, (plan) => fanout.onCommit(plan));
-  const { admission, communities, metrics, recent, tagHash, verifier } = writer;
+  let port = config.port;
+  const writer = await startWriter(options, { onCommit: (plan) => fanout.onCommit(plan), port: () => port });
+  const { admission, bases, communities, metrics, recent, tagHash, verifier } = writer;
   const fanout = new Fanout({ database, memory, recent, metrics, log, now });
   await fanout.start();
   const stop = async (): Promise<void> => {
@@ -160,12 +176,11 @@ export async function startNode(options: NodeOptions): Promise<Node> {
       await readHead(database.ownPool);
     },
   });
-  let port = config.port;
   const relay = addRelay(http, {
     publicUrl: config.publicUrl,
     rights: new Rights(database.ownPool, communities, log),
     verifier,
-    addressesOf: (community) => addressesOf(community, basesOf(config.publicUrl, config.host, port)),
+    addressesOf: (community) => addressesOf(community, bases()),
     admission,
     communities,
     fanout,
@@ -175,6 +190,19 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     intake: new Intake(),
     rates: new RateLimit(),
     metrics,
+    log,
+    now,
+  });
+  const apiRates = new RateLimit();
+  addApi(http, {
+    pool: database.pool,
+    communities,
+    bases,
+    verifier,
+    useOnce: (key, ttlMs, at) => useCredential(database.pool, key, at + ttlMs, at),
+    adminPubkeys: config.adminPubkeys,
+    rates: { take: (...asked) => ({ allowed: apiRates.take(...asked), retryAfterMs: 1_000 }) },
+    version: SOFTWARE_VERSION,
     log,
     now,
   });

@@ -1,8 +1,8 @@
 /** NIP-42: does this event prove to this relay, on this connection and now, that the client holds its key? Pure. */
 import { firstTagValue, type NostrEvent } from './event.js';
+import { isSameRelay } from './relay-url.js';
 import { type Refusal, refusal } from './reply.js';
 import type { Settings } from './settings.js';
-import { isSameRelay } from './vanish.js';
 
 export const KIND_AUTH = 22_242;
 const FRESH_SECONDS = 600;

@@ -1,5 +1,6 @@
 /** Requests to vanish (NIP-62): does one name this relay? */
 import type { NostrEvent } from './event.js';
+import { isSameRelay } from './relay-url.js';
 
 export const ALL_RELAYS = 'ALL_RELAYS';
 
@@ -12,16 +13,4 @@ export function vanishScope(event: NostrEvent, relayUrls: readonly string[]): Va
   );
   if (named.includes(ALL_RELAYS)) return 'everywhere';
   return named.some((url) => relayUrls.some((ours) => isSameRelay(ours, url))) ? 'here' : 'elsewhere';
-}
-
-/** Do two addresses name the same relay? */
-export function isSameRelay(one: string, other: string): boolean {
-  return comparable(one) === comparable(other);
-}
-
-/** Scheme and case of the host, a default port and a closing slash do not tell two relays apart. */
-function comparable(url: string): string {
-  if (!URL.canParse(url)) return url;
-  const { protocol, host, pathname } = new URL(url.replace(/^ws/i, 'http'));
-  return `${protocol}//${host}${pathname.replace(/\/$/, '')}`;
 }
