@@ -145,7 +145,8 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   const memory = new Memory();
   const writer = await startWriter(options, (plan) => fanout.onCommit(plan));
   const { admission, communities, metrics, recent, tagHash, verifier } = writer;
-  const fanout = new Fanout({ database, memory, recent, metrics, log, now });
+  const topicSettingsOf = (community: number) => communities.get(community)?.settings;
+  const fanout = new Fanout({ database, memory, recent, metrics, log, now, topicSettingsOf });
   await fanout.start();
   const stop = async (): Promise<void> => {
     await fanout.stop();
