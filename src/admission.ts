@@ -110,7 +110,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
     const nowSeconds = Math.floor(now() / 1_000);
     const bytes = Buffer.byteLength(payload);
     const { settings, capacity, topics } = community;
-    const refused = refuseArrival({ event, bytes, settings, nowSeconds });
+    const refused = refuseArrival({ event, bytes, settings, topics, nowSeconds });
     if (refused !== undefined) return refused;
     const vanishIn = event.kind === KIND_VANISH ? vanishCommunities(event, community, options) : undefined;
     if (isRefusal(vanishIn)) return vanishIn;

@@ -162,7 +162,8 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   let port = config.port;
   const writer = await startWriter(options, { onCommit: (plan) => fanout.onCommit(plan), port: () => port });
   const { admission, bases, communities, metrics, recent, tagHash, verifier } = writer;
-  const fanout = new Fanout({ database, memory, recent, metrics, log, now });
+  const topicSettingsOf = (community: number) => communities.get(community)?.settings;
+  const fanout = new Fanout({ database, memory, recent, metrics, log, now, topicSettingsOf });
   await fanout.start();
   const stop = async (): Promise<void> => {
     await fanout.stop();
