@@ -3,6 +3,7 @@
  * Sockets and import go the same way. I2: every event gets exactly one outcome.
  */
 import { LRUCache } from 'lru-cache';
+import { addressesOf } from './addresses.js';
 import type { Communities, Community } from './communities.js';
 import { highestStep, refuseForSpace } from './core/capacity.js';
 import { KIND_VANISH } from './core/classify.js';
@@ -14,7 +15,6 @@ import { vanishScope } from './core/vanish.js';
 import type { Lane } from './lane.js';
 import type { Metrics } from './metrics.js';
 import type { SeenCounts } from './seen-counts.js';
-import { DEFAULT_SLUG } from './store/communities.js';
 import type { Verifier } from './verify/pool.js';
 
 const RECENT_IDS_MAX = 100_000;
@@ -65,7 +65,8 @@ export interface AdmissionOptions {
   readonly metrics: Metrics;
   readonly now: () => number;
   readonly communities: Communities;
-  readonly publicUrl: string | undefined;
+  /** The node's own addresses. */
+  readonly bases: () => readonly string[];
   /** Is an event with this id stored and served? */
   readonly isServed: (community: number, event: NostrEvent) => Promise<boolean>;
 }
@@ -109,7 +110,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
     const nowSeconds = Math.floor(now() / 1_000);
     const bytes = Buffer.byteLength(payload);
     const { settings, capacity, topics } = community;
-    const refused = refuseArrival({ event, bytes, settings, nowSeconds });
+    const refused = refuseArrival({ event, bytes, settings, topics, nowSeconds });
     if (refused !== undefined) return refused;
     const vanishIn = event.kind === KIND_VANISH ? vanishCommunities(event, community, options) : undefined;
     if (isRefusal(vanishIn)) return vanishIn;
@@ -137,9 +138,9 @@ export function createAdmission(options: AdmissionOptions): Admission {
 function vanishCommunities(
   event: NostrEvent,
   community: Community,
-  { communities, publicUrl }: AdmissionOptions,
+  { communities, bases }: AdmissionOptions,
 ): number[] | Refusal {
-  switch (vanishScope(event, addressesOf(community, publicUrl))) {
+  switch (vanishScope(event, addressesOf(community, bases()))) {
     case 'everywhere':
       return communities.all().map(({ id }) => id);
     case 'here':
@@ -147,10 +148,4 @@ function vanishCommunities(
     case 'elsewhere':
       return refusal('invalid', 'the request to vanish names neither this relay nor ALL_RELAYS');
   }
-}
-
-function addressesOf({ slug, settings }: Community, publicUrl: string | undefined): string[] {
-  const base = publicUrl?.replace(/\/$/, '');
-  const own = base === undefined ? [] : [slug === DEFAULT_SLUG ? base : `${base}/c/${slug}`];
-  return [...settings['relay.urls'], ...own];
 }

@@ -2,8 +2,9 @@
  * The one HTTP port. Health and metrics are answered whatever the roles; the relay and the API add their own routes before
  * it listens.
  */
-import fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
+import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import { isLoopback } from './client-address.js';
+import { ERRORS } from './core/errors.js';
 import { FRAME_BYTES_MAX } from './core/settings.js';
 import type { Metrics } from './metrics.js';
 
@@ -19,7 +20,12 @@ export class Http {
     logger: false,
     bodyLimit: FRAME_BYTES_MAX,
     forceCloseConnections: true,
-    routerOptions: { ignoreTrailingSlash: true },
+    // A topic id has up to 103 characters, three times as many when each is percent-encoded.
+    routerOptions: { ignoreTrailingSlash: true, maxParamLength: 512 },
+    frameworkErrors: (_error, _request, reply) => {
+      const { status, message } = ERRORS.INVALID_REQUEST;
+      (reply as unknown as FastifyReply).code(status).send({ code: 'INVALID_REQUEST', message, details: {} });
+    },
   });
   private stopping = false;
 

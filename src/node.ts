@@ -1,5 +1,7 @@
 /** Puts a node together, in the order of dependence, and takes it apart in the reverse order. */
+import { basesOf } from './addresses.js';
 import { type Admission, createAdmission, RecentIds } from './admission.js';
+import { addApi } from './api/server.js';
 import { type Communities, watchCommunities } from './communities.js';
 import type { Config } from './config.js';
 import type { Plan } from './core/plan.js';
@@ -9,6 +11,8 @@ import { BOUNDS } from './jobs/job.js';
 import { JOBS } from './jobs/list.js';
 import { type Schedule, startSchedule } from './jobs/schedule.js';
 import { type Lane, startLane } from './lane.js';
+import { Rates } from './limits/rates.js';
+import { openLimits } from './limits/shared.js';
 import type { Log } from './log.js';
 import { createMetrics, type Metrics } from './metrics.js';
 import { checkVersion, type Database } from './postgres/database.js';
@@ -16,6 +20,7 @@ import { migrate } from './postgres/migrate.js';
 import { Fanout } from './relay/fanout.js';
 import { Intake } from './relay/intake.js';
 import { Memory } from './relay/memory.js';
+import { SOFTWARE_VERSION } from './relay/nip11.js';
 import { QueryGate } from './relay/query-gate.js';
 import { RateLimit } from './relay/rate-limit.js';
 import { addRelay } from './relay/server.js';
@@ -68,6 +73,8 @@ export interface NodeOptions {
 /** What writes events, without a server: an import needs no more. */
 export interface Writer {
   readonly admission: Admission;
+  /** The node's own addresses. */
+  readonly bases: () => readonly string[];
   readonly communities: Communities;
   readonly verifier: Verifier;
   readonly lane: Lane;
@@ -78,7 +85,16 @@ export interface Writer {
   close(): Promise<void>;
 }
 
-export async function startWriter(options: NodeOptions, onCommit?: (plan: Plan) => void): Promise<Writer> {
+export interface WriterHooks {
+  readonly onCommit?: (plan: Plan) => void;
+  /** Where it listens; what is configured unless told. */
+  readonly port?: () => number;
+}
+
+export async function startWriter(
+  options: NodeOptions,
+  { onCommit, port }: WriterHooks = {},
+): Promise<Writer> {
   const { database, config, log, now = Date.now } = options;
   const metrics = createMetrics();
   const recent = new RecentIds();
@@ -96,7 +112,7 @@ export async function startWriter(options: NodeOptions, onCommit?: (plan: Plan) 
     topicsOf: (community) => communities.get(community)?.topics ?? new Map(),
     ...(onCommit ? { onCommit } : {}),
   });
-  const { publicUrl } = config;
+  const bases = () => basesOf(config.publicUrl, config.host, port?.() ?? config.port);
   const seen = new SeenCounts();
   const stopSeen = startSeenFlush(seen, database.pool, log);
   const admission = createAdmission({
@@ -107,11 +123,12 @@ export async function startWriter(options: NodeOptions, onCommit?: (plan: Plan) 
     metrics,
     now,
     communities,
-    publicUrl,
+    bases,
     isServed: (community, event) => isServed(database.pool, community, event),
   });
   return {
     admission,
+    bases,
     communities,
     verifier,
     lane,
@@ -143,9 +160,11 @@ export interface Node {
 export async function startNode(options: NodeOptions): Promise<Node> {
   const { database, config, log, now = Date.now } = options;
   const memory = new Memory();
-  const writer = await startWriter(options, (plan) => fanout.onCommit(plan));
-  const { admission, communities, metrics, recent, tagHash, verifier } = writer;
-  const fanout = new Fanout({ database, memory, recent, metrics, log, now });
+  let port = config.port;
+  const writer = await startWriter(options, { onCommit: (plan) => fanout.onCommit(plan), port: () => port });
+  const { admission, bases, communities, metrics, networkId, recent, tagHash, verifier } = writer;
+  const topicSettingsOf = (community: number) => communities.get(community)?.settings;
+  const fanout = new Fanout({ database, memory, recent, metrics, log, now, topicSettingsOf });
   await fanout.start();
   const stop = async (): Promise<void> => {
     await fanout.stop();
@@ -172,9 +191,26 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     log,
     now,
   });
+  const limits = await openLimits(config.redisUrl, database.pool, log);
+  const rates = new Rates({ shared: limits, log });
+  addApi(http, {
+    pool: database.pool,
+    networkId,
+    communities,
+    bases,
+    verifier,
+    useOnce: (...credential) => limits.useOnce(...credential),
+    adminPubkeys: config.adminPubkeys,
+    rates,
+    version: SOFTWARE_VERSION,
+    log,
+    now,
+  });
   // A port that is taken must not leave the rest running.
-  const port = await http.listen(config.host, config.port).catch(async (error) => {
+  port = await http.listen(config.host, config.port).catch(async (error) => {
     await relay.close();
+    rates.close();
+    await limits.close();
     await stop();
     throw error;
   });
@@ -199,6 +235,8 @@ export async function startNode(options: NodeOptions): Promise<Node> {
       await lane.close();
       await relay.close();
       await http.close();
+      rates.close();
+      await limits.close();
       await stop();
     },
   };

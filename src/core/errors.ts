@@ -23,6 +23,8 @@ export const ERRORS = {
   FIXED_OPERATOR: { status: 409, message: 'This operator is set by MINATO_ADMIN_PUBKEYS.' },
   INVALID_INVITE: { status: 409, message: 'This invite is unknown, used, revoked or past its time.' },
   ACCOUNT_DELETED: { status: 410, message: 'This account has been deleted.' },
+  PAYLOAD_TOO_LARGE: { status: 413, message: 'The body is too large.' },
+  UNSUPPORTED_MEDIA_TYPE: { status: 415, message: 'The body must be application/json.' },
   RATE_LIMITED: { status: 429, message: 'Too many requests; wait before the next.' },
   PENDING_SUBSCRIPTION_REQUEST_LIMIT_REACHED: {
     status: 429,

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { KIND_MAX, type NostrEvent, serializeEvent } from './event.js';
 import { type Arrival, policies, refuseArrival } from './policy.js';
 import { type SettingKey, settingsFrom } from './settings.js';
+import { topicsOf } from './topic.js';
 
 const NOW = 1_700_000_000;
 const good: NostrEvent = {
@@ -23,6 +24,7 @@ function arrivalOf(
     event,
     bytes: Buffer.byteLength(serializeEvent(event)),
     settings: settingsFrom(new Map(Object.entries(settings))),
+    topics: new Map(topicsOf(event).map((topic) => [topic, { enabled: topic !== 'closed' }])),
     nowSeconds: NOW,
   };
 }
@@ -98,6 +100,13 @@ describe('policies', () => {
     const arrival = arrivalOf(change, settings);
     expect(policies.filter((each) => each(arrival) !== undefined).map(({ name }) => name)).toEqual([policy]);
     expect(refuseArrival(arrival)).toEqual({ refused: says.refused, why: expect.stringMatching(says.why) });
+  });
+
+  it('a topic that is not carried is refused by its own words', () => {
+    const refused = { refused: 'restricted', why: 'topic not enabled' };
+    expect(refuse({ tags: [['t', 'closed']] })).toEqual(refused);
+    expect(refuse({ tags: [['t', 'closed']] }, { 'topic.mode': 'default' })).toEqual(refused);
+    expect(refuse({ tags: [['t', 'closed']] }, { 'topic.mode': 'open' })).toBeUndefined();
   });
 
   it('none refuses a good event', () => {

@@ -8,13 +8,15 @@ import { firstTagValue, isProtected, type NostrEvent, powBits } from './event.js
 import { isExpired } from './expiration.js';
 import { type Refusal, refusal } from './reply.js';
 import type { Settings } from './settings.js';
-import { refuseEventTopic } from './topic.js';
+import { type KnownTopics, refuseEventTopic } from './topic.js';
 
 export interface Arrival {
   readonly event: NostrEvent;
   /** UTF-8 bytes of the event as JSON. */
   readonly bytes: number;
   readonly settings: Settings;
+  /** The community's topics; those that are enabled are carried. */
+  readonly topics: KnownTopics;
   readonly nowSeconds: number;
 }
 
@@ -82,7 +84,7 @@ const refusePow: Policy = ({ event, settings }) => {
   return refusal('pow', `${powBits(event.id)} bits of work, ${bits} are needed`);
 };
 
-const refuseTopic: Policy = ({ event, settings }) => refuseEventTopic(event, settings);
+const refuseTopic: Policy = ({ event, settings, topics }) => refuseEventTopic(event, settings, topics);
 
 export const policies: readonly Policy[] = [
   refuseCredential,

@@ -1,5 +1,6 @@
 /** Requests to vanish (NIP-62): does one name this relay? */
 import type { NostrEvent } from './event.js';
+import { normalizeRelayUrl } from './relay-url.js';
 
 export const ALL_RELAYS = 'ALL_RELAYS';
 
@@ -11,13 +12,7 @@ export function vanishScope(event: NostrEvent, relayUrls: readonly string[]): Va
     name === 'relay' && value !== undefined ? [value] : [],
   );
   if (named.includes(ALL_RELAYS)) return 'everywhere';
-  const ours = new Set(relayUrls.map(comparable));
-  return named.some((url) => ours.has(comparable(url))) ? 'here' : 'elsewhere';
-}
-
-/** Scheme and case of the host, a default port and a closing slash do not tell two relays apart. */
-function comparable(url: string): string {
-  if (!URL.canParse(url)) return url;
-  const { protocol, host, pathname } = new URL(url.replace(/^ws/i, 'http'));
-  return `${protocol}//${host}${pathname.replace(/\/$/, '')}`;
+  const ours = new Set(relayUrls.map(normalizeRelayUrl));
+  ours.delete(undefined);
+  return named.some((url) => ours.has(normalizeRelayUrl(url))) ? 'here' : 'elsewhere';
 }

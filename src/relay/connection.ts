@@ -180,7 +180,7 @@ export class Connection implements FrameSource {
     run: (id: string, filters: Filter[]) => void,
   ): Refusal | undefined {
     if (this.ws.readyState !== this.ws.OPEN) return undefined;
-    const { settings } = community;
+    const { settings, topics } = community;
     const lengthMax = settings['limits.subscriptionIdLengthMax'];
     if (typeof id !== 'string' || id === '')
       return refusal('invalid', 'a subscription id must be a non-empty string');
@@ -196,7 +196,7 @@ export class Connection implements FrameSource {
     const filters = parseFilters(inputs, settings);
     if (isRefusal(filters)) return refuse(filters);
     for (const filter of filters) {
-      const refused = refuseFilterTopic(filter, settings);
+      const refused = refuseFilterTopic(filter, settings, topics);
       if (refused !== undefined) return refuse(refused);
     }
     if (this.queriesWaiting >= QUERIES_WAITING_MAX) {

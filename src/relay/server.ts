@@ -9,11 +9,12 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { LRUCache } from 'lru-cache';
 import type { Pool } from 'pg';
 import { WebSocketServer } from 'ws';
+import { addressesOf } from '../addresses.js';
 import { clientAddress } from '../client-address.js';
 import type { Community } from '../communities.js';
 import { FRAME_BYTES_MAX } from '../core/settings.js';
 import { type Http, hostOf } from '../http.js';
-import { DEFAULT_SLUG, readTotals } from '../store/communities.js';
+import { readTotals } from '../store/communities.js';
 import { readRecentTopics } from '../store/outbox.js';
 import { CLOSE_GOING_AWAY, type Client, Connection, type ConnectionContext } from './connection.js';
 import { relayInformation } from './nip11.js';
@@ -97,7 +98,7 @@ function addPages(
       .send(
         renderPage({
           settings: community.settings,
-          address: addressOf(community, request, options.publicUrl, path),
+          address: shownAddress(community, request, options.publicUrl),
           statsPath: `${path}/stats`,
           topics: (await read(community.id)).topics,
           stats: await statsOf(community.id),
@@ -119,21 +120,10 @@ function addPages(
   }
 }
 
-/** For show only: what a client compares with is always configured, never the Host header. */
-function addressOf(
-  community: Community,
-  request: FastifyRequest,
-  publicUrl: string | undefined,
-  path: string,
-): string {
-  const [configured] = community.settings['relay.urls'];
-  if (configured !== undefined) return configured;
-  if (publicUrl === undefined) return `ws://${request.headers.host ?? 'localhost'}${path}`;
-  const base = publicUrl.replace(/^http/, 'ws').replace(/\/$/, '');
-  if (community.slug === DEFAULT_SLUG) return base;
-  return community.host === undefined
-    ? `${base}/c/${community.slug}`
-    : `${base.split('://', 1)[0]}://${community.host}`;
+/** For show only, so the Host header is good enough where nothing is configured. */
+function shownAddress(community: Community, request: FastifyRequest, publicUrl: string | undefined): string {
+  const base = publicUrl ?? `ws://${request.headers.host ?? 'localhost'}`;
+  return URL.canParse(base) ? addressesOf(community, [base])[0]! : base;
 }
 
 function acceptSockets(http: Http, options: RelayOptions, sockets: Map<Connection, number>): NodeJS.Timeout {

@@ -1,0 +1,35 @@
+/** The one place where a refusal or a failure becomes an HTTP answer: `{code, message, details}`. */
+import type { FastifyError, FastifyReply } from 'fastify';
+import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod';
+import { type Denial, denial, ERRORS } from '../core/errors.js';
+import type { Log } from '../log.js';
+
+export function refuse(reply: FastifyReply, { denied, details = {} }: Denial): FastifyReply {
+  const { status, message } = ERRORS[denied];
+  if (status === 401) reply.header('www-authenticate', 'Nostr');
+  if (typeof details.retry_after_seconds === 'number') {
+    reply.header('retry-after', String(details.retry_after_seconds));
+  }
+  // As text: a refusal must reach the client even where the route forgot to name it.
+  return reply
+    .code(status)
+    .type('application/json; charset=utf-8')
+    .send(JSON.stringify({ code: denied, message, details }));
+}
+
+/** What fastify threw: the client's mistake is told, ours is logged and told without its inner words. */
+export function denialOf(error: FastifyError, log: Log): Denial {
+  if (hasZodFastifySchemaValidationErrors(error)) {
+    const problems = error.validation.map(({ instancePath, message }) => ({
+      path: `${error.validationContext ?? 'body'}${instancePath === '/' ? '' : instancePath}`,
+      message: message ?? '',
+    }));
+    return denial('INVALID_REQUEST', { problems });
+  }
+  if (error.code === 'FST_ERR_CTP_BODY_TOO_LARGE') return denial('PAYLOAD_TOO_LARGE');
+  if (error.code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE') return denial('UNSUPPORTED_MEDIA_TYPE');
+  const { statusCode = 500 } = error;
+  if (statusCode >= 400 && statusCode < 500) return denial('INVALID_REQUEST');
+  log.error({ error: error.stack ?? String(error) }, 'a request of the API failed');
+  return denial('INTERNAL');
+}

@@ -1,0 +1,170 @@
+/**
+ * How a route of the API is declared: one value that gives its validation, its types and its place in the OpenAPI document.
+ * A route that is not declared so cannot exist under /v1.
+ */
+import type { FastifySchema, HTTPMethods } from 'fastify';
+import { z } from 'zod';
+import type { Community } from '../communities.js';
+import { type Denial, ERRORS, type ErrorCode } from '../core/errors.js';
+
+/** `public`: anyone. `member`: any key that signs. `operator`: a key that runs this community. */
+export type Who = 'public' | 'member' | 'operator';
+
+type Input = z.ZodType<object>;
+const nothing = z.strictObject({});
+type Nothing = typeof nothing;
+
+/** What a handler gets: all of it checked. */
+export type Call<W extends Who, P = object, Q = object, B = object> = {
+  readonly community: Community;
+  readonly params: P;
+  readonly query: Q;
+  readonly body: B;
+  readonly now: number;
+} & (W extends 'public' ? unknown : { readonly pubkey: string });
+
+interface Description {
+  readonly method: HTTPMethods;
+  /** Below /v1, with `:name` for each of `params`. */
+  readonly url: string;
+  readonly summary: string;
+  readonly description?: string;
+  readonly tags: readonly [string, ...string[]];
+  /** Of a success; 200 unless told. */
+  readonly status?: 200 | 201;
+  /** Refusals of the handler; those of the checks before it are added. */
+  readonly errors: readonly ErrorCode[];
+  /** Counted by rate.subscriptionRequestsPerHour as well. */
+  readonly isSubscriptionRequest?: boolean;
+}
+
+export interface RouteSpec<
+  W extends Who,
+  P extends Input,
+  Q extends Input,
+  B extends Input,
+  R extends z.ZodType,
+> extends Description {
+  readonly who: W;
+  readonly params?: P;
+  readonly query?: Q;
+  readonly body?: B;
+  readonly response: R;
+  readonly handler: (
+    call: Call<W, z.output<P>, z.output<Q>, z.output<B>>,
+  ) => Promise<z.output<R> | Denial> | z.output<R> | Denial;
+}
+
+/** A declared route whose types have done their work. */
+export interface Route extends Description {
+  readonly who: Who;
+  readonly params?: Input;
+  readonly query?: Input;
+  readonly body?: Input;
+  readonly response: z.ZodType;
+  readonly handler: (call: Call<'member'>) => unknown;
+}
+
+export function route<
+  const W extends Who,
+  R extends z.ZodType,
+  P extends Input = Nothing,
+  Q extends Input = Nothing,
+  B extends Input = Nothing,
+>(spec: RouteSpec<W, P, Q, B, R>): Route {
+  // The schemas that give the handler its types are the ones that its input is checked with.
+  return spec as unknown as Route;
+}
+
+const BY_WHO: Record<Who, readonly ErrorCode[]> = {
+  public: [],
+  member: ['AUTH_REQUIRED', 'INVALID_AUTH', 'REPLAYED_AUTH', 'ACCOUNT_DISABLED', 'ACCOUNT_DELETED'],
+  operator: [
+    'AUTH_REQUIRED',
+    'INVALID_AUTH',
+    'REPLAYED_AUTH',
+    'ACCOUNT_DISABLED',
+    'ACCOUNT_DELETED',
+    'OPERATORS_ONLY',
+  ],
+};
+
+/** Every refusal that a route may answer. */
+export function errorsOf({ method, who, errors }: Route): ErrorCode[] {
+  const ofBody: ErrorCode[] = method === 'GET' ? [] : ['PAYLOAD_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE'];
+  return [
+    ...new Set<ErrorCode>([
+      'INVALID_REQUEST',
+      ...ofBody,
+      ...BY_WHO[who],
+      ...errors,
+      'RATE_LIMITED',
+      'INTERNAL',
+    ]),
+  ];
+}
+
+/** Validation and documentation of a route. Only one of its two addresses is shown. */
+export function schemaOf(route: Route, isShown: boolean): FastifySchema {
+  const { summary, description, tags, who, body } = route;
+  return {
+    summary,
+    tags: [...tags],
+    operationId: operationId(route),
+    ...(description === undefined ? {} : { description }),
+    ...(who === 'public' ? {} : { security: [{ nostr: [] }] }),
+    ...(isShown ? {} : { hide: true }),
+    params: paramsOf(route, isShown),
+    querystring: route.query ?? nothing,
+    ...(body === undefined ? {} : { body }),
+    response: responsesOf(route),
+  };
+}
+
+/** Under /c/<slug> the slug is one more parameter. */
+function paramsOf({ params }: Route, isShown: boolean): unknown {
+  if (isShown) return params ?? nothing;
+  const slug = z.object({ slug: z.string() });
+  return params === undefined ? slug : z.intersection(slug, loosened(params));
+}
+
+/** Its own parameters are checked as strictly as before, only the slug beside them is no stranger. */
+function loosened(params: Input): z.ZodType {
+  return params instanceof z.ZodObject ? params.loose() : params;
+}
+
+function operationId({ method, url }: Route): string {
+  const words = url.split(/[^A-Za-z0-9]+/).filter((word) => word !== '');
+  return [String(method).toLowerCase(), ...words].join('-');
+}
+
+function responsesOf(route: Route): Record<number, unknown> {
+  const byStatus = new Map<number, ErrorCode[]>();
+  for (const code of errorsOf(route)) {
+    const { status } = ERRORS[code];
+    byStatus.set(status, [...(byStatus.get(status) ?? []), code]);
+  }
+  const refusals = [...byStatus].map(([status, codes]) => [status, refusalOf(codes)]);
+  return {
+    [route.status ?? 200]: json('Done', route.response),
+    ...Object.fromEntries(refusals),
+  };
+}
+
+function refusalOf(codes: readonly ErrorCode[]): unknown {
+  const words = codes.map((code) => `\`${code}\`: ${ERRORS[code].message}`);
+  return json(words.join('  \n'), errorBody(codes));
+}
+
+export function errorBody(codes: readonly ErrorCode[]) {
+  return z.strictObject({
+    code: z.enum(codes),
+    message: z.string(),
+    details: z.record(z.string(), z.unknown()),
+  });
+}
+
+const json = (description: string, schema: z.ZodType) => ({
+  description,
+  content: { 'application/json': { schema } },
+});

@@ -1,0 +1,44 @@
+/** How often one may ask: by address before anything is known of a request, by key once its signature holds. */
+import type { ClientAddress } from '../client-address.js';
+import type { Community } from '../communities.js';
+import { type Denial, denial } from '../core/errors.js';
+import type { Settings } from '../core/settings.js';
+import type { Rates, Verdict } from '../limits/rates.js';
+import type { Who } from './contract.js';
+
+const GROUPS = {
+  public: ['rate.httpPublicPerSecond', 'rate.httpPublicBurst'],
+  member: ['rate.httpMemberPerSecond', 'rate.httpMemberBurst'],
+  operator: ['rate.httpAdminPerSecond', 'rate.httpAdminBurst'],
+} as const satisfies Record<Who, readonly [keyof Settings, keyof Settings]>;
+
+export interface Taking {
+  readonly community: Community;
+  readonly client: ClientAddress;
+  readonly who: Who;
+  /** An address or a key. */
+  readonly by: string;
+  readonly isSubscriptionRequest: boolean;
+}
+
+export async function refuseRate(
+  rates: Pick<Rates, 'take'>,
+  taking: Taking,
+  nowMs: number,
+): Promise<Denial | undefined> {
+  const { community, client, who, by } = taking;
+  const { id, settings } = community;
+  if (client.isLoopback && settings['rate.exemptLoopback']) return undefined;
+  const [perSecond, burst] = GROUPS[who];
+  const verdict = await rates.take(`${id}:http-${who}:${by}`, settings[perSecond], settings[burst], nowMs);
+  if (!verdict.allowed) return tooMany(verdict);
+  const perHour = settings['rate.subscriptionRequestsPerHour'];
+  if (!taking.isSubscriptionRequest || perHour === 0) return undefined;
+  const hourly = await rates.take(`${id}:subscription-request:${by}`, perHour / 3_600, perHour, nowMs);
+  return hourly.allowed ? undefined : tooMany(hourly);
+}
+
+function tooMany({ retryAfterMs }: Verdict): Denial {
+  const seconds = Math.max(1, Math.ceil(retryAfterMs / 1_000));
+  return denial('RATE_LIMITED', { retry_after_seconds: Number.isFinite(seconds) ? seconds : 3_600 });
+}

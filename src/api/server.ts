@@ -1,0 +1,205 @@
+/**
+ * What the API adds to the port: every route at /v1 (the community by host name) and at /c/<slug>/v1, and its description at
+ * /docs. The way of a request: community → rate by address → signature → rate by key → account → shape → handler.
+ */
+import cors from '@fastify/cors';
+import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod';
+import { addressesOf, toHttp } from '../addresses.js';
+import { clientAddress } from '../client-address.js';
+import type { Communities, Community } from '../communities.js';
+import { type Denial, denial, isDenial } from '../core/errors.js';
+import { type Http, hostOf } from '../http.js';
+import type { Rates } from '../limits/rates.js';
+import type { Log } from '../log.js';
+import { denialOf, refuse } from './answer.js';
+import { type AuthOptions, authenticate, readHeader, refuseAccount } from './auth.js';
+import { type Call, type Route, schemaOf } from './contract.js';
+import { addDocs } from './docs.js';
+import { refuseRate } from './limit.js';
+import { type RouteOptions, routesOf } from './routes.js';
+
+const BODY_BYTES_MAX = 65_536;
+
+type Limited = Pick<Route, 'who' | 'isSubscriptionRequest'>;
+const NOWHERE: Limited = { who: 'public' };
+
+export interface ApiOptions extends AuthOptions, RouteOptions {
+  readonly communities: Communities;
+  /** The node's own addresses. */
+  readonly bases: () => readonly string[];
+  readonly rates: Pick<Rates, 'take'>;
+  readonly version: string;
+  readonly log: Log;
+  readonly now: () => number;
+}
+
+/** What is known of a request so far. */
+interface Known {
+  community?: Community;
+  pubkey?: string;
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    known: Known;
+  }
+}
+
+export function addApi(http: Http, options: ApiOptions): void {
+  const routes = routesOf(options);
+  http.app.register(async (scope) => {
+    await addDocs(scope, options.version);
+    for (const prefix of ['/v1', '/c/:slug/v1']) {
+      scope.register(async (under) => addRoutes(under, routes, options, prefix === '/v1'), { prefix });
+    }
+  });
+}
+
+async function addRoutes(
+  scope: FastifyInstance,
+  routes: readonly Route[],
+  options: ApiOptions,
+  isShown: boolean,
+): Promise<void> {
+  scope.setValidatorCompiler(validatorCompiler);
+  scope.setSerializerCompiler(serializerCompiler);
+  scope.decorateRequest('known');
+  keepBytes(scope);
+  scope.setErrorHandler<FastifyError>((error, _request, reply) =>
+    refuse(reply, denialOf(error, options.log)),
+  );
+  await scope.register(cors, {
+    origin: '*',
+    methods: [...new Set(['HEAD', ...routes.map(({ method }) => String(method))])],
+    allowedHeaders: ['authorization', 'content-type'],
+    exposedHeaders: ['retry-after', 'www-authenticate'],
+    maxAge: 86_400,
+    strictPreflight: false,
+  });
+  const unknown = (_request: FastifyRequest, reply: FastifyReply) => refuse(reply, denial('NOT_FOUND'));
+  scope.setNotFoundHandler(unknown);
+  scope.addHook('onRequest', async (request, reply) => {
+    // Before a body is read for nothing.
+    if (request.is404) return (await enter(request, reply, NOWHERE, options)) ?? unknown(request, reply);
+  });
+  for (const route of routes) addRoute(scope, route, options, isShown);
+}
+
+function addRoute(scope: FastifyInstance, route: Route, options: ApiOptions, isShown: boolean): void {
+  const { method, url } = route;
+  scope.route({
+    method,
+    url,
+    schema: schemaOf(route, isShown),
+    bodyLimit: BODY_BYTES_MAX,
+    onRequest: async (request, reply) => enter(request, reply, route, options),
+    preValidation: async (request, reply) => {
+      const refused = await identify(request, route, options);
+      return refused === undefined ? readBody(request, reply, route) : refuse(reply, refused);
+    },
+    handler: async (request, reply) => {
+      const answer = await route.handler(callOf(request, options.now()));
+      return isDenial(answer) ? refuse(reply, answer) : reply.code(route.status ?? 200).send(answer);
+    },
+  });
+}
+
+/** Which community is asked, and does this address ask too often? Without a signature nothing more of the request is read. */
+async function enter(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { who, isSubscriptionRequest = false }: Limited,
+  { communities, rates, now }: ApiOptions,
+): Promise<FastifyReply | undefined> {
+  const { slug } = request.params as { slug?: string };
+  const community = communities.find(hostOf(request.headers), slug);
+  if (community === undefined) return refuse(reply, denial('COMMUNITY_NOT_FOUND'));
+  request.known = { community };
+  if (who !== 'public') reply.header('cache-control', 'no-store');
+  const client = clientAddress(request.raw);
+  const taking = { community, client, who, by: client.address, isSubscriptionRequest };
+  const refused =
+    (await refuseRate(rates, taking, now())) ?? (who === 'public' ? undefined : unsigned(request));
+  return refused === undefined ? undefined : refuse(reply, refused);
+}
+
+function unsigned(request: FastifyRequest): Denial | undefined {
+  const header = readHeader(request.headers.authorization);
+  return isDenial(header) ? header : undefined;
+}
+
+async function identify(
+  request: FastifyRequest,
+  { who, isSubscriptionRequest = false }: Limited,
+  options: ApiOptions,
+): Promise<Denial | undefined> {
+  if (who === 'public') return undefined;
+  const community = request.known.community!;
+  const now = options.now();
+  const pubkey = await authenticate(
+    options,
+    {
+      method: request.method,
+      urls: urlsOf(request, addressesOf(community, options.bases())),
+      header: request.headers.authorization,
+      body: bytesOf(request),
+    },
+    now,
+  );
+  if (isDenial(pubkey)) return pubkey;
+  request.known.pubkey = pubkey;
+  const taking = { community, client: clientAddress(request.raw), who, by: pubkey, isSubscriptionRequest };
+  return (
+    (await refuseRate(options.rates, taking, now)) ?? (await refuseAccount(options, community, pubkey, who))
+  );
+}
+
+/** The same request under each address of its community. */
+function urlsOf({ raw }: FastifyRequest, addresses: readonly string[]): string[] {
+  const below = (raw.url ?? '/').replace(/^\/c\/[^/]+(?=\/)/, '');
+  return addresses.map((address) => `${toHttp(address).replace(/\/$/, '')}${below}`);
+}
+
+/** A signature is about the bytes of a body, so they are kept until it is checked; then they are read as JSON. */
+function keepBytes(scope: FastifyInstance): void {
+  scope.removeAllContentTypeParsers();
+  scope.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, bytes, done) =>
+    done(null, bytes),
+  );
+}
+
+function bytesOf({ body }: FastifyRequest): Uint8Array {
+  return Buffer.isBuffer(body) ? body : new Uint8Array();
+}
+
+function readBody(request: FastifyRequest, reply: FastifyReply, route: Route): FastifyReply | undefined {
+  const bytes = bytesOf(request);
+  if (bytes.length === 0) {
+    request.body = undefined;
+    return undefined;
+  }
+  if (route.body === undefined) return refuse(reply, badBody('there must be none'));
+  try {
+    request.body = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
+    return undefined;
+  } catch {
+    return refuse(reply, badBody('not JSON'));
+  }
+}
+
+function badBody(message: string): Denial {
+  return denial('INVALID_REQUEST', { problems: [{ path: 'body', message }] });
+}
+
+function callOf({ known, params, query, body }: FastifyRequest, now: number): Call<'member'> {
+  const { community, pubkey = '' } = known;
+  return {
+    community: community!,
+    pubkey,
+    params: params as object,
+    query: query as object,
+    body: (body ?? {}) as object,
+    now,
+  };
+}

@@ -1,0 +1,112 @@
+/** The OpenAPI document and its page: complete, true, and without anything from elsewhere. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { addApi } from '../src/api/server.js';
+import { ERRORS } from '../src/core/errors.js';
+import { Http } from '../src/http.js';
+import { createLog } from '../src/log.js';
+import { codesOf, type OpenApi, type Operation } from './support/api.js';
+import { startTestNode, type TestNode } from './support/node.js';
+
+let relay: TestNode;
+let document: OpenApi;
+
+beforeAll(async () => {
+  relay = await startTestNode();
+  document = (await (await fetch(`${relay.http}/docs/json`)).json()) as OpenApi;
+});
+afterAll(() => relay.close());
+
+const operations = (): [string, string, Operation][] =>
+  Object.entries(document.paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]): [string, string, Operation] => [
+      method.toUpperCase(),
+      path,
+      operation,
+    ]),
+  );
+
+/** The routes that really are on the port, as fastify tells of each when it is added. */
+async function existingRoutes(): Promise<string[]> {
+  const { metrics, communities, verifier } = relay.node;
+  const http = new Http({ metrics, metricsToken: undefined, ready: async () => undefined });
+  const seen: string[] = [];
+  http.app.addHook('onRoute', ({ method, path }) => {
+    for (const each of [method].flat()) seen.push(`${each} ${path}`);
+  });
+  addApi(http, {
+    pool: relay.database.pool,
+    networkId: '',
+    communities,
+    verifier,
+    bases: () => [],
+    useOnce: async () => true,
+    adminPubkeys: [],
+    rates: { take: () => ({ allowed: true, retryAfterMs: 0 }) },
+    version: '0',
+    log: createLog('silent'),
+    now: Date.now,
+  });
+  await http.app.ready();
+  await http.close();
+  return seen
+    .filter((route) => /^(?!OPTIONS|HEAD)\w+ \/v1\//.test(route))
+    .map((route) => route.replace(/:(\w+)/g, '{$1}'));
+}
+
+describe('the OpenAPI document', () => {
+  it('has every route that exists under /v1, and no other', async () => {
+    const documented = operations().map(([method, path]) => `${method} ${path}`);
+    expect(documented.sort()).toEqual((await existingRoutes()).sort());
+    expect(documented).not.toEqual([]);
+  });
+
+  it('gives each route a summary, a tag, its parameters, a success and its refusals', () => {
+    for (const [method, path, operation] of operations()) {
+      const name = `${method} ${path}`;
+      expect(operation.summary, name).toMatch(/\w/);
+      expect(operation.tags, name).not.toHaveLength(0);
+      const named = [...path.matchAll(/\{(\w+)\}/g)].map((match) => match[1]!);
+      const inPath = (operation.parameters ?? []).filter((parameter) => parameter.in === 'path');
+      expect(inPath.map((parameter) => parameter.name).sort(), name).toEqual(named.sort());
+      const statuses = Object.keys(operation.responses);
+      expect(
+        statuses.filter((status) => status.startsWith('2')),
+        name,
+      ).toHaveLength(1);
+      for (const status of statuses) {
+        const response = operation.responses[status]!;
+        expect(response.content?.['application/json']?.schema, `${name} ${status}`).toBeDefined();
+        const codes = status.startsWith('2') ? [] : codesOf(operation, Number(status));
+        for (const code of codes) {
+          expect(ERRORS[code as keyof typeof ERRORS].status, `${name} ${code}`).toBe(Number(status));
+          expect(response.description).toContain(code);
+        }
+      }
+      expect(statuses, name).toEqual(expect.arrayContaining(['400', '429', '500']));
+      if (operation.security !== undefined)
+        expect(statuses, name).toEqual(expect.arrayContaining(['401', '403']));
+    }
+  });
+
+  it('says that the same routes are under /c/<slug> and how a request is signed', () => {
+    expect(document.info.description).toContain('/c/<slug>/v1');
+    expect(document.info.description).toContain('27235');
+    expect(Object.keys(document.paths).filter((path) => !path.startsWith('/v1/'))).toEqual([]);
+  });
+});
+
+describe('the page at /docs', () => {
+  it('loads with its script and its style, all from this node', async () => {
+    const response = await fetch(`${relay.http}/docs`);
+    expect(response.status).toBe(200);
+    expect(response.headers.get('content-type')).toMatch(/^text\/html/);
+    expect(response.headers.get('content-security-policy')).toContain("default-src 'none'");
+    const page = await response.text();
+    const parts = [...page.matchAll(/(?:src|href)="([^"]+)"/g)].map((match) => match[1]!);
+    expect(parts.length).toBeGreaterThan(3);
+    for (const part of parts) {
+      expect(part).toMatch(/^[./]/);
+      expect((await fetch(new URL(part, `${relay.http}/docs`))).status, part).toBe(200);
+    }
+  });
+});
