@@ -120,6 +120,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
       event,
       bytes,
       settings,
+      topics,
       nowSeconds,
       ...(sender ? { sender: { access: sender.access, rules: community } } : {}),
     });

@@ -11,6 +11,8 @@ import { BOUNDS } from './jobs/job.js';
 import { JOBS } from './jobs/list.js';
 import { type Schedule, startSchedule } from './jobs/schedule.js';
 import { type Lane, startLane } from './lane.js';
+import { Rates } from './limits/rates.js';
+import { openLimits } from './limits/shared.js';
 import type { Log } from './log.js';
 import { createMetrics, type Metrics } from './metrics.js';
 import { checkVersion, type Database } from './postgres/database.js';
@@ -25,7 +27,6 @@ import { addRelay } from './relay/server.js';
 import { Rights } from './rights.js';
 import { SeenCounts, startSeenFlush } from './seen-counts.js';
 import { ensureDefaultCommunity } from './store/communities.js';
-import { useCredential } from './store/limits.js';
 import { fixNetworkId, fixTagHashSeed } from './store/node-state.js';
 import { readHead } from './store/outbox.js';
 import { ensurePartitions } from './store/partitions.js';
@@ -162,8 +163,9 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   const memory = new Memory();
   let port = config.port;
   const writer = await startWriter(options, { onCommit: (plan) => fanout.onCommit(plan), port: () => port });
-  const { admission, bases, communities, metrics, recent, tagHash, verifier } = writer;
-  const fanout = new Fanout({ database, memory, recent, metrics, log, now });
+  const { admission, bases, communities, metrics, networkId, recent, tagHash, verifier } = writer;
+  const topicSettingsOf = (community: number) => communities.get(community)?.settings;
+  const fanout = new Fanout({ database, memory, recent, metrics, log, now, topicSettingsOf });
   await fanout.start();
   const stop = async (): Promise<void> => {
     await fanout.stop();
@@ -193,15 +195,17 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     log,
     now,
   });
-  const apiRates = new RateLimit();
+  const limits = await openLimits(config.redisUrl, database.pool, log);
+  const rates = new Rates({ shared: limits, log });
   addApi(http, {
     pool: database.pool,
+    networkId,
     communities,
     bases,
     verifier,
-    useOnce: (key, ttlMs, at) => useCredential(database.pool, key, at + ttlMs, at),
+    useOnce: (...credential) => limits.useOnce(...credential),
     adminPubkeys: config.adminPubkeys,
-    rates: { take: (...asked) => ({ allowed: apiRates.take(...asked), retryAfterMs: 1_000 }) },
+    rates,
     version: SOFTWARE_VERSION,
     log,
     now,
@@ -209,6 +213,8 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   // A port that is taken must not leave the rest running.
   port = await http.listen(config.host, config.port).catch(async (error) => {
     await relay.close();
+    rates.close();
+    await limits.close();
     await stop();
     throw error;
   });
@@ -233,6 +239,8 @@ export async function startNode(options: NodeOptions): Promise<Node> {
       await lane.close();
       await relay.close();
       await http.close();
+      rates.close();
+      await limits.close();
       await stop();
     },
   };

@@ -35,6 +35,7 @@ async function existingRoutes(): Promise<string[]> {
   });
   addApi(http, {
     pool: relay.database.pool,
+    networkId: '',
     communities,
     verifier,
     bases: () => [],

@@ -342,7 +342,7 @@ describe('a deletion request', () => {
   it('lets the recipient delete a gift wrap', async () => {
     const wrap = sign(newAuthor(), { kind: 1059, tags: [['p', alice.pubkey]] });
     const recipient = await RawClient.connect(relay.url);
-    await authenticate(recipient, alice, relay.url);
+    await authenticate(recipient, alice, 'wss://relay.test');
     await client.publish(wrap);
     await client.publish(sign(bob, { kind: 5, tags: [['e', wrap.id]] }));
     expect((await recipient.query({ ids: [wrap.id] })).events).toEqual([wrap]);

@@ -537,7 +537,7 @@ describe("the end of the outbox's last range", () => {
       );
       const place = { seq: Number(row!.seq), ingestedAt: Number(row!.ingested_at), keep: row!.keep };
       await harbour.sql('UPDATE lane_state SET last_seq = $1', [LAST_NUMBER]);
-      const select = async () => [{ community: 1, event: hidden.event, row: place }];
+      const select = async () => [{ community: 1, event: hidden.event, bound: [], row: place }];
       expect(await lane.hide({ hidden: 'retention', purge: false, select })).toBe(1);
       await harbour.sql('UPDATE lane_state SET last_seq = $1', [LAST_NUMBER + 1_000_000]);
       expect(await lane.submit(kept)).toBe('stored');

@@ -13,7 +13,7 @@ import type { Lane } from '../src/lane.js';
 import type { Database } from '../src/postgres/database.js';
 import { readTotals } from '../src/store/communities.js';
 import { readBus, readHead, readOutbox } from '../src/store/outbox.js';
-import { countEvents, findEvents, readPayloads, readPayloadsById } from '../src/store/query.js';
+import { countEvents, findEvents, readEventsById, readPayloads } from '../src/store/query.js';
 import type { TagHash } from '../src/store/tag-hash.js';
 import {
   type Arrived,
@@ -258,7 +258,7 @@ async function expectNotFound(
     expect(found.filter((row) => gone.has(row.id))).toEqual([]);
   }
   expect(
-    await readPayloadsById(
+    await readEventsById(
       database.pool,
       ids.filter((id) => !unswept.has(id)).map((id) => ({ community, id })),
     ),
@@ -293,7 +293,8 @@ async function expectRows(
           WHERE d.community = $1 AND d.hidden IS DISTINCT FROM 7) AS placed,
        (SELECT count(*) FROM event_dedupe d LEFT JOIN events e ON e.id = d.event_id AND e.community = d.community
           WHERE d.community = $1 AND d.hidden = 2 AND d.gone_at IS NOT NULL AND e.id IS NULL) AS purged,
-       (SELECT count(*) FROM event_tags WHERE community = $1) AS tagged,
+       (SELECT count(*) FROM event_tags WHERE community = $1)
+         - (SELECT coalesce(sum(cardinality(bound)), 0) FROM events WHERE community = $1 AND hidden IS NULL) AS tagged,
        (SELECT count(*) FROM event_tags t LEFT JOIN events e
           ON e.seq = t.seq AND e.keep = t.keep AND e.ingested_at = t.ingested_at AND e.hidden IS NULL
           WHERE t.community = $1 AND e.seq IS NULL) AS strays`,

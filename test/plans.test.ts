@@ -20,8 +20,8 @@ import { ensurePartitions } from '../src/store/partitions.js';
 import {
   countEvents,
   findStatement,
+  readEventsById,
   readPayloads,
-  readPayloadsById,
   type Statement,
 } from '../src/store/query.js';
 import type { TagHash } from '../src/store/tag-hash.js';
@@ -242,7 +242,7 @@ const SHAPES: Shape[] = [
   {
     name: 'payloads by id',
     filter: (pool) =>
-      readPayloadsById(
+      readEventsById(
         pool,
         someIds.map((id) => ({ community: COMMUNITY, id })),
       ),

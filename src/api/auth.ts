@@ -9,7 +9,7 @@ import { type Denial, denial, isDenial } from '../core/errors.js';
 import { parseEvent, serializeEvent } from '../core/event.js';
 import { findAuthProblem } from '../core/http-auth.js';
 import { isRefusal } from '../core/reply.js';
-import { readMemberStatus } from '../store/accounts.js';
+import { refuseMember } from '../store/members.js';
 import type { Verifier } from '../verify/pool.js';
 import type { Who } from './contract.js';
 
@@ -70,9 +70,8 @@ export async function refuseAccount(
   const isFixed = adminPubkeys.includes(pubkey);
   // Who runs the node cannot be locked out by those whom they have let in.
   if (who === 'operator' && isFixed) return undefined;
-  const status = await readMemberStatus(pool, community.id, pubkey);
-  if (status === 'disabled') return denial('ACCOUNT_DISABLED');
-  if (status === 'deleted') return denial('ACCOUNT_DELETED');
+  const refused = await refuseMember(pool, community.id, pubkey);
+  if (refused !== undefined) return refused;
   return who === 'operator' && !community.operators.has(pubkey) ? denial('OPERATORS_ONLY') : undefined;
 }
 

@@ -3,17 +3,8 @@ import type { ClientAddress } from '../client-address.js';
 import type { Community } from '../communities.js';
 import { type Denial, denial } from '../core/errors.js';
 import type { Settings } from '../core/settings.js';
+import type { Rates, Verdict } from '../limits/rates.js';
 import type { Who } from './contract.js';
-
-export interface Verdict {
-  readonly allowed: boolean;
-  readonly retryAfterMs: number;
-}
-
-export interface Rates {
-  /** Takes one token of a bucket. */
-  take(key: string, perSecond: number, burst: number, nowMs: number): Verdict | Promise<Verdict>;
-}
 
 const GROUPS = {
   public: ['rate.httpPublicPerSecond', 'rate.httpPublicBurst'],
@@ -30,7 +21,11 @@ export interface Taking {
   readonly isSubscriptionRequest: boolean;
 }
 
-export async function refuseRate(rates: Rates, taking: Taking, nowMs: number): Promise<Denial | undefined> {
+export async function refuseRate(
+  rates: Pick<Rates, 'take'>,
+  taking: Taking,
+  nowMs: number,
+): Promise<Denial | undefined> {
   const { community, client, who, by } = taking;
   const { id, settings } = community;
   if (client.isLoopback && settings['rate.exemptLoopback']) return undefined;

@@ -1,12 +1,11 @@
 /** All routes of the API. */
-import type { Pool } from 'pg';
 import type { Route } from './contract.js';
+import { subscriptionRoutes } from './subscriptions.js';
+import { type TopicOptions, topicRoutes } from './topics.js';
 
 /** What the handlers stand on. */
-export interface RouteOptions {
-  readonly pool: Pool;
-}
+export interface RouteOptions extends TopicOptions {}
 
-export function routesOf(_options: RouteOptions): Route[] {
-  return [];
+export function routesOf(options: RouteOptions): Route[] {
+  return [...topicRoutes(options), ...subscriptionRoutes(options)];
 }

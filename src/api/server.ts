@@ -10,12 +10,13 @@ import { clientAddress } from '../client-address.js';
 import type { Communities, Community } from '../communities.js';
 import { type Denial, denial, isDenial } from '../core/errors.js';
 import { type Http, hostOf } from '../http.js';
+import type { Rates } from '../limits/rates.js';
 import type { Log } from '../log.js';
 import { denialOf, refuse } from './answer.js';
 import { type AuthOptions, authenticate, readHeader, refuseAccount } from './auth.js';
 import { type Call, type Route, schemaOf } from './contract.js';
 import { addDocs } from './docs.js';
-import { type Rates, refuseRate } from './limit.js';
+import { refuseRate } from './limit.js';
 import { type RouteOptions, routesOf } from './routes.js';
 
 const BODY_BYTES_MAX = 65_536;
@@ -27,7 +28,7 @@ export interface ApiOptions extends AuthOptions, RouteOptions {
   readonly communities: Communities;
   /** The node's own addresses. */
   readonly bases: () => readonly string[];
-  readonly rates: Rates;
+  readonly rates: Pick<Rates, 'take'>;
   readonly version: string;
   readonly log: Log;
   readonly now: () => number;

@@ -8,6 +8,8 @@ export interface Superseded extends Version {
   readonly community: number;
   readonly address: string;
   readonly pubkey: string;
+  /** Those that it was announced with. */
+  readonly topics: readonly string[];
   readonly row: RowRef;
 }
 
@@ -27,12 +29,17 @@ export class History {
     this.byId.set(`${community}/${id}`, version);
   }
 
-  /** Gives those that the request rightfully deletes, and keeps them no longer. */
-  take(community: number, request: NostrEvent, target: DeletionTarget): Superseded[] {
-    const named = this.named(community, target).filter(
+  /** Those that the request rightfully deletes. */
+  find(community: number, request: NostrEvent, target: DeletionTarget): Superseded[] {
+    return this.named(community, target).filter(
       ({ pubkey, created_at }) =>
         pubkey === request.pubkey && (target.type === 'id' || isWithinWindow(created_at, request.created_at)),
     );
+  }
+
+  /** Gives them, and keeps them no longer. */
+  take(community: number, request: NostrEvent, target: DeletionTarget): Superseded[] {
+    const named = this.find(community, request, target);
     for (const { id, address } of named) {
       this.byId.delete(`${community}/${id}`);
       this.byAddress.get(`${community}/${address}`)?.delete(id);

@@ -47,7 +47,7 @@ const serving = (...served: Submission[]): BatchFacts => ({
   targets: new Map(
     served.map(({ community, event }): [string, StoredEvent] => [
       factKey(community, event.id),
-      { row: ROW, event },
+      { row: ROW, event, bound: [] },
     ]),
   ),
 });
@@ -142,7 +142,12 @@ describe('tombstones', () => {
 describe('planHiding', () => {
   it('hides each row with its reason in the outbox, numbered on from the last', () => {
     const [one, version] = [note(ALICE), submissionOf({ pubkey: BOB, kind: 30_023, tags: [['d', 'x']] })];
-    const rows = [one, version].map(({ community, event }) => ({ community, event, row: ROW }));
+    const rows = [one, version].map(({ community, event }) => ({
+      community,
+      event,
+      bound: ['bound'],
+      row: ROW,
+    }));
     const plan = planHiding(rows, 'expired', true, 10, 77);
     expect(plan.hidden).toEqual(
       rows.map(({ event }) => ({ community: HERE, id: event.id, row: ROW, hidden: 'expired', purge: true })),
@@ -151,6 +156,7 @@ describe('planHiding', () => {
       [11, 'delete', 'expiration', undefined],
       [12, 'delete', 'expiration', `30023:${BOB}:x`],
     ]);
+    expect(plan.outbox.map(({ topics }) => topics)).toEqual([['bound'], ['bound']]);
     expect(plan.lastSeq).toBe(12);
     expect([...plan.decisions, ...plan.rows, ...plan.heads, ...plan.tombstones]).toEqual([]);
   });

@@ -12,7 +12,7 @@ import { type Announced, type Hidden, OUTBOX_REASONS } from './hidden.js';
 import { History, type Superseded } from './history.js';
 import { Keep, keepOf } from './keep.js';
 import { eventDays, type Retention } from './retention.js';
-import { topicsOf } from './topic.js';
+import { allTopics, bindTopics, impliedTopics, type TopicSettings, topicsOf, UNBOUND } from './topic.js';
 
 /** An event on its way into the store: checked, verified, serialized once. */
 export interface Submission {
@@ -33,6 +33,8 @@ export interface RowRef {
 export interface StoredEvent {
   readonly row: RowRef;
   readonly event: NostrEvent;
+  /** Topics that it is bound to beside those it names. */
+  readonly bound: readonly string[];
 }
 
 export interface Head extends Version {
@@ -62,6 +64,8 @@ export interface BatchFacts {
   readonly purgesDeleted: ReadonlySet<number>;
   /** How long each community keeps its topics. */
   readonly retention?: ReadonlyMap<number, Retention>;
+  /** What each community asks of events about topics. */
+  readonly topicSettings?: ReadonlyMap<number, TopicSettings>;
 }
 
 export function factKey(community: number, what: string): string {
@@ -75,6 +79,8 @@ export function tombstoneKey(community: number, idOrAddress: string, author: str
 
 export interface PlannedRow extends RowRef {
   readonly submission: Submission;
+  /** Topics that it is bound to beside those it names. */
+  readonly bound: readonly string[];
   /** Why it is not served, when a later event of the same batch saw to that. */
   readonly hidden: Hidden | undefined;
   /** Its content is not even written. */
@@ -170,13 +176,13 @@ export function planHiding(
 ): Plan {
   const served = rows.filter(({ row }) => row.keep !== Keep.history);
   const outbox = served.map(
-    ({ community, event }, place): OutboxRow => ({
+    ({ community, event, bound }, place): OutboxRow => ({
       seq: lastSeq + 1 + place,
       community,
       op: 'delete',
       reason: OUTBOX_REASONS[hidden],
       event,
-      topics: topicsOf(event),
+      topics: allTopics(event, bound),
       effectiveKey: addressOf(event),
       ingestedAt: now,
     }),
@@ -310,20 +316,44 @@ class Planner {
     const idKey = factKey(community, event.id);
     const address = addressOf(event);
     this.supersedeHead(submission);
-    const seq = this.announce(community, event, topicsOf(event), address, undefined);
+    const bound = this.boundOf(submission);
+    const seq = this.announce(community, event, allTopics(event, bound), address, undefined);
     const row = {
       seq,
       ingestedAt: this.now,
       keep: this.keepOf(submission),
       submission,
+      bound,
       hidden: undefined,
       purge: false,
     };
     this.rows.set(seq, row);
     this.known.set(idKey, 'served');
-    this.targets.set(idKey, { row, event });
+    this.targets.set(idKey, { row, event, bound });
     this.raiseHead(submission, row);
     if (event.kind === KIND_DELETION) this.applyDeletion(submission);
+  }
+
+  private boundOf({ community, event }: Submission): readonly string[] {
+    const settings = this.facts.topicSettings?.get(community);
+    const implied = settings === undefined ? UNBOUND : impliedTopics(event, settings);
+    if (event.kind !== KIND_DELETION) return implied;
+    return bindTopics(event, this.targetTopics(community, event, implied));
+  }
+
+  /** The topics of what a request rightfully deletes as well, so that their readers hear of it. Asked before anything is hidden. */
+  private *targetTopics(
+    community: number,
+    request: NostrEvent,
+    implied: readonly string[],
+  ): Generator<string> {
+    yield* implied;
+    for (const target of deletionTargets(request)) {
+      const stored = this.storedTarget(community, target);
+      if (stored !== undefined && deletes(request, target, stored.event))
+        yield* allTopics(stored.event, stored.bound);
+      for (const { topics } of this.history.find(community, request, target)) yield* topics;
+    }
   }
 
   private keepOf({ community, event }: Submission): Keep {
@@ -336,7 +366,15 @@ class Planner {
     const { community, event } = submission;
     this.lastSeq += 1;
     const { lastSeq: seq, now: ingestedAt } = this;
-    this.rows.set(seq, { seq, ingestedAt, keep: Keep.request, submission, hidden: 'withheld', purge: false });
+    this.rows.set(seq, {
+      seq,
+      ingestedAt,
+      keep: Keep.request,
+      submission,
+      bound: UNBOUND,
+      hidden: 'withheld',
+      purge: false,
+    });
     this.known.set(factKey(community, event.id), 'withheld');
     this.applyVanish(submission);
   }
@@ -347,7 +385,7 @@ class Planner {
   }
 
   /** Moves the high-water mark of the event's key up to it, if it has a key and is the newest. */
-  private raiseHead(submission: Submission, row: RowRef | undefined): void {
+  private raiseHead(submission: Submission, row: PlannedRow | undefined): void {
     const { community, event } = submission;
     const address = addressOf(event);
     if (address === undefined) return;
@@ -356,7 +394,7 @@ class Planner {
     if (head !== undefined && !isNewer(event, head)) return;
     if (row === undefined) this.supersedeHead(submission);
     const { id, created_at, kind, pubkey } = event;
-    const topics = topicsOf(event);
+    const topics = allTopics(event, row?.bound ?? UNBOUND);
     this.heads.set(key, { id, created_at, topics, row });
     this.changedHeads.set(key, { community, address, kind, pubkey, id, created_at, topics });
   }
@@ -368,7 +406,7 @@ class Planner {
     const { id, created_at, topics, row } = head;
     const old = { id, created_at, pubkey: event.pubkey, kind: event.kind };
     this.hide(community, old, row, topics, address, 'superseded');
-    this.history.add({ community, address, id, created_at, pubkey: event.pubkey, row });
+    this.history.add({ community, address, id, created_at, pubkey: event.pubkey, topics, row });
   }
 
   /** NIP-09: every own target in the request's own transaction; the others are skipped. */
@@ -423,8 +461,8 @@ class Planner {
     }
   }
 
-  private hideStored(community: number, { row, event }: StoredEvent, hidden: Announced): void {
-    this.hide(community, event, row, topicsOf(event), addressOf(event), hidden);
+  private hideStored(community: number, { row, event, bound }: StoredEvent, hidden: Announced): void {
+    this.hide(community, event, row, allTopics(event, bound), addressOf(event), hidden);
   }
 
   private hide(

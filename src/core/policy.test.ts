@@ -3,6 +3,7 @@ import { ANONYMOUS } from './access.js';
 import { KIND_MAX, type NostrEvent, serializeEvent } from './event.js';
 import { type Arrival, policies, refuseArrival } from './policy.js';
 import { type SettingKey, settingsFrom } from './settings.js';
+import { topicsOf } from './topic.js';
 
 const NOW = 1_700_000_000;
 const good: NostrEvent = {
@@ -25,6 +26,7 @@ function arrivalOf(
     event,
     bytes: Buffer.byteLength(serializeEvent(event)),
     settings: all,
+    topics: new Map(topicsOf(event).map((topic) => [topic, { enabled: topic !== 'closed' }])),
     nowSeconds: NOW,
     sender: { access: ANONYMOUS, rules: { settings: all, topics: new Map(), refused: new Set() } },
   };
@@ -101,6 +103,13 @@ describe('policies', () => {
     const arrival = arrivalOf(change, settings);
     expect(policies.filter((each) => each(arrival) !== undefined).map(({ name }) => name)).toEqual([policy]);
     expect(refuseArrival(arrival)).toEqual({ refused: says.refused, why: expect.stringMatching(says.why) });
+  });
+
+  it('a topic that is not carried is refused by its own words', () => {
+    const refused = { refused: 'restricted', why: 'topic not enabled' };
+    expect(refuse({ tags: [['t', 'closed']] })).toEqual(refused);
+    expect(refuse({ tags: [['t', 'closed']] }, { 'topic.mode': 'default' })).toEqual(refused);
+    expect(refuse({ tags: [['t', 'closed']] }, { 'topic.mode': 'open' })).toBeUndefined();
   });
 
   it('none refuses a good event', () => {

@@ -9,13 +9,15 @@ import { firstTagValue, type NostrEvent, powBits } from './event.js';
 import { isExpired } from './expiration.js';
 import { type Refusal, refusal } from './reply.js';
 import type { Settings } from './settings.js';
-import { refuseEventTopic } from './topic.js';
+import { type KnownTopics, refuseEventTopic } from './topic.js';
 
 export interface Arrival {
   readonly event: NostrEvent;
   /** UTF-8 bytes of the event as JSON. */
   readonly bytes: number;
   readonly settings: Settings;
+  /** The community's topics; those that are enabled are carried. */
+  readonly topics: KnownTopics;
   readonly nowSeconds: number;
   /** Who sends it, and by which rules; nobody when the operator brings it, who may bring everything. */
   readonly sender?: { readonly access: Access; readonly rules: AccessRules };
@@ -80,7 +82,7 @@ const refusePow: Policy = ({ event, settings }) => {
   return refusal('pow', `${powBits(event.id)} bits of work, ${bits} are needed`);
 };
 
-const refuseTopic: Policy = ({ event, settings }) => refuseEventTopic(event, settings);
+const refuseTopic: Policy = ({ event, settings, topics }) => refuseEventTopic(event, settings, topics);
 
 export const policies: readonly Policy[] = [
   refuseCredential,

@@ -1,18 +1,26 @@
 import { describe, expect, it } from 'vitest';
 import type { NostrEvent } from './event.js';
-import { type Filter, parseFilter } from './filter.js';
-import { type Settings, settingsFrom } from './settings.js';
+import { type Filter, matchFilter, parseFilter } from './filter.js';
+import { settingsFrom } from './settings.js';
 import {
+  allTopics,
+  asMatched,
+  BOUND_MAX,
+  bindTopics,
+  impliedTopics,
   isTopic,
   needsNoTopic,
   refuseEventTopic,
   refuseFilterTopic,
   TOPIC_LENGTH_MAX,
   topicsOf,
+  UNBOUND,
 } from './topic.js';
 
-const required = settingsFrom(new Map<string, unknown>([['topic.mode', 'required']]));
-const open = settingsFrom(new Map<string, unknown>([['topic.mode', 'open']]));
+const settingsOf = (stored: Record<string, unknown>) => settingsFrom(new Map(Object.entries(stored)));
+const required = settingsOf({ 'topic.mode': 'required' });
+const byDefault = settingsOf({ 'topic.mode': 'default' });
+const open = settingsOf({ 'topic.mode': 'open' });
 const eventOf = (kind: number, ...tags: string[][]): NostrEvent => ({
   id: '1'.repeat(64),
   pubkey: 'a'.repeat(64),
@@ -69,44 +77,108 @@ describe('needsNoTopic', () => {
   });
 });
 
+const KNOWN = new Map([
+  ['sea', { enabled: true }],
+  ['wind', { enabled: true }],
+  ['closed', { enabled: false }],
+]);
+const MISSING = { refused: 'invalid', why: 'missing topic' };
+const NOT_ENABLED = { refused: 'restricted', why: 'topic not enabled' };
+
 describe('refuseEventTopic', () => {
-  it.each([
-    ['required', required, eventOf(1), true],
-    ['required', required, eventOf(1, ['t', '']), true],
-    ['required', required, eventOf(1, ['t', '\n']), true],
-    ['required', required, eventOf(1, ['T', 'sea']), true],
-    ['required', required, eventOf(30_023, ['d', 'x']), true],
-    ['required', required, eventOf(1, ['t', ''], ['t', 'sea']), false],
-    ['required', required, eventOf(0), false],
-    ['required', required, eventOf(5), false],
-    ['required', required, eventOf(10_002), false],
-    ['open', open, eventOf(1), false],
-  ] as [string, Settings, NostrEvent, boolean][])('%s mode, %#', (_, settings, event, refused) => {
-    const expected = refused ? { refused: 'invalid', why: 'missing topic' } : undefined;
-    expect(refuseEventTopic(event, settings)).toEqual(expected);
+  const t = (...topics: string[]) => topics.map((topic) => ['t', topic]);
+  it.each<[NostrEvent, object | undefined]>([
+    [eventOf(1), MISSING],
+    [eventOf(1, ['t', '']), MISSING],
+    [eventOf(1, ['t', '\n']), MISSING],
+    [eventOf(1, ['T', 'sea']), MISSING],
+    [eventOf(30_023, ['d', 'x']), MISSING],
+    [eventOf(1, ['t', ''], ['t', 'sea']), undefined],
+    [eventOf(1, ...t('sea')), undefined],
+    [eventOf(1, ...t('closed', 'unknown', 'wind')), undefined],
+    [eventOf(1, ...t('closed')), NOT_ENABLED],
+    [eventOf(1, ...t('unknown')), NOT_ENABLED],
+    [eventOf(1, ...t('Sea')), NOT_ENABLED],
+    [eventOf(1, ...t('closed', 'unknown')), NOT_ENABLED],
+    [eventOf(0), undefined],
+    [eventOf(5), undefined],
+    [eventOf(5, ...t('closed')), undefined],
+    [eventOf(10_002), undefined],
+  ])('in required mode, %#; in open mode never', (event, expected) => {
+    expect(refuseEventTopic(event, required, KNOWN)).toEqual(expected);
+    expect(refuseEventTopic(event, open, KNOWN)).toBeUndefined();
+  });
+
+  it('in default mode what names no topic is for the global one; what names some needs one that is carried', () => {
+    const withGlobal = new Map([...KNOWN, ['kukuri:global', { enabled: true }]]);
+    expect(refuseEventTopic(eventOf(1), byDefault, withGlobal)).toBeUndefined();
+    expect(refuseEventTopic(eventOf(1, ['t', '']), byDefault, withGlobal)).toBeUndefined();
+    expect(refuseEventTopic(eventOf(1), byDefault, KNOWN)).toEqual(NOT_ENABLED);
+    expect(refuseEventTopic(eventOf(0), byDefault, KNOWN)).toBeUndefined();
+    expect(refuseEventTopic(eventOf(1, ['t', 'sea']), byDefault, KNOWN)).toBeUndefined();
+    expect(refuseEventTopic(eventOf(1, ['t', 'closed']), byDefault, withGlobal)).toEqual(NOT_ENABLED);
   });
 });
 
 describe('refuseFilterTopic', () => {
-  it.each([
-    [{}, true],
-    [{ kinds: [1] }, true],
-    [{ kinds: [0, 1] }, true],
-    [{ kinds: [] }, true],
-    [{ authors: ['a'.repeat(64)] }, true],
-    [{ ids: ['a'.repeat(64)] }, true],
-    [{ '#T': ['sea'] }, true],
-    [{ '#e': ['x'], kinds: [1] }, true],
-    [{ '#t': ['sea'] }, false],
-    [{ '#t': ['sea'], kinds: [1] }, false],
-    [{ '#t': [] }, false],
-    [{ kinds: [0] }, false],
-    [{ kinds: [0, 3, 10_002], authors: ['a'.repeat(64)] }, false],
-  ])('in required mode %j is refused: %s; in open mode never', (raw, refused) => {
-    const answer = refuseFilterTopic(filterOf(raw), required);
-    if (refused)
-      expect(answer).toMatchObject({ refused: 'invalid', why: expect.stringContaining('missing topic') });
-    else expect(answer).toBeUndefined();
-    expect(refuseFilterTopic(filterOf(raw), open)).toBeUndefined();
+  it.each<[object, object | undefined]>([
+    [{}, MISSING],
+    [{ kinds: [1] }, MISSING],
+    [{ kinds: [0, 1] }, MISSING],
+    [{ kinds: [] }, MISSING],
+    [{ authors: ['a'.repeat(64)] }, MISSING],
+    [{ ids: ['a'.repeat(64)] }, MISSING],
+    [{ '#T': ['sea'] }, MISSING],
+    [{ '#e': ['x'], kinds: [1] }, MISSING],
+    [{ '#t': ['sea'] }, undefined],
+    [{ '#t': ['sea'], kinds: [1] }, undefined],
+    [{ '#t': [] }, undefined],
+    [{ '#t': ['closed', 'unknown', 'sea'] }, undefined],
+    [{ '#t': ['closed'] }, NOT_ENABLED],
+    [{ '#t': ['unknown', ''] }, NOT_ENABLED],
+    [{ '#t': ['closed'], kinds: [0] }, NOT_ENABLED],
+    [{ kinds: [0] }, undefined],
+    [{ kinds: [0, 3, 10_002], authors: ['a'.repeat(64)] }, undefined],
+  ])(
+    'in required mode %j gives %j; in default mode only a topic refuses, in open mode nothing',
+    (raw, expected) => {
+      const said =
+        expected === MISSING ? { ...MISSING, why: expect.stringContaining('missing topic') } : expected;
+      expect(refuseFilterTopic(filterOf(raw), required, KNOWN)).toEqual(said);
+      const inDefault = expected === MISSING ? undefined : expected;
+      expect(refuseFilterTopic(filterOf(raw), byDefault, KNOWN)).toEqual(inDefault);
+      expect(refuseFilterTopic(filterOf(raw), open, KNOWN)).toBeUndefined();
+    },
+  );
+});
+
+describe('bound topics', () => {
+  it('default mode binds what names no topic and needs one to the global one of the namespace', () => {
+    const minato = settingsOf({ 'topic.mode': 'default', 'topic.namespace': 'minato' });
+    expect(impliedTopics(eventOf(1), byDefault)).toEqual(['kukuri:global']);
+    expect(impliedTopics(eventOf(1, ['t', '']), minato)).toEqual(['minato:global']);
+    for (const event of [eventOf(0), eventOf(5), eventOf(1, ['t', 'sea'])])
+      expect(impliedTopics(event, byDefault)).toBe(UNBOUND);
+    for (const settings of [required, open]) expect(impliedTopics(eventOf(1), settings)).toBe(UNBOUND);
+  });
+
+  it('are those that the event does not name itself, each once, and not too many', () => {
+    const event = eventOf(5, ['t', 'sea']);
+    expect(bindTopics(event, ['wind', 'sea', 'wind', 'rain'])).toEqual(['wind', 'rain']);
+    expect(bindTopics(event, ['sea'])).toBe(UNBOUND);
+    function* endless() {
+      for (let number = 0; ; number += 1) yield `topic ${number}`;
+    }
+    expect(bindTopics(event, endless())).toHaveLength(BOUND_MAX);
+  });
+
+  it('are seen by filters like tags, and change nothing about the event', () => {
+    const event = eventOf(5, ['e', 'x'], ['t', 'sea']);
+    const matched = asMatched(event, ['wind']);
+    expect(allTopics(event, ['wind'])).toEqual(['sea', 'wind']);
+    for (const topic of ['sea', 'wind']) expect(matchFilter(filterOf({ '#t': [topic] }), matched)).toBe(true);
+    expect(matchFilter(filterOf({ '#t': ['wind'] }), event)).toBe(false);
+    expect(matchFilter(filterOf({ '#T': ['wind'] }), matched)).toBe(false);
+    expect(asMatched(event, UNBOUND)).toBe(event);
   });
 });

@@ -1,18 +1,27 @@
-/** Topics are carried in `t` tags. This file holds the rule of the `required` mode. */
+/**
+ * Topics are carried in `t` tags. This file holds the rules of the modes `required`, `default` and `open`: what an event and
+ * a filter have to name, and what an event is bound to without naming it.
+ */
 import type { NostrEvent } from './event.js';
 import type { Filter } from './filter.js';
 import { type Refusal, refusal } from './reply.js';
+import type { TopicSubscription } from './retention.js';
 import type { Settings } from './settings.js';
+import { globalTopic } from './topic-id.js';
 
 export const TOPIC_LENGTH_MAX = 256;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what it looks for
 const CONTROL = /[\u0000-\u001f\u007f]/;
 
+export type TopicSettings = Pick<Settings, 'topic.mode' | 'topic.namespace' | 'topic.freeKinds'>;
+/** The topics that a community knows; those that are enabled are carried. */
+export type KnownTopics = ReadonlyMap<string, Pick<TopicSubscription, 'enabled'>>;
+
 export function isTopic(value: string | undefined): value is string {
   return value !== undefined && value !== '' && value.length <= TOPIC_LENGTH_MAX && !CONTROL.test(value);
 }
 
-/** The topics that an event is bound to: the well-formed values of its `t` tags, each once. */
+/** The topics that an event names: the well-formed values of its `t` tags, each once. */
 export function topicsOf(event: NostrEvent): string[] {
   const topics = new Set<string>();
   for (const tag of event.tags) if (tag[0] === 't' && isTopic(tag[1])) topics.add(tag[1]);
@@ -20,7 +29,7 @@ export function topicsOf(event: NostrEvent): string[] {
 }
 
 /** Is this one of the kinds that need no topic (profiles, contacts, requests, relay lists, gift wraps …)? */
-export function needsNoTopic(kind: number, settings: Settings): boolean {
+export function needsNoTopic(kind: number, settings: Pick<Settings, 'topic.freeKinds'>): boolean {
   return settings['topic.freeKinds'].some((entry) => {
     if (typeof entry === 'number') return entry === kind;
     const [from, to] = entry.split('-').map(Number) as [number, number];
@@ -28,14 +37,77 @@ export function needsNoTopic(kind: number, settings: Settings): boolean {
   });
 }
 
-export function refuseEventTopic(event: NostrEvent, settings: Settings): Refusal | undefined {
-  if (settings['topic.mode'] === 'open' || needsNoTopic(event.kind, settings)) return undefined;
-  return topicsOf(event).length === 0 ? refusal('invalid', 'missing topic') : undefined;
+// ── Bound topics: in the index and in the outbox, not in the event ────────────────────────────────────────────────
+
+/** Nothing, for nearly every event; shared, so that it costs nothing. */
+export const UNBOUND: readonly string[] = [];
+/** Topics that one event is bound to at most, however many its targets have. */
+export const BOUND_MAX = 100;
+
+/** In the `default` mode an event that names no topic, and needs one, belongs to the global one. */
+export function impliedTopics(event: NostrEvent, settings: TopicSettings): readonly string[] {
+  if (settings['topic.mode'] !== 'default' || needsNoTopic(event.kind, settings)) return UNBOUND;
+  return topicsOf(event).length > 0 ? UNBOUND : [globalTopic(settings['topic.namespace'])];
 }
 
-/** A filter without `#t` passes only when every kind it names needs no topic. */
-export function refuseFilterTopic(filter: Filter, settings: Settings): Refusal | undefined {
-  if (settings['topic.mode'] === 'open' || filter.tags.some((tag) => tag.name === 't')) return undefined;
+/** Those that the event does not name itself, each once. */
+export function bindTopics(event: NostrEvent, topics: Iterable<string>): readonly string[] {
+  const own = new Set(topicsOf(event));
+  const bound = new Set<string>();
+  for (const topic of topics) {
+    if (bound.size === BOUND_MAX) break;
+    if (!own.has(topic)) bound.add(topic);
+  }
+  return bound.size === 0 ? UNBOUND : [...bound];
+}
+
+/** Those that it names, and those that it is bound to. */
+export function allTopics(event: NostrEvent, bound: readonly string[]): string[] {
+  const own = topicsOf(event);
+  return bound.length === 0 ? own : [...own, ...bound];
+}
+
+/** The event as filters see it: a bound topic is like a `t` tag. Never served. */
+export function asMatched(event: NostrEvent, bound: readonly string[]): NostrEvent {
+  if (bound.length === 0) return event;
+  return { ...event, tags: [...event.tags, ...bound.map((topic) => ['t', topic])] };
+}
+
+// ── At the door ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+const NOT_ENABLED = refusal('restricted', 'topic not enabled');
+
+const isCarried = (topics: Iterable<string>, known: KnownTopics): boolean => {
+  for (const topic of topics) if (known.get(topic)?.enabled) return true;
+  return false;
+};
+
+/** At least one of its topics is carried here. */
+export function refuseEventTopic(
+  event: NostrEvent,
+  settings: TopicSettings,
+  known: KnownTopics,
+): Refusal | undefined {
+  if (settings['topic.mode'] === 'open' || needsNoTopic(event.kind, settings)) return undefined;
+  const topics = allTopics(event, impliedTopics(event, settings));
+  if (topics.length === 0) return refusal('invalid', 'missing topic');
+  return isCarried(topics, known) ? undefined : NOT_ENABLED;
+}
+
+/**
+ * A filter that names topics needs one that is carried; `#t: []` matches nothing and passes. One without `#t` passes in the
+ * `required` mode only when every kind it names needs no topic.
+ */
+export function refuseFilterTopic(
+  filter: Filter,
+  settings: TopicSettings,
+  known: KnownTopics,
+): Refusal | undefined {
+  const mode = settings['topic.mode'];
+  if (mode === 'open') return undefined;
+  const asked = filter.tags.find((tag) => tag.name === 't')?.values;
+  if (asked !== undefined) return asked.size === 0 || isCarried(asked, known) ? undefined : NOT_ENABLED;
+  if (mode === 'default') return undefined;
   const { kinds } = filter;
   if (kinds !== undefined && kinds.size > 0 && [...kinds].every((kind) => needsNoTopic(kind, settings))) {
     return undefined;

@@ -11,6 +11,7 @@ import type { RecentIds } from '../admission.js';
 import type { NostrEvent } from '../core/event.js';
 import { isExpired } from '../core/expiration.js';
 import { factKey, type Plan } from '../core/plan.js';
+import { asMatched, impliedTopics, type TopicSettings, UNBOUND } from '../core/topic.js';
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
 import type { Database } from '../postgres/database.js';
@@ -23,7 +24,7 @@ import {
   readHead,
   readOutbox,
 } from '../store/outbox.js';
-import { readPayloadsById } from '../store/query.js';
+import { type ReadEvent, readEventsById } from '../store/query.js';
 import { hold } from './held-events.js';
 import type { Memory } from './memory.js';
 import { SubscriptionIndex } from './subscription-index.js';
@@ -54,6 +55,8 @@ export interface FanoutOptions {
   readonly metrics: Metrics;
   readonly log: Log;
   readonly now: () => number;
+  /** Of a community that is there. */
+  readonly topicSettingsOf: (community: number) => TopicSettings | undefined;
 }
 
 export class Fanout {
@@ -120,7 +123,7 @@ export class Fanout {
   onCommit(plan: Plan): void {
     for (const row of plan.rows) {
       const { community, event, payload } = row.submission;
-      this.committed.set(row.seq, { event, payload });
+      this.committed.set(row.seq, { event, payload, bound: row.bound });
       if (row.hidden !== undefined) this.options.recent.withdraw(community, event.id);
     }
     for (const { community, id } of plan.hidden) this.options.recent.withdraw(community, id);
@@ -176,14 +179,14 @@ export class Fanout {
     // Taken in hand before anything is awaited: what waits here too long is dropped for newer events, and read instead.
     const own = entries.map((entry) => this.committed.get(entry.seq));
     const foreign = entries.filter((entry, at) => entry.op === 'upsert' && own[at] === undefined);
-    const payloads =
+    const read =
       foreign.length === 0
-        ? new Map<string, string>()
-        : await readPayloadsById(this.options.database.ownPool, foreign);
+        ? new Map<string, ReadEvent>()
+        : await readEventsById(this.options.database.ownPool, foreign);
     entries.forEach((entry, at) => {
       if (entry.seq !== this.position + 1) this.skipTo(entry.seq - 1);
-      const payload = payloads.get(factKey(entry.community, entry.id));
-      this.dispatch(entry, own[at] ?? (payload === undefined ? undefined : parse(payload)));
+      const found = read.get(factKey(entry.community, entry.id));
+      this.dispatch(entry, own[at] ?? (found && { ...found, event: parse(found.payload) }));
     });
     if (entries.length < READ_MAX && lastSeq > this.position) this.skipTo(lastSeq);
     this.release(waiting, lastSeq);
@@ -221,10 +224,11 @@ export class Fanout {
     recent.add(community, id);
     // No payload: it is no longer effective, and a later row of the outbox says why.
     if (live === undefined) return;
-    const { event } = live;
+    const { event, bound } = live;
     const payload = Buffer.from(live.payload);
-    memory.onUpsert(community, hold(seq, ingestedAt, event, payload), event);
-    this.deliver(community, { seq, event, payload });
+    const matched = asMatched(event, bound);
+    memory.onUpsert(community, hold(seq, ingestedAt, event, payload, bound), matched);
+    this.deliver(community, { seq, event, payload }, matched);
   }
 
   private async readBusOnce(): Promise<number> {
@@ -233,17 +237,21 @@ export class Fanout {
     if (entries.length === READ_MAX) this.busWanted = true;
     for (const { position, community, payload } of entries) {
       this.busPosition = position;
-      const { event } = parse(payload);
+      const event = parse(payload);
       this.options.recent.add(community, event.id);
-      this.deliver(community, { seq: undefined, event, payload: Buffer.from(payload) });
+      // It has no row that could say what it is bound to.
+      const settings = this.options.topicSettingsOf(community);
+      const bound = settings === undefined ? UNBOUND : impliedTopics(event, settings);
+      const live = { seq: undefined, event, payload: Buffer.from(payload) };
+      this.deliver(community, live, asMatched(event, bound));
     }
     return entries.length;
   }
 
-  private deliver(community: number, live: LiveEvent): void {
+  private deliver(community: number, live: LiveEvent, matched: NostrEvent): void {
     const index = this.indexes.get(community);
     if (index === undefined || isExpired(live.event, Math.floor(this.options.now() / 1_000))) return;
-    const readers = index.match(live.event);
+    const readers = index.match(matched);
     for (const reader of readers) reader.deliver(live);
     this.options.metrics.delivered.inc(readers.size);
   }
@@ -286,11 +294,10 @@ interface Waiting {
   reject(why: unknown): void;
 }
 
-interface Parsed {
+interface Parsed extends ReadEvent {
   readonly event: NostrEvent;
-  readonly payload: string;
 }
 
-function parse(payload: string): Parsed {
-  return { event: JSON.parse(payload) as NostrEvent, payload };
+function parse(payload: string): NostrEvent {
+  return JSON.parse(payload) as NostrEvent;
 }

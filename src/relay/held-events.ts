@@ -10,7 +10,7 @@ import type { Filter } from '../core/filter.js';
 import { Keep, keepOf } from '../core/keep.js';
 import { factKey } from '../core/plan.js';
 import { cutoff, eventDays, type Retention, shortestDays, topicDays } from '../core/retention.js';
-import { topicsOf } from '../core/topic.js';
+import { asMatched, topicsOf, UNBOUND } from '../core/topic.js';
 
 const BYTES_MAX = 64 * 1_048_576;
 /** What an event weighs beside its payload. */
@@ -32,20 +32,27 @@ export class HeldEvent {
     readonly expiresAt: number | undefined,
     /** UTF-8, as it is sent. */
     readonly payload: Buffer,
+    /** Topics that it is bound to beside those it names. */
+    readonly bound: readonly string[] = UNBOUND,
   ) {}
 
   get bytes(): number {
     return this.payload.length;
   }
 
-  /** Its topics, read from the payload when they are first asked for. */
+  /** The topics that it names, read from the payload when they are first asked for. */
   topicsIn(): readonly string[] {
     this.topics ??= topicsOf(this.parse());
     return this.topics;
   }
 
-  parse(): NostrEvent {
+  private parse(): NostrEvent {
     return JSON.parse(this.payload.toString()) as NostrEvent;
+  }
+
+  /** As filters see it. */
+  asMatched(): NostrEvent {
+    return asMatched(this.parse(), this.bound);
   }
 
   isExpired(nowSeconds: number): boolean {
@@ -61,15 +68,26 @@ export function agedFor({ tags }: Filter, rules: Retention, now: number): (held:
   const asked = tags.find(({ name }) => name === 't')?.values;
   const days = asked === undefined ? [shortestDays(rules)] : [...asked].map((t) => topicDays(rules, t));
   const sure = Math.max(...days.map((candidate) => cutoff(candidate, now)));
+  const boundSure = Math.max(sure, cutoff(rules.settings['retention.regularDays'], now));
   return (held) => {
-    if (held.ingestedAt >= sure || keepOf(held.kind, 0) !== Keep.forever) return false;
+    if (
+      held.ingestedAt >= (held.bound.length === 0 ? sure : boundSure) ||
+      keepOf(held.kind, 0) !== Keep.forever
+    )
+      return false;
     return asked !== undefined || held.ingestedAt < cutoff(eventDays(rules, held.topicsIn()), now);
   };
 }
 
-export function hold(seq: number, ingestedAt: number, event: NostrEvent, payload: Buffer): HeldEvent {
+export function hold(
+  seq: number,
+  ingestedAt: number,
+  event: NostrEvent,
+  payload: Buffer,
+  bound: readonly string[] = UNBOUND,
+): HeldEvent {
   const { id, created_at, kind } = event;
-  return new HeldEvent(seq, id, created_at, kind, ingestedAt, expirationOf(event), payload);
+  return new HeldEvent(seq, id, created_at, kind, ingestedAt, expirationOf(event), payload, bound);
 }
 
 /** A query under way: its rows are of some moment after it began, so what went meanwhile must not come back with them. */

@@ -111,7 +111,8 @@ export class Identity {
     const seen: Filter[] = [];
     for (const filter of filters) {
       const refused =
-        refuseFilterAccess(filter, access, community) ?? refuseFilterTopic(filter, community.settings);
+        refuseFilterAccess(filter, access, community) ??
+        refuseFilterTopic(filter, community.settings, community.topics);
       if (refused !== undefined) return refused;
       seen.push(seenBy(filter, access, community));
     }

@@ -8,7 +8,7 @@ import { isGuarded } from '../core/access.js';
 import { type Filter, matchesNothing, matchFilter } from '../core/filter.js';
 import { factKey } from '../core/plan.js';
 import type { Metrics } from '../metrics.js';
-import { type FoundRow, findEvents, readPayloads, readPayloadsById } from '../store/query.js';
+import { type FoundRow, findEvents, readEventsById, readPayloads } from '../store/query.js';
 import type { TagHash } from '../store/tag-hash.js';
 import { agedFor, HeldEvent, type Reading } from './held-events.js';
 import { ANSWER_BYTES_MAX, type Asked, type Read } from './kept-answers.js';
@@ -189,7 +189,8 @@ export class Asking {
     const plain = hasOnlyIds(filter);
     const matching = rows.filter(
       (held) =>
-        (plain && (view === undefined || !isGuarded(view, held.kind))) || matchFilter(filter, held.parse()),
+        (plain && (view === undefined || !isGuarded(view, held.kind))) ||
+        matchFilter(filter, held.asMatched()),
     );
     if (missing.size === 0) return this.fromMemory(mergeRows(matching).slice(0, limit));
     const read = await this.queryAndHold({ ...filter, ids: missing }, limit);
@@ -250,11 +251,11 @@ export class Asking {
       if (known !== undefined) return [known];
       const payload = payloads[at++];
       if (payload === undefined || !reading.mayHold(community, row.id)) return [];
-      const { seq, id, createdAt, kind, ingestedAt, expiresAt } = row;
+      const { seq, id, createdAt, kind, ingestedAt, expiresAt, bound } = row;
       // Another reading, or the fan-out, may have brought it meanwhile: one object for all.
       const meanwhile = events.get(community, id);
       if (meanwhile !== undefined) return [meanwhile];
-      const read = new HeldEvent(seq, id, createdAt, kind, ingestedAt, expiresAt, payload);
+      const read = new HeldEvent(seq, id, createdAt, kind, ingestedAt, expiresAt, payload, bound);
       events.add(community, read);
       return [read];
     });
@@ -267,8 +268,8 @@ export class Asking {
     const atHand = rows.map((row) => (isHeld(row) ? row : memory.events.get(community, row.id))?.payload);
     const asked = rows.filter((_, place) => atHand[place] === undefined).map(({ id }) => ({ community, id }));
     if (asked.length === 0) return atHand;
-    const read = await this.ask(() => readPayloadsById(pool, asked));
-    return rows.map(({ id }, place) => atHand[place] ?? toBuffer(read.get(factKey(community, id))));
+    const read = await this.ask(() => readEventsById(pool, asked));
+    return rows.map(({ id }, place) => atHand[place] ?? toBuffer(read.get(factKey(community, id))?.payload));
   }
 
   private async readMissing(rows: readonly FoundRow[]): Promise<(Buffer | undefined)[]> {
@@ -282,8 +283,10 @@ export class Asking {
     if (elsewhere.length === 0) return payloads.map(toBuffer);
     const { id: community } = this.community;
     const asked = elsewhere.map(({ id }) => ({ community, id }));
-    const moved = await this.ask(() => readPayloadsById(pool, asked));
-    return rows.map(({ id }, place) => toBuffer(payloads[place] ?? moved.get(factKey(community, id))));
+    const moved = await this.ask(() => readEventsById(pool, asked));
+    return rows.map(({ id }, place) =>
+      toBuffer(payloads[place] ?? moved.get(factKey(community, id))?.payload),
+    );
   }
 }
 

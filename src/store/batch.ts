@@ -7,7 +7,7 @@ import { addressOf } from '../core/classify.js';
 import { expirationOf } from '../core/expiration.js';
 import { HIDDEN_CODES } from '../core/hidden.js';
 import type { Plan } from '../core/plan.js';
-import { topicsOf } from '../core/topic.js';
+import { allTopics } from '../core/topic.js';
 import { hexArray, int2Array, int4Array, int8Array, textArray } from './binary.js';
 import { raiseTopicTotals } from './capacity.js';
 import { dayOf } from './facts.js';
@@ -180,44 +180,45 @@ async function writeBroadcasts(client: ClientBase, { broadcasts }: Plan, now: nu
 const ROWS_SQL = `
   WITH rows AS (
     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::int[], $5::int[], $6::smallint[], $7::smallint[],
-      $8::smallint[], $9::bytea[], $10::bytea[], $11::text[], $12::text[], $13::text[], $14::int[], $15::int[])
+      $8::smallint[], $9::bytea[], $10::bytea[], $11::text[], $12::text[], $13::text[], $14::int[], $15::int[], $16::text[])
       AS r (seq, created_at, expires_at, community, kind, keep, hidden, purge, id, pubkey, payload, topics, effective_key,
-        tags_from, tags_to)
+        tags_from, tags_to, bound)
   ), deduped AS (
     INSERT INTO event_dedupe (seq, ingested_at, first_seen_at, gone_at, community, keep, hidden, event_id, author)
-    SELECT seq, $17::bigint, $17::bigint,
-      CASE WHEN purge = 1 OR hidden = ${HIDDEN_CODES.superseded} THEN $17::bigint END, community, keep, nullif(hidden, 0),
+    SELECT seq, $18::bigint, $18::bigint,
+      CASE WHEN purge = 1 OR hidden = ${HIDDEN_CODES.superseded} THEN $18::bigint END, community, keep, nullif(hidden, 0),
       id, pubkey FROM rows
   ), stored AS (
     INSERT INTO events
-      (seq, ingested_at, created_at, community, kind, keep, hidden, hidden_at, expires_at, id, pubkey, payload)
-    SELECT seq, $17::bigint, created_at, community, kind, keep, nullif(hidden, 0),
-      CASE WHEN hidden <> 0 THEN $17::bigint END, nullif(expires_at, 0), id, pubkey, payload
+      (seq, ingested_at, created_at, community, kind, keep, hidden, hidden_at, expires_at, id, pubkey, payload, bound)
+    SELECT seq, $18::bigint, created_at, community, kind, keep, nullif(hidden, 0),
+      CASE WHEN hidden <> 0 THEN $18::bigint END, nullif(expires_at, 0), id, pubkey, payload,
+      string_to_array(bound, E'\\n')
     FROM rows WHERE purge = 0
   ), tagged AS (
     INSERT INTO event_tags (tag, created_at, seq, ingested_at, community, keep)
-    SELECT t.tag, r.created_at, r.seq, $17::bigint, r.community, r.keep
-    FROM rows r CROSS JOIN LATERAL unnest(($16::bigint[])[r.tags_from:r.tags_to]) AS t (tag)
+    SELECT t.tag, r.created_at, r.seq, $18::bigint, r.community, r.keep
+    FROM rows r CROSS JOIN LATERAL unnest(($17::bigint[])[r.tags_from:r.tags_to]) AS t (tag)
   ), announced AS (
     INSERT INTO events_outbox
       (seq, ingested_at, created_at, community, kind, op, reason, event_id, author, topics, effective_key)
-    SELECT seq, $17::bigint, created_at, community, kind, 'upsert', NULL, id, pubkey, string_to_array(topics, E'\\n'),
+    SELECT seq, $18::bigint, created_at, community, kind, 'upsert', NULL, id, pubkey, string_to_array(topics, E'\\n'),
       effective_key
     FROM rows WHERE hidden <> ${HIDDEN_CODES.withheld}
     UNION ALL
-    SELECT seq, $17::bigint, created_at, community, kind, 'delete', reason, event_id, author,
+    SELECT seq, $18::bigint, created_at, community, kind, 'delete', reason, event_id, author,
       string_to_array(topics, E'\\n'), effective_key
-    FROM unnest($18::bigint[], $19::bigint[], $20::int[], $21::int[], $22::text[], $23::bytea[], $24::bytea[],
-      $25::text[], $26::text[])
+    FROM unnest($19::bigint[], $20::bigint[], $21::int[], $22::int[], $23::text[], $24::bytea[], $25::bytea[],
+      $26::text[], $27::text[])
       AS o (seq, created_at, community, kind, reason, event_id, author, topics, effective_key)
   ), totalled AS (
     INSERT INTO community_totals AS t (community, events, bytes)
     SELECT community, count(*), sum(octet_length(payload)) FROM rows WHERE hidden = 0 GROUP BY community
     ON CONFLICT (community) DO UPDATE SET events = t.events + excluded.events, bytes = t.bytes + excluded.bytes
   ), numbered AS (
-    UPDATE lane_state SET last_seq = $27::bigint
+    UPDATE lane_state SET last_seq = $28::bigint
   )
-  SELECT pg_notify('${OUTBOX_CHANNEL}', $28)`;
+  SELECT pg_notify('${OUTBOX_CHANNEL}', $29)`;
 
 async function writeRows(client: ClientBase, plan: Plan, { now, tagHash }: WriteOptions): Promise<void> {
   const { rows } = plan;
@@ -239,10 +240,11 @@ async function writeRows(client: ClientBase, plan: Plan, { now, tagHash }: Write
       hexArray(events.map((e) => e.id)),
       hexArray(events.map((e) => e.pubkey)),
       textArray(rows.map((r) => r.submission.payload)),
-      textArray(events.map((e) => topicsOf(e).join('\n'))),
+      textArray(rows.map((r) => allTopics(r.submission.event, r.bound).join('\n'))),
       textArray(events.map((e) => printable(addressOf(e)))),
       int4Array(tags.from),
       int4Array(tags.to),
+      textArray(rows.map((r) => (r.bound.length === 0 ? undefined : r.bound.join('\n')))),
       int8Array(tags.keys),
       now,
       int8Array(deletes.map((o) => o.seq)),
@@ -265,9 +267,9 @@ function tagsOf(rows: Plan['rows'], tagHash: TagHash): { keys: bigint[]; from: n
   const keys: bigint[] = [];
   const from: number[] = [];
   const to: number[] = [];
-  for (const { submission, hidden } of rows) {
+  for (const { submission, hidden, bound } of rows) {
     from.push(keys.length + 1);
-    if (hidden === undefined) keys.push(...tagKeys(submission.community, submission.event, tagHash));
+    if (hidden === undefined) keys.push(...tagKeys(submission.community, submission.event, tagHash, bound));
     to.push(keys.length);
   }
   return { keys, from, to };

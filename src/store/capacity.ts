@@ -7,7 +7,7 @@ import { type Capacity, excess, type Limits, type Size, type Step } from '../cor
 import type { NostrEvent } from '../core/event.js';
 import { REGULAR_KEEPS } from '../core/keep.js';
 import type { RowRef, StoredEvent } from '../core/plan.js';
-import { topicsOf } from '../core/topic.js';
+import { topicsOf, UNBOUND } from '../core/topic.js';
 import { int2Array, int4Array, int8Array, textArray } from './binary.js';
 import { eventAt } from './query.js';
 import type { TagHash } from './tag-hash.js';
@@ -146,10 +146,15 @@ export const OLDEST_SQL = `
   ORDER BY e.seq LIMIT $2`;
 /** Numbers that one walk passes at most: most of them may be other communities' events, or gone. */
 export const WALK_SEQS_MAX = 200_000;
-/** All tags of the topic are read for it: as many as the topic has events, which its limit bounds. */
+/**
+ * All tags of the topic are read for it: as many as the topic has events, which its limit bounds, and those that are only bound
+ * to it, which are no part of its size. Their events are looked up in order, until there are enough.
+ */
 export const OLDEST_OF_TOPIC_SQL = `
-  SELECT g.seq, g.ingested_at, g.keep FROM event_tags g
-  WHERE g.tag = $1 AND g.keep IN (${REGULAR})
+  SELECT g.seq, g.ingested_at, g.keep
+  FROM (SELECT * FROM event_tags t WHERE t.tag = $1 AND t.keep IN (${REGULAR}) ORDER BY t.seq OFFSET 0) g
+  ${eventAt('g')}
+  WHERE e.bound IS NULL OR NOT $3::text = ANY (e.bound)
   ORDER BY g.seq LIMIT $2`;
 
 interface PlaceRow {
@@ -182,16 +187,17 @@ export async function oldestPlacesOfTopic(
   limit: number,
   tagHash: TagHash,
 ): Promise<RowRef[]> {
-  const values = [tagHash(community, 't', topic), limit];
+  const values = [tagHash(community, 't', topic), limit, topic];
   return (await client.query<PlaceRow>(OLDEST_OF_TOPIC_SQL, values)).rows.map(placeOf);
 }
 
 const AT_PLACES_SQL = `
-  SELECT e.community, e.seq, e.ingested_at, e.keep, e.payload
+  SELECT e.community, e.seq, e.ingested_at, e.keep, e.payload, e.bound
   FROM unnest($1::bigint[], $2::bigint[], $3::smallint[]) AS asked (seq, ingested_at, keep) ${eventAt('asked')}
   WHERE e.hidden IS NULL AND e.community = $4`;
 
 type Taken = StoredEvent & { readonly community: number };
+type TakenRow = PlaceRow & { community: number; payload: string; bound: string[] | null };
 
 /** Those of the places that have to go, oldest first, until the size is back where a purge ends. Inside the lane's transaction. */
 export async function selectExcess(
@@ -213,18 +219,18 @@ export async function takeOldest(
   let { events, bytes } = need;
   const taken: Taken[] = [];
   if (events <= 0 && bytes <= 0) return { rows: taken, left: need };
-  const { rows } = await client.query<PlaceRow & { community: number; payload: string }>(AT_PLACES_SQL, [
+  const { rows } = await client.query<TakenRow>(AT_PLACES_SQL, [
     int8Array(places.map((place) => place.seq)),
     int8Array(places.map((place) => place.ingestedAt)),
     int2Array(places.map((place) => place.keep)),
     scope.community,
   ]);
-  for (const { community, seq, ingested_at, keep, payload } of rows.sort((a, b) => a.seq - b.seq)) {
+  for (const { community, seq, ingested_at, keep, payload, bound } of rows.sort((a, b) => a.seq - b.seq)) {
     if (events <= 0 && bytes <= 0) break;
     const event = JSON.parse(payload) as NostrEvent;
     // Two tags may share a hash.
     if (scope.topic !== WHOLE && !topicsOf(event).includes(scope.topic)) continue;
-    taken.push({ community, event, row: { seq, ingestedAt: ingested_at, keep } });
+    taken.push({ community, event, bound: bound ?? UNBOUND, row: { seq, ingestedAt: ingested_at, keep } });
     events -= 1;
     bytes -= Buffer.byteLength(payload);
   }

@@ -132,8 +132,8 @@ export async function writeSetting(
 
 export async function resetSetting(db: Db, community: number, key: SettingKey): Promise<void> {
   await db.query(
-    `WITH changed AS (UPDATE config_version SET version = version + 1)
-     DELETE FROM community_settings WHERE community = $1 AND key = $2`,
+    `WITH changed AS (UPDATE config_version SET version = version + 1 RETURNING version)
+     DELETE FROM community_settings USING changed WHERE community = $1 AND key = $2`,
     [community, key],
   );
 }

@@ -19,6 +19,7 @@ import {
 } from '../core/plan.js';
 import { DAY_MS, type TopicSubscription } from '../core/retention.js';
 import type { Settings } from '../core/settings.js';
+import { UNBOUND } from '../core/topic.js';
 import { hexArray, int4Array } from './binary.js';
 import { type AskedHistory, addressHash, type PlacedRow, readHistory, supersededOf } from './history.js';
 import { dedupeOf, eventAt } from './query.js';
@@ -124,6 +125,7 @@ export async function readFacts(
     deletionsLeft,
     purgesDeleted,
     retention,
+    topicSettings: new Map(communities.map((community) => [community, options.settingsOf(community)])),
   };
 }
 
@@ -258,7 +260,7 @@ async function readHeads(client: ClientBase, submissions: readonly Submission[])
 }
 
 const TARGETS_SQL = `
-  SELECT d.community, d.seq, d.ingested_at, d.keep, e.payload
+  SELECT d.community, d.seq, d.ingested_at, d.keep, e.payload, e.bound
   FROM unnest($1::int[], $2::bytea[]) AS asked (community, event_id)
   ${dedupeOf('asked.community', 'asked.event_id')}
   ${eventAt('d')}
@@ -289,10 +291,11 @@ async function readTargets(
     text: TARGETS_SQL,
     values: [int4Array(asked.map((a) => a.community)), hexArray(asked.map((a) => a.id))],
   });
-  for (const { community, seq, ingested_at, keep, payload } of rows) {
+  for (const { community, seq, ingested_at, keep, payload, bound } of rows) {
     if (keep === Keep.history) continue;
     const event = JSON.parse(payload) as NostrEvent;
-    targets.set(factKey(community, event.id), { row: { seq, ingestedAt: ingested_at, keep }, event });
+    const row = { seq, ingestedAt: ingested_at, keep };
+    targets.set(factKey(community, event.id), { row, event, bound: bound ?? UNBOUND });
   }
   return { targets, superseded: rows.filter(({ keep }) => keep === Keep.history).map(supersededOf) };
 }

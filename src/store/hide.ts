@@ -7,6 +7,7 @@ import type { NostrEvent } from '../core/event.js';
 import { HIDDEN_CODES } from '../core/hidden.js';
 import { Keep } from '../core/keep.js';
 import type { HiddenRow } from '../core/plan.js';
+import { UNBOUND } from '../core/topic.js';
 import { hexArray, int2Array, int4Array, int8Array } from './binary.js';
 import { lowerTopicTotals } from './capacity.js';
 import { type TagHash, tagKeys } from './tag-hash.js';
@@ -17,7 +18,7 @@ const GONE = `
       AS g (seq, ingested_at, keep, community, event_id, hidden)
   )`;
 const SAME_PLACE = 'e.keep = g.keep AND e.ingested_at = g.ingested_at AND e.seq = g.seq';
-const RETURNED = 'g.seq, g.ingested_at, g.keep, e.community, e.payload';
+const RETURNED = 'g.seq, g.ingested_at, g.keep, e.community, e.payload, e.bound';
 /**
  * A superseded version moves to the bucket that is dropped first, and to this month there: its days count from now.
  * One that is deleted then moves back, or the month's drop would cut its time of audit short.
@@ -51,6 +52,7 @@ interface GoneRow {
   keep: number;
   community: number;
   payload: string;
+  bound: string[] | null;
   was_hidden: number | null;
 }
 
@@ -120,7 +122,7 @@ const UNTAG_SQL = `
 
 async function removeTags(client: ClientBase, rows: readonly LeftRow[], tagHash: TagHash): Promise<void> {
   const tags = rows.flatMap((row) =>
-    tagKeys(row.community, row.event, tagHash).map((tag) => ({
+    tagKeys(row.community, row.event, tagHash, row.bound ?? UNBOUND).map((tag) => ({
       ...row,
       tag,
       createdAt: row.event.created_at,

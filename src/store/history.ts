@@ -10,6 +10,7 @@ import { HIDDEN_CODES } from '../core/hidden.js';
 import type { Superseded } from '../core/history.js';
 import { Keep } from '../core/keep.js';
 import type { StoredEvent, Tombstone } from '../core/plan.js';
+import { allTopics, UNBOUND } from '../core/topic.js';
 import { hexArray, int4Array, int8Array } from './binary.js';
 
 /** What one look of the lane takes in. */
@@ -27,13 +28,15 @@ export interface PlacedRow {
   readonly ingested_at: number;
   readonly keep: number;
   readonly payload: string;
+  readonly bound: readonly string[] | null;
 }
 
-export function supersededOf({ community, seq, ingested_at, keep, payload }: PlacedRow): Superseded {
+export function supersededOf({ community, seq, ingested_at, keep, payload, bound }: PlacedRow): Superseded {
   const event = JSON.parse(payload) as NostrEvent;
   const { id, created_at, pubkey } = event;
   const row = { seq, ingestedAt: ingested_at, keep };
-  return { community, id, created_at, pubkey, address: addressOf(event)!, row };
+  const topics = allTopics(event, bound ?? UNBOUND);
+  return { community, id, created_at, pubkey, address: addressOf(event)!, topics, row };
 }
 
 // ── In the lane ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -47,7 +50,7 @@ export interface AskedHistory {
 }
 
 const SUPERSEDED = `at.keep = ${Keep.history} AND at.hidden = ${HIDDEN_CODES.superseded}`;
-const COLUMNS = 'community, seq, ingested_at, keep, created_at, payload';
+const COLUMNS = 'community, seq, ingested_at, keep, created_at, payload, bound';
 /** The size of a long text is known without reading it. `found` is what there was before the bytes were bounded. */
 const bounded = (rows: string) => `SELECT * FROM (
     SELECT r.*, count(*) OVER () AS found,
@@ -176,10 +179,11 @@ export async function pageOfHistory(
   const found = await client.query<PlacedRow & { created_at: number }>(HISTORY_PAGE_SQL, values);
   const last = found.rows.at(-1);
   const rows = found.rows
-    .map(({ ingested_at, keep, payload, seq: at }) => ({
+    .map(({ ingested_at, keep, payload, bound, seq: at }) => ({
       community,
       row: { seq: at, ingestedAt: ingested_at, keep },
       event: JSON.parse(payload) as NostrEvent,
+      bound: bound ?? UNBOUND,
     }))
     .filter(({ event }) => addressHash(addressOf(event)!) === deletion.addressHash);
   return { rows, next: last && { createdAt: last.created_at, seq: last.seq } };

@@ -8,7 +8,7 @@ import type { NostrEvent } from '../core/event.js';
 import { type Keep, REGULAR_KEEPS, stepOf } from '../core/keep.js';
 import type { StoredEvent } from '../core/plan.js';
 import { cutoff, eventDays, type Retention } from '../core/retention.js';
-import { topicsOf } from '../core/topic.js';
+import { topicsOf, UNBOUND } from '../core/topic.js';
 import { hexArray, int2Array, int4Array, int8Array } from './binary.js';
 import { PARTITION_END } from './partition-bound.js';
 import { type TagHash, tagKeys } from './tag-hash.js';
@@ -27,7 +27,7 @@ export interface SweepStep {
 
 /** Served regular rows after a place, oldest first: one walk along `seq` over the partitions. */
 export const SWEEP_SQL = `
-  SELECT e.seq, e.ingested_at, e.keep, e.community, e.payload FROM events e
+  SELECT e.seq, e.ingested_at, e.keep, e.community, e.payload, e.bound FROM events e
   WHERE e.keep IN (${REGULAR_KEEPS.join(', ')}) AND e.seq > $1::bigint AND e.ingested_at < $2::bigint AND e.hidden IS NULL
   ORDER BY e.seq LIMIT ${SWEEP_ROWS_MAX}`;
 
@@ -37,6 +37,7 @@ interface SweptRow {
   keep: number;
   community: number;
   payload: string;
+  bound: string[] | null;
 }
 
 /**
@@ -60,7 +61,7 @@ export async function sweepStep(
     const days = eventDays(retention, topicsOf(event));
     if (row.ingested_at < cutoff(days, now)) {
       const place = { seq: row.seq, ingestedAt: row.ingested_at, keep: row.keep };
-      aged.push({ community: row.community, event, row: place });
+      aged.push({ community: row.community, event, bound: row.bound ?? UNBOUND, row: place });
     } else if (stepOf(days) !== row.keep) misplaced.push({ row, event, to: stepOf(days) });
   }
   if (misplaced.length > 0) await moveRows(client, misplaced, tagHash);
@@ -109,7 +110,7 @@ async function moveRows(
     int2Array(misplaced.map(({ to }) => to)),
   ]);
   const tags = misplaced.flatMap(({ row, event, to }) =>
-    tagKeys(row.community, event, tagHash).map((tag) => ({ row, event, to, tag })),
+    tagKeys(row.community, event, tagHash, row.bound ?? UNBOUND).map((tag) => ({ row, event, to, tag })),
   );
   await client.query(MOVE_TAGS_SQL, [
     int8Array(tags.map(({ tag }) => tag)),

@@ -1,18 +1,113 @@
-/** What holds over all instances: credentials that are used once. */
+/**
+ * Token buckets and used credentials that all instances share. Each is one statement: the lock of the row makes it exact,
+ * whoever asks at the same moment.
+ */
 import type { ClientBase, Pool } from 'pg';
 
-/** Spends a credential; false when it was spent before and is still remembered. */
+/**
+ * Clocks of instances differ a little, and the furthest one holds: time that has been counted is not counted again. A larger
+ * step back is a clock that was set right, and buckets must not stand still until it comes there again.
+ */
+export const CLOCK_APART_MS_MAX = 60_000;
+/** What fractions lose in the sum must not cost a whole token. */
+export const ROUNDING = 1e-6;
+/** A dry run counts no further. */
+const COUNT_MAX = 100_000;
+
+export interface TokenTake {
+  readonly key: string;
+  readonly wanted: number;
+  readonly nowMs: number;
+}
+
+export interface TokensTaken {
+  readonly key: string;
+  readonly granted: number;
+  /** What the bucket holds after it. */
+  readonly tokens: number;
+  /** The time that the bucket has come to. */
+  readonly at: number;
+}
+
+const REFILLED = `least($4::float8, b.tokens + greatest(0, excluded.at - b.at) * $5::float8 / 1000)`;
+const GRANTED = `least(excluded.granted, floor(${REFILLED} + ${ROUNDING}))`;
+
+/** Whole tokens of several buckets of the same size, at most as many as each holds. No key may come twice. */
+export async function takeTokens(
+  db: Pool,
+  takes: readonly TokenTake[],
+  perSecond: number,
+  burst: number,
+): Promise<TokensTaken[]> {
+  const { rows } = await db.query<TokensTaken>({
+    name: 'take-tokens',
+    // In order of the keys: two instances that take several of the same never wait for each other in a circle.
+    text: `INSERT INTO rate_buckets AS b (key, tokens, granted, at)
+      SELECT key, $4::float8 - least(wanted, floor($4::float8)), least(wanted, floor($4::float8)), at
+      FROM unnest($1::text[], $2::int[], $3::bigint[]) AS asked (key, wanted, at) ORDER BY key
+      ON CONFLICT (key) DO UPDATE SET
+        tokens = greatest(0, ${REFILLED} - ${GRANTED}),
+        granted = ${GRANTED},
+        at = CASE WHEN b.at - excluded.at > ${CLOCK_APART_MS_MAX} THEN excluded.at ELSE greatest(b.at, excluded.at) END
+      RETURNING key, granted, tokens, at`,
+    values: [
+      takes.map(({ key }) => key),
+      takes.map(({ wanted }) => wanted),
+      takes.map(({ nowMs }) => nowMs),
+      burst,
+      perSecond,
+    ],
+  });
+  return rows;
+}
+
+/** True for the first one. A credential whose time is over may come again: it is refused for its age elsewhere. */
 export async function useCredential(
-  db: ClientBase | Pool,
+  db: Pool,
   key: string,
   expiresAt: number,
-  now: number,
+  nowMs: number,
 ): Promise<boolean> {
-  const { rowCount } = await db.query({
-    name: 'use-credential',
-    text: `INSERT INTO used_credentials AS u (key, expires_at) VALUES ($1, $2)
-           ON CONFLICT (key) DO UPDATE SET expires_at = excluded.expires_at WHERE u.expires_at <= $3`,
-    values: [key, expiresAt, now],
-  });
+  const { rowCount } = await db.query(
+    `INSERT INTO used_credentials AS used (key, expires_at) VALUES ($1, $2)
+     ON CONFLICT (key) DO UPDATE SET expires_at = excluded.expires_at WHERE used.expires_at < $3`,
+    [key, expiresAt, nowMs],
+  );
   return rowCount === 1;
+}
+
+/** Buckets that nobody has used since; by then they are full again, or as good as. */
+export async function forgetBuckets(client: ClientBase, usedBefore: number, limit: number): Promise<number> {
+  const { rowCount } = await client.query(
+    `DELETE FROM rate_buckets WHERE key IN
+       (SELECT key FROM rate_buckets WHERE at < $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)`,
+    [usedBefore, limit],
+  );
+  return rowCount ?? 0;
+}
+
+export async function forgetCredentials(
+  client: ClientBase,
+  expiredBefore: number,
+  limit: number,
+): Promise<number> {
+  const { rowCount } = await client.query(
+    `DELETE FROM used_credentials WHERE key IN
+       (SELECT key FROM used_credentials WHERE expires_at < $1 ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)`,
+    [expiredBefore, limit],
+  );
+  return rowCount ?? 0;
+}
+
+export async function countPastLimits(
+  client: ClientBase,
+  usedBefore: number,
+  expiredBefore: number,
+): Promise<{ buckets: number; credentials: number }> {
+  const { rows } = await client.query<{ buckets: number; credentials: number }>(
+    `SELECT (SELECT count(*) FROM (SELECT 1 FROM rate_buckets WHERE at < $1 LIMIT ${COUNT_MAX}) b) AS buckets,
+       (SELECT count(*) FROM (SELECT 1 FROM used_credentials WHERE expires_at < $2 LIMIT ${COUNT_MAX}) c) AS credentials`,
+    [usedBefore, expiredBefore],
+  );
+  return rows[0]!;
 }

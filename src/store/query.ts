@@ -13,6 +13,7 @@ import type { Filter, TagCondition } from '../core/filter.js';
 import { Keep, keepsOf, REGULAR_KEEPS, STEPS } from '../core/keep.js';
 import { kindRanges } from '../core/kinds.js';
 import { bucketDays, cutoff, type Retention, topicDays } from '../core/retention.js';
+import { isTopic, UNBOUND } from '../core/topic.js';
 import { hexArray, int2Array, int4Array, int8Array, textArray } from './binary.js';
 import type { TagHash } from './tag-hash.js';
 
@@ -25,6 +26,8 @@ export interface FoundRow {
   readonly expiresAt: number | undefined;
   readonly id: string;
   readonly bytes: number;
+  /** Topics that it is bound to beside those it names. */
+  readonly bound: readonly string[];
   /** When it came in one step. */
   readonly payload: string | undefined;
 }
@@ -62,7 +65,7 @@ export function dedupeOf(community: string, id: string): string {
 }
 
 const COLUMNS =
-  'e.seq, e.ingested_at, e.keep, e.created_at, e.kind, e.expires_at, e.id, octet_length(e.payload) AS bytes';
+  'e.seq, e.ingested_at, e.keep, e.created_at, e.kind, e.expires_at, e.id, octet_length(e.payload) AS bytes, e.bound';
 const PAYLOAD_TOO = `${COLUMNS}, e.payload`;
 const NEWEST_FIRST = 'ORDER BY created_at DESC, id';
 
@@ -163,8 +166,7 @@ function conditions(context: Context, community: number, filter: Filter, settled
     if (tag === settled.tag) continue;
     all.push(`EXISTS (SELECT 1 FROM ${askedTags(context, community, tag)} JOIN event_tags g
       ON g.tag = asked.tag AND g.created_at = e.created_at AND g.seq = e.seq
-      WHERE g.keep = e.keep AND g.ingested_at = e.ingested_at AND ${KEPT_FOR_TOPIC}
-        AND strpos(e.payload, asked.needle) > 0)`);
+      WHERE g.keep = e.keep AND g.ingested_at = e.ingested_at AND ${carries(tag)})`);
   }
   if (filter.view !== undefined) all.push(...visible(params, filter.view));
   return all.join(' AND ');
@@ -213,14 +215,33 @@ function askedTags(
   const list = [...values];
   const hashes = params.add(int8Array(list.map((value) => tagHash(community, name, value))), 'bigint[]');
   const needles = params.add(textArray(list.map((value) => `["${name}",${JSON.stringify(value)}`)), 'text[]');
-  const since = (topic: string) =>
-    retention === undefined || name !== 't' ? 0 : cutoff(topicDays(retention.rules, topic), retention.now);
-  const cutoffs = params.add(int8Array(list.map(since)), 'bigint[]');
-  return `unnest(${hashes}, ${needles}, ${cutoffs}) AS asked (tag, needle, kept_since)`;
+  if (name !== 't') return `unnest(${hashes}, ${needles}) AS asked (tag, needle)`;
+  const since = (days: (rules: Retention) => number) =>
+    retention === undefined ? 0 : cutoff(days(retention.rules), retention.now);
+  const boundSince = since(({ settings }) => settings['retention.regularDays']);
+  const columns = [
+    // What is no topic has nothing bound to it, and may hold what text cannot.
+    params.add(textArray(list.map((topic) => (isTopic(topic) ? topic : ''))), 'text[]'),
+    params.add(int8Array(list.map((topic) => since((rules) => topicDays(rules, topic)))), 'bigint[]'),
+    params.add(int8Array(list.map(() => boundSince)), 'bigint[]'),
+  ];
+  return `unnest(${hashes}, ${needles}, ${columns.join(', ')}) AS asked (tag, needle, topic, kept_since, bound_since)`;
 }
 
+const HAS_TAG = 'strpos(e.payload, asked.needle) > 0';
 /** Only regular events age; an event with two topics may be seen in one and not in the other. */
-const KEPT_FOR_TOPIC = `(g.keep < ${Keep.days30} OR g.ingested_at >= asked.kept_since)`;
+const keptSince = (time: string) => `(g.keep < ${Keep.days30} OR g.ingested_at >= ${time})`;
+/**
+ * A topic may also be bound to the event without a tag (core/topic.ts); then its days are those of an event without topics.
+ * What is past both is not even looked up.
+ */
+const CARRIES_TOPIC = `${keptSince('least(asked.kept_since, asked.bound_since)')} AND (
+    (${HAS_TAG} AND ${keptSince('asked.kept_since')})
+    OR (e.bound IS NOT NULL AND asked.topic = ANY (e.bound) AND ${keptSince('asked.bound_since')}))`;
+
+function carries({ name }: TagCondition): string {
+  return name === 't' ? CARRIES_TOPIC : HAS_TAG;
+}
 
 function drivingTag({ tags, authors }: Filter): TagCondition | undefined {
   const usable = authors === undefined ? tags : tags.filter((tag) => SELECTIVE_TAGS.has(tag.name));
@@ -256,7 +277,7 @@ function selectByTag(context: Context, community: number, filter: Filter, tag: T
       SELECT ${context.columns.replace('e.created_at', 'g.created_at')} FROM event_tags g
       ${eventAt('g')}
       WHERE g.tag = asked.tag AND g.keep IN (${servedKeeps(filter)}) ${range}
-        AND ${KEPT_FOR_TOPIC} AND strpos(e.payload, asked.needle) > 0 AND ${rest}
+        AND ${carries(tag)} AND ${rest}
       ORDER BY g.created_at DESC, e.id LIMIT ${context.limit}) r
     ${NEWEST_FIRST} LIMIT ${context.limit}`;
 }
@@ -303,7 +324,7 @@ export function findStatement(
   const columns = inOneStep ? PAYLOAD_TOO : COLUMNS;
   const rows = selectRows(community, filter, limit, tagHash, nowSeconds, retention, params, columns);
   const last = inOneStep ? 'payload' : 'NULL';
-  const text = `SELECT seq, ingested_at, keep, created_at, kind, expires_at, encode(id, 'hex'), bytes, ${last}
+  const text = `SELECT seq, ingested_at, keep, created_at, kind, expires_at, encode(id, 'hex'), bytes, bound, ${last}
     FROM (${rows}) r ${NEWEST_FIRST}`;
   return { text, values: params.values };
 }
@@ -329,7 +350,7 @@ export async function findEvents(
     findStatement(community, filter, limit, tagHash, nowSeconds, retention),
     filter.tags.length <= 2,
   );
-  return rows.map(([seq, ingestedAt, keep, createdAt, kind, expiresAt, id, bytes, payload]) => ({
+  return rows.map(([seq, ingestedAt, keep, createdAt, kind, expiresAt, id, bytes, bound, payload]) => ({
     seq,
     ingestedAt,
     keep,
@@ -338,10 +359,22 @@ export async function findEvents(
     expiresAt: expiresAt ?? undefined,
     id,
     bytes,
+    bound: bound ?? UNBOUND,
     payload: payload ?? undefined,
   }));
 }
-type FoundTuple = [number, number, number, number, number, number | null, string, number, string | null];
+type FoundTuple = [
+  seq: number,
+  ingestedAt: number,
+  keep: number,
+  createdAt: number,
+  kind: number,
+  expiresAt: number | null,
+  id: string,
+  bytes: number,
+  bound: string[] | null,
+  payload: string | null,
+];
 
 /** How many different events match any of the filters, counted up to `max + 1`. */
 export async function countEvents(
@@ -389,20 +422,30 @@ export async function readPayloads(
   return payloads;
 }
 
-/** Payloads of effective events by id, for readers of the outbox. */
-export async function readPayloadsById(
+export interface ReadEvent {
+  readonly payload: string;
+  readonly bound: readonly string[];
+}
+
+/** Effective events by id, for readers of the outbox. */
+export async function readEventsById(
   pool: Pool,
   asked: readonly { readonly community: number; readonly id: string }[],
-): Promise<Map<string, string>> {
-  const { rows } = await run<[number, string, string]>(pool, {
-    text: `SELECT d.community, encode(d.event_id, 'hex'), e.payload
+): Promise<Map<string, ReadEvent>> {
+  const { rows } = await run<[number, string, string, string[] | null]>(pool, {
+    text: `SELECT d.community, encode(d.event_id, 'hex'), e.payload, e.bound
       FROM unnest($1::int[], $2::bytea[]) AS asked (community, event_id)
       ${dedupeOf('asked.community', 'asked.event_id')}
       ${eventAt('d')}
       WHERE e.hidden IS NULL AND ${NOT_VANISHED}`,
     values: [int4Array(asked.map((a) => a.community)), hexArray(asked.map((a) => a.id))],
   });
-  return new Map(rows.map(([community, id, payload]) => [`${community}/${id}`, payload]));
+  return new Map(
+    rows.map(([community, id, payload, bound]) => [
+      `${community}/${id}`,
+      { payload, bound: bound ?? UNBOUND },
+    ]),
+  );
 }
 
 /** Statements are prepared once per shape and connection; the shape is the text, so its hash is the name. */

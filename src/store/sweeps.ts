@@ -10,7 +10,7 @@ import { KIND_GIFT_WRAP } from '../core/deletion.js';
 import type { NostrEvent } from '../core/event.js';
 import { HIDDEN_CODES, type Hidden, hiddenOf } from '../core/hidden.js';
 import type { RowRef, StoredEvent } from '../core/plan.js';
-import { topicsOf } from '../core/topic.js';
+import { topicsOf, UNBOUND } from '../core/topic.js';
 import { int2Array, int8Array } from './binary.js';
 import { eventAt } from './query.js';
 
@@ -25,13 +25,13 @@ export type SweptRow = StoredEvent & { readonly community: number };
 
 /** Takes rows until they fill a batch, the first always. The size of a long text is known without reading it. */
 function bounded(rows: string): string {
-  return `SELECT community, seq, ingested_at, keep, payload FROM (
+  return `SELECT community, seq, ingested_at, keep, payload, bound FROM (
       SELECT r.*, sum(octet_length(payload)) OVER (ROWS UNBOUNDED PRECEDING) - octet_length(payload) AS bytes_before
       FROM (${rows}) r) b
     WHERE bytes_before < ${BATCH_BYTES_MAX}`;
 }
 
-const COLUMNS = 'e.community, e.seq, e.ingested_at, e.keep, e.payload';
+const COLUMNS = 'e.community, e.seq, e.ingested_at, e.keep, e.payload, e.bound';
 
 interface EventRow {
   community: number;
@@ -39,14 +39,16 @@ interface EventRow {
   ingested_at: number;
   keep: number;
   payload: string;
+  bound: string[] | null;
 }
 
 async function selectEvents(client: Client, text: string, values: unknown[]): Promise<SweptRow[]> {
   const { rows } = await client.query<EventRow>({ text, values });
-  return rows.map(({ community, seq, ingested_at, keep, payload }) => ({
+  return rows.map(({ community, seq, ingested_at, keep, payload, bound }) => ({
     community,
     row: { seq, ingestedAt: ingested_at, keep },
     event: JSON.parse(payload) as NostrEvent,
+    bound: bound ?? UNBOUND,
   }));
 }
 

@@ -4,6 +4,7 @@
  */
 import xxhash from 'xxhash-wasm';
 import type { NostrEvent } from '../core/event.js';
+import { UNBOUND } from '../core/topic.js';
 
 export type TagHash = (community: number, letter: string, value: string) => bigint;
 
@@ -16,10 +17,15 @@ export async function createTagHash(seed: bigint): Promise<TagHash> {
 const SHORT_LIST = 32;
 
 /**
- * The keys of the tags that filters can ask for: single-letter names with a value. Each key once: two tags of one event whose
- * hashes fall together are one row, or a page would hold the event twice.
+ * The keys of the tags that filters can ask for: single-letter names with a value, and the topics that the event is bound to.
+ * Each key once: two tags of one event whose hashes fall together are one row, or a page would hold the event twice.
  */
-export function tagKeys(community: number, { tags }: NostrEvent, tagHash: TagHash): bigint[] {
+export function tagKeys(
+  community: number,
+  { tags }: NostrEvent,
+  tagHash: TagHash,
+  bound: readonly string[] = UNBOUND,
+): bigint[] {
   const keys: bigint[] = [];
   const seen = tags.length > SHORT_LIST ? new Set<bigint>() : undefined;
   for (const [letter, value] of tags) {
@@ -29,7 +35,8 @@ export function tagKeys(community: number, { tags }: NostrEvent, tagHash: TagHas
     seen?.add(key);
     keys.push(key);
   }
-  return keys;
+  if (bound.length === 0) return keys;
+  return [...new Set([...keys, ...bound.map((topic) => tagHash(community, 't', topic))])];
 }
 
 function isLetter(name: string): boolean {

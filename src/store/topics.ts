@@ -1,4 +1,7 @@
-/** Topics that this node carries, with their rules (`node_subscriptions`). Every change raises the polled version. */
+/**
+ * Topics that this node carries, with their rules (`node_subscriptions`). Every change raises the polled version, whose row is
+ * taken before the topic's: all changes take locks in this order.
+ */
 import type { ClientBase, Pool } from 'pg';
 import { type IngestPolicy, ingestPolicySchema, type TopicSubscription } from '../core/retention.js';
 
@@ -42,10 +45,10 @@ export async function writeTopic(
 ): Promise<void> {
   const { pinned, name, priority, policy } = rules;
   await db.query(
-    `WITH changed AS (UPDATE config_version SET version = version + 1)
+    `WITH changed AS (UPDATE config_version SET version = version + 1 RETURNING version)
      INSERT INTO node_subscriptions AS n
        (community, topic, pinned, public, name, priority, ingest_policy, created_at, updated_at)
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)
+     SELECT $1, $2, $3, $4, $5, $6, $7::jsonb, $8::bigint, $8 FROM changed
      ON CONFLICT (community, topic) DO UPDATE SET pinned = excluded.pinned, public = excluded.public,
        name = coalesce(excluded.name, n.name), priority = excluded.priority, ingest_policy = excluded.ingest_policy,
        updated_at = excluded.updated_at`,
@@ -61,17 +64,17 @@ export async function pinGlobalTopic(
   now: number,
 ): Promise<void> {
   await db.query(
-    `WITH changed AS (UPDATE config_version SET version = version + 1)
+    `WITH changed AS (UPDATE config_version SET version = version + 1 RETURNING version)
      INSERT INTO node_subscriptions (community, topic, pinned, public, created_at, updated_at)
-     VALUES ($1, $2, true, true, $3, $3) ON CONFLICT (community, topic) DO NOTHING`,
+     SELECT $1, $2, true, true, $3::bigint, $3 FROM changed ON CONFLICT (community, topic) DO NOTHING`,
     [community, `${namespace}:global`, now],
   );
 }
 
 export async function removeTopic(db: Db, community: number, topic: string): Promise<boolean> {
   const { rowCount } = await db.query(
-    `WITH changed AS (UPDATE config_version SET version = version + 1)
-     DELETE FROM node_subscriptions WHERE community = $1 AND topic = $2`,
+    `WITH changed AS (UPDATE config_version SET version = version + 1 RETURNING version)
+     DELETE FROM node_subscriptions USING changed WHERE community = $1 AND topic = $2`,
     [community, topic],
   );
   return (rowCount ?? 0) > 0;

@@ -1,4 +1,7 @@
-/** Once per run: build the program, start one real PostgreSQL, and make the template that every test file clones. */
+/**
+ * Once per run: build the program, start one real PostgreSQL, make the template that every test file clones, and find a
+ * redis-server.
+ */
 import { execFileSync } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -7,10 +10,12 @@ import pg from 'pg';
 import type { TestProject } from 'vitest/node';
 import { startEmbedded } from '../../src/postgres/embedded.js';
 import { migrate } from '../../src/postgres/migrate.js';
+import { findRedis, type RedisBinary } from './redis-binary.js';
 
 declare module 'vitest' {
   export interface ProvidedContext {
     postgres: { host: string; port: number; user: string };
+    redis: RedisBinary;
   }
 }
 
@@ -22,6 +27,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
   execFileSync(process.execPath, ['node_modules/typescript/bin/tsc', '-b', 'tsconfig.build.json'], {
     stdio: 'inherit',
   });
+  project.provide('redis', await findRedis());
   const folder = await mkdtemp(join(tmpdir(), 'minato-test-'));
   const server = await startEmbedded(folder, quiet);
   const { host, port, user } = server.connection;

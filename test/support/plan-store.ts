@@ -18,6 +18,7 @@ import {
   tombstoneKey,
   type VanishMark,
 } from '../../src/core/plan.js';
+import { allTopics } from '../../src/core/topic.js';
 
 export const SEED = 7447;
 
@@ -160,6 +161,7 @@ function cut<T>(list: readonly T[], sizes: readonly number[]): T[][] {
 
 interface Row {
   readonly submission: Submission;
+  readonly bound: readonly string[];
   readonly keep: number;
   readonly hidden: Hidden | undefined;
 }
@@ -177,9 +179,9 @@ export class MemoryStore {
   facts(): BatchFacts {
     const served = [...this.rows].filter(([, row]) => row.hidden === undefined);
     const targets = new Map(
-      served.map(([seq, { submission, keep }]) => [
+      served.map(([seq, { submission, bound, keep }]) => [
         factKey(submission.community, submission.event.id),
-        { row: { seq, ingestedAt: 1_000, keep }, event: submission.event },
+        { row: { seq, ingestedAt: 1_000, keep }, event: submission.event, bound },
       ]),
     );
     const superseded = [...this.rows]
@@ -189,12 +191,14 @@ export class MemoryStore {
           seq,
           {
             submission: { community, event },
+            bound,
             keep,
           },
         ]) => {
           const { id, created_at, pubkey } = event;
           const row = { seq, ingestedAt: 1_000, keep };
-          return { community, id, created_at, pubkey, address: addressOf(event)!, row };
+          const topics = allTopics(event, bound);
+          return { community, id, created_at, pubkey, address: addressOf(event)!, topics, row };
         },
       );
     const heads = new Map(
@@ -219,12 +223,12 @@ export class MemoryStore {
   run(batch: readonly Submission[], now = 1_000): Plan {
     const plan = planBatch(batch, this.facts(), now);
     this.hide(plan);
-    for (const { seq, submission, keep, hidden, purge } of plan.rows) {
+    for (const { seq, submission, bound, keep, hidden, purge } of plan.rows) {
       expect(this.rows.has(seq)).toBe(false);
       const name = factKey(submission.community, submission.event.id);
       expect(this.known.has(name), 'stored once (I3)').toBe(false);
       this.known.set(name, hidden ?? 'served');
-      if (!purge) this.rows.set(seq, { submission, keep, hidden });
+      if (!purge) this.rows.set(seq, { submission, bound, keep, hidden });
     }
     for (const head of plan.heads) this.heads.set(factKey(head.community, head.address), head);
     for (const tombstone of plan.tombstones) this.bury(tombstone);

@@ -1,0 +1,78 @@
+/**
+ * The shared limits in PostgreSQL. One statement at a time, for all buckets of one size that were asked for meanwhile: a flood
+ * of strangers costs the database as little as a few busy clients do.
+ */
+import type { Pool } from 'pg';
+import { takeTokens, useCredential } from '../store/limits.js';
+import { takenOf } from './answer.js';
+import type { SharedLimits, Taken } from './shared.js';
+
+const BATCH_MAX = 500;
+const WAITING_MAX = 10_000;
+
+interface Question {
+  readonly key: string;
+  readonly wanted: number;
+  readonly perSecond: number;
+  readonly burst: number;
+  readonly nowMs: number;
+  readonly resolve: (taken: Taken) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+export class PostgresLimits implements SharedLimits {
+  private waiting: Question[] = [];
+  private working: Promise<void> | undefined;
+
+  constructor(private readonly pool: Pool) {}
+
+  take(key: string, wanted: number, perSecond: number, burst: number, nowMs: number): Promise<Taken> {
+    if (this.waiting.length >= WAITING_MAX)
+      return Promise.reject(new Error('too many buckets are asked for'));
+    return new Promise((resolve, reject) => {
+      this.waiting.push({ key, wanted, perSecond, burst, nowMs, resolve, reject });
+      this.working ??= this.work();
+    });
+  }
+
+  useOnce(key: string, ttlMs: number, nowMs: number): Promise<boolean> {
+    return useCredential(this.pool, key, nowMs + ttlMs, nowMs);
+  }
+
+  /** The pool is its owner's. */
+  async close(): Promise<void> {
+    await this.working;
+  }
+
+  private async work(): Promise<void> {
+    // What is asked for in the same turn goes along.
+    await Promise.resolve();
+    while (this.waiting.length > 0) await this.answer(this.nextBatch());
+    this.working = undefined;
+  }
+
+  /** Those of the same size as the first, in their order; a key that stands there twice waits with the second. */
+  private nextBatch(): Question[] {
+    const { perSecond, burst } = this.waiting[0]!;
+    const batch = new Map<string, Question>();
+    const later: Question[] = [];
+    for (const question of this.waiting) {
+      const fits = question.perSecond === perSecond && question.burst === burst;
+      if (fits && batch.size < BATCH_MAX && !batch.has(question.key)) batch.set(question.key, question);
+      else later.push(question);
+    }
+    this.waiting = later;
+    return [...batch.values()];
+  }
+
+  private async answer(batch: readonly Question[]): Promise<void> {
+    const { perSecond, burst } = batch[0]!;
+    try {
+      const rows = await takeTokens(this.pool, batch, perSecond, burst);
+      const taken = new Map(rows.map((row) => [row.key, row]));
+      for (const { key, nowMs, resolve } of batch) resolve(takenOf(taken.get(key)!, perSecond, nowMs));
+    } catch (error) {
+      for (const { reject } of batch) reject(error);
+    }
+  }
+}

@@ -1,0 +1,126 @@
+/**
+ * The shared limits in Redis. A script runs alone there, which makes each take exact; keys go by themselves when their bucket
+ * is full again. A Redis that is away is waited for in the background: meanwhile every question is rejected at once.
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import { createClient, defineScript } from 'redis';
+import type { Log } from '../log.js';
+import { CLOCK_APART_MS_MAX, ROUNDING } from '../store/limits.js';
+import { takenOf } from './answer.js';
+import type { SharedLimits, Taken } from './shared.js';
+
+const PREFIX = 'minato:';
+const CONNECT_MS_MAX = 2_000;
+const RECONNECT_MS_MAX = 2_000;
+const QUESTIONS_MAX = 10_000;
+/** How much longer than needed a key is kept: the callers' clocks are not that of Redis. */
+const SPARE_MS = CLOCK_APART_MS_MAX;
+
+/** A new key has the whole burst. Numbers go as text: as numbers their fractions would be cut off. */
+const TAKE = `
+local now, wanted, rate, burst = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local tokens, at = burst, now
+local held = redis.call('HMGET', KEYS[1], 'tokens', 'at')
+if held[1] then
+  at = tonumber(held[2])
+  tokens = math.min(burst, tonumber(held[1]) + math.max(0, now - at) * rate / 1000)
+  if at < now or at - now > ${CLOCK_APART_MS_MAX} then at = now end
+end
+local granted = math.min(wanted, math.floor(tokens + ${ROUNDING}))
+tokens = string.format('%.17g', math.max(0, tokens - granted))
+at = string.format('%.0f', at)
+redis.call('HSET', KEYS[1], 'tokens', tokens, 'at', at)
+redis.call('PEXPIRE', KEYS[1], ARGV[5])
+return {string.format('%.0f', granted), tokens, at}
+`;
+
+const USE_ONCE = `
+local until_ms = redis.call('GET', KEYS[1])
+if until_ms and tonumber(until_ms) >= tonumber(ARGV[1]) then return 0 end
+redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+return 1
+`;
+
+const scripts = {
+  takeTokens: defineScript({
+    SCRIPT: TAKE,
+    NUMBER_OF_KEYS: 1,
+    parseCommand: (parser, key: string, ...numbers: number[]) => {
+      parser.pushKey(PREFIX + key);
+      parser.push(...numbers.map(String));
+    },
+    transformReply: (reply: unknown) => {
+      const [granted, tokens, at] = reply as [string, string, string];
+      return { granted: Number(granted), tokens: Number(tokens), at: Number(at) };
+    },
+  }),
+  useOnce: defineScript({
+    SCRIPT: USE_ONCE,
+    NUMBER_OF_KEYS: 1,
+    parseCommand: (parser, key: string, ...numbers: number[]) => {
+      parser.pushKey(PREFIX + key);
+      parser.push(...numbers.map(String));
+    },
+    transformReply: (reply: unknown) => reply === 1,
+  }),
+};
+
+function clientOf(url: string) {
+  return createClient({
+    url,
+    scripts,
+    disableOfflineQueue: true,
+    commandsQueueMaxLength: QUESTIONS_MAX,
+    socket: {
+      connectTimeout: CONNECT_MS_MAX,
+      reconnectStrategy: (retries) => Math.min(RECONNECT_MS_MAX, 50 * 2 ** Math.min(retries, 10)),
+    },
+  });
+}
+
+export async function openRedisLimits(url: string, log: Log): Promise<SharedLimits> {
+  const client = clientOf(url);
+  // Whoever asks is told; without a listener it would end the process.
+  client.on('error', (error) => log.debug({ error: String(error) }, 'Redis does not answer'));
+  // A node starts without its Redis too, so that both can come back in any order.
+  const connected = client.connect().catch(() => undefined);
+  await Promise.race([connected, delay(CONNECT_MS_MAX, undefined, { ref: false })]);
+  return new RedisLimits(client);
+}
+
+class RedisLimits implements SharedLimits {
+  constructor(private readonly client: ReturnType<typeof clientOf>) {}
+
+  async take(key: string, wanted: number, perSecond: number, burst: number, nowMs: number): Promise<Taken> {
+    const fullAfterMs = Math.ceil((burst / perSecond) * 1_000);
+    const bucket = await this.client.takeTokens(
+      `rate/${key}`,
+      nowMs,
+      wanted,
+      perSecond,
+      burst,
+      fullAfterMs + SPARE_MS,
+    );
+    return takenOf(bucket, perSecond, nowMs);
+  }
+
+  useOnce(key: string, ttlMs: number, nowMs: number): Promise<boolean> {
+    return this.client.useOnce(`used/${key}`, nowMs, nowMs + ttlMs, ttlMs + SPARE_MS);
+  }
+
+  async close(): Promise<void> {
+    if (this.client.isOpen) this.client.destroy();
+  }
+}
+
+/** The version of the Redis at this address, or an error that says why it does not answer. */
+export async function askRedis(url: string): Promise<string> {
+  const client = createClient({ url, socket: { connectTimeout: CONNECT_MS_MAX, reconnectStrategy: false } });
+  client.on('error', () => undefined);
+  await client.connect();
+  try {
+    return /^redis_version:(\S+)/m.exec(await client.info('server'))?.[1] ?? 'unknown';
+  } finally {
+    client.destroy();
+  }
+}

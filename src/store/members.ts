@@ -1,0 +1,150 @@
+/**
+ * Members: those who asked for a topic, or about whom the operator has decided. Who is refused is held by every instance, so
+ * that it raises the polled version; a deleted account stays as a mark and never comes back.
+ */
+import type { Pool } from 'pg';
+import { type Denial, denial } from '../core/errors.js';
+import { MEMBER_STEPS, type MemberStatus, refuseAccount } from '../core/membership.js';
+import { bytes, type Change, changeConfig, type Db } from './config-change.js';
+import { BY_PUBKEY, type Page, type PageOf, readPage } from './page.js';
+
+export interface Member {
+  readonly pubkey: string;
+  readonly status: MemberStatus;
+  readonly note: string | null;
+  /** Requests that wait, subscriptions that are active, and those that are paused. */
+  readonly pending: number;
+  readonly active: number;
+  readonly paused: number;
+  readonly createdAt: number;
+  readonly updatedAt: number;
+}
+
+const COLUMNS = `encode(m.pubkey, 'hex') AS pubkey, m.status, m.note, m.created_at AS "createdAt", m.updated_at AS "updatedAt",
+  (SELECT count(*) FROM topic_subscription_requests r
+   WHERE r.community = m.community AND r.pubkey = m.pubkey AND r.status = 'pending') AS pending,
+  (SELECT count(*) FROM topic_subscriptions s
+   WHERE s.community = m.community AND s.pubkey = m.pubkey AND s.status = 'active') AS active,
+  (SELECT count(*) FROM topic_subscriptions s
+   WHERE s.community = m.community AND s.pubkey = m.pubkey AND s.status = 'paused') AS paused
+  FROM members m`;
+
+export async function readMember(db: Db, community: number, pubkey: string): Promise<Member | undefined> {
+  const { rows } = await db.query<Member>(`SELECT ${COLUMNS} WHERE m.community = $1 AND m.pubkey = $2`, [
+    community,
+    bytes(pubkey),
+  ]);
+  return rows[0];
+}
+
+export async function readMemberStatus(
+  db: Db,
+  community: number,
+  pubkey: string,
+): Promise<MemberStatus | undefined> {
+  const { rows } = await db.query<{ status: MemberStatus }>({
+    name: 'member-status',
+    text: 'SELECT status FROM members WHERE community = $1 AND pubkey = $2',
+    values: [community, bytes(pubkey)],
+  });
+  return rows[0]?.status;
+}
+
+export async function refuseMember(db: Db, community: number, pubkey: string): Promise<Denial | undefined> {
+  return refuseAccount(await readMemberStatus(db, community, pubkey));
+}
+
+export function listMembers(
+  db: Db,
+  { community, status }: { community: number; status?: MemberStatus | undefined },
+  page: PageOf,
+): Promise<Page<Member> | Denial> {
+  return readPage(
+    page,
+    BY_PUBKEY,
+    ({ pubkey }: Member) => [pubkey],
+    async ([after], limit) => {
+      const { rows } = await db.query<Member>(
+        `SELECT ${COLUMNS} WHERE m.community = $1 AND m.pubkey > $2 AND ($3::text IS NULL OR m.status = $3)
+         ORDER BY m.pubkey LIMIT $4`,
+        [community, bytes(after), status ?? null, limit],
+      );
+      return rows;
+    },
+  );
+}
+
+export async function ensureMember({ db, community, now }: Change, pubkey: string): Promise<void> {
+  await db.query(
+    `INSERT INTO members (community, pubkey, created_at, updated_at) VALUES ($1, $2, $3, $3)
+     ON CONFLICT (community, pubkey) DO NOTHING`,
+    [community, bytes(pubkey), now],
+  );
+}
+
+export interface MemberChange {
+  readonly community: number;
+  readonly pubkey: string;
+  readonly status?: MemberStatus | undefined;
+  /** Left out, it stays; null takes it away. */
+  readonly note?: string | null | undefined;
+  readonly actor?: string | undefined;
+}
+
+/** Those of MINATO_ADMIN_PUBKEYS: nobody whom they have let in may lock them out. */
+export interface Fixed {
+  readonly fixed: readonly string[];
+}
+
+/** Also for a key that is no member yet. Doing it again changes nothing; a deleted account stays deleted. */
+export function changeMember(
+  pool: Pool,
+  { community, pubkey, status, note, actor }: MemberChange,
+  { fixed }: Fixed,
+  now: number,
+): Promise<Member | Denial> {
+  return changeConfig(pool, { community, actor, now }, async (change) => {
+    const before = await readMember(change.db, community, pubkey);
+    const was = before?.status ?? 'active';
+    const wanted = status ?? was;
+    if (wanted !== 'active' && fixed.includes(pubkey)) return denial('FIXED_OPERATOR');
+    const step = MEMBER_STEPS[was][wanted];
+    if (step === 'conflict') return denial('STATUS_CONFLICT', { status: was });
+    const noteAfter = note === undefined ? (before?.note ?? null) : note;
+    if (before !== undefined && step === 'done' && noteAfter === before.note) return before;
+    await change.db.query(
+      `INSERT INTO members (community, pubkey, status, note, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $5)
+       ON CONFLICT (community, pubkey) DO UPDATE
+       SET status = excluded.status, note = excluded.note, updated_at = excluded.updated_at`,
+      [community, bytes(pubkey), wanted, noteAfter, now],
+    );
+    if (wanted === 'deleted' && step === 'do') await endMembership(change, pubkey);
+    if ((was === 'active') !== (wanted === 'active')) {
+      change.raiseVersion();
+      change.raiseRights();
+    }
+    await change.audit('member.change', pubkey, { status: wanted, note: noteAfter });
+    return (await readMember(change.db, community, pubkey))!;
+  });
+}
+
+/** What a deleted account had: its subscriptions, its open requests, and its office. */
+async function endMembership(change: Change, pubkey: string): Promise<void> {
+  const { db, community, now } = change;
+  const key = bytes(pubkey);
+  await db.query(
+    `UPDATE topic_subscriptions SET status = 'ended', ended_at = $3, updated_at = $3
+     WHERE community = $1 AND pubkey = $2 AND status <> 'ended'`,
+    [community, key, now],
+  );
+  await db.query(
+    `UPDATE topic_subscription_requests SET status = 'cancelled'
+     WHERE community = $1 AND pubkey = $2 AND status IN ('pending', 'approved')`,
+    [community, key],
+  );
+  const { rowCount } = await db.query('DELETE FROM operators WHERE community = $1 AND pubkey = $2', [
+    community,
+    key,
+  ]);
+  if ((rowCount ?? 0) > 0) change.raiseVersion();
+}
