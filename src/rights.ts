@@ -5,9 +5,9 @@
 import type { Pool } from 'pg';
 import type { Communities } from './communities.js';
 import type { Log } from './log.js';
-import { type MemberKey, readRights } from './store/rights.js';
+import { type RightsHolder, readRights, rightsKey } from './store/subscriptions.js';
 
-interface Held extends MemberKey {
+interface Held extends RightsHolder {
   uses: number;
   topics: ReadonlySet<string>;
 }
@@ -32,12 +32,12 @@ export class Rights {
   }
 
   topicsOf(community: number, pubkey: string): ReadonlySet<string> {
-    return this.held.get(keyOf(community, pubkey))?.topics ?? NONE;
+    return this.held.get(rightsKey({ community, pubkey }))?.topics ?? NONE;
   }
 
   /** Until it is released, `topicsOf` knows this member. */
   async hold(community: number, pubkey: string): Promise<void> {
-    const key = keyOf(community, pubkey);
+    const key = rightsKey({ community, pubkey });
     const known = this.held.get(key);
     if (known !== undefined) {
       known.uses += 1;
@@ -54,7 +54,7 @@ export class Rights {
   }
 
   release(community: number, pubkey: string): void {
-    const key = keyOf(community, pubkey);
+    const key = rightsKey({ community, pubkey });
     const held = this.held.get(key);
     if (held === undefined) return;
     held.uses -= 1;
@@ -76,9 +76,7 @@ export class Rights {
 
   private async read(members: readonly Held[]): Promise<void> {
     const rights = await readRights(this.pool, members);
-    members.forEach((member, place) => {
-      member.topics = rights[place]!;
-    });
+    for (const member of members) member.topics = rights.get(rightsKey(member)) ?? NONE;
   }
 
   private inTurn(work: () => Promise<void>): Promise<void> {
@@ -86,8 +84,4 @@ export class Rights {
     this.reading = turn.catch(() => undefined);
     return turn;
   }
-}
-
-function keyOf(community: number, pubkey: string): string {
-  return `${community}/${pubkey}`;
 }

@@ -190,8 +190,13 @@ function visible(params: Parameters, { parties, topics }: View): string[] {
   }
   if (topics !== undefined) {
     const needle = (topic: string) => `["t",${JSON.stringify(topic)}`;
-    const bound = [`["t","${topics.prefix}`, ...[...topics.plain].map(needle)];
-    conditions.push(`(NOT ${holdsOne(bound)} OR ${holdsOne([...topics.allowed].map(needle))})`);
+    const named = [`["t","${topics.prefix}`, ...[...topics.plain].map(needle)];
+    const allowed = [...topics.allowed];
+    const isBound = `EXISTS (SELECT 1 FROM unnest(e.bound) AS bound (topic)
+      WHERE starts_with(bound.topic, ${params.add(topics.prefix, 'text')})
+        OR bound.topic = ANY (${params.add(textArray([...topics.plain]), 'text[]')}))`;
+    conditions.push(`(NOT (${holdsOne(named)} OR ${isBound}) OR ${holdsOne(allowed.map(needle))}
+      OR e.bound && ${params.add(textArray(allowed), 'text[]')})`);
   }
   return conditions;
 }
