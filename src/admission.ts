@@ -1,5 +1,5 @@
 /**
- * The way of an event up to its OK: shape → cheap checks → already seen? → room? → id and signature → lane.
+ * The way of an event up to its OK: shape → cheap checks → already seen? → room? → id and signature → its author's rate → lane.
  * Sockets and import go the same way. I2: every event gets exactly one outcome.
  */
 import { LRUCache } from 'lru-cache';
@@ -9,9 +9,10 @@ import { KIND_VANISH } from './core/classify.js';
 import { type NostrEvent, parseEvent, serializeEvent } from './core/event.js';
 import { factKey } from './core/plan.js';
 import { refuseArrival } from './core/policy.js';
-import { isRefusal, type Outcome, type Refusal, refusal } from './core/reply.js';
+import { isRefusal, type Outcome, type Refusal, refusal, tooMany } from './core/reply.js';
 import { vanishScope } from './core/vanish.js';
 import type { Lane } from './lane.js';
+import type { Rates } from './limits/rates.js';
 import type { Metrics } from './metrics.js';
 import type { SeenCounts } from './seen-counts.js';
 import { DEFAULT_SLUG } from './store/communities.js';
@@ -66,12 +67,20 @@ export interface AdmissionOptions {
   readonly now: () => number;
   readonly communities: Communities;
   readonly publicUrl: string | undefined;
+  /** Without them no author is limited: an import takes what it is given. */
+  readonly rates?: Rates | undefined;
   /** Is an event with this id stored and served? */
   readonly isServed: (community: number, event: NostrEvent) => Promise<boolean>;
 }
 
+/** Who brings an event. */
+export interface Bringer {
+  /** From the rates, by the operator's will. */
+  readonly exempt: boolean;
+}
+
 export interface Admission {
-  admit(community: Community, input: unknown): Promise<Outcome | Refusal>;
+  admit(community: Community, input: unknown, from?: Bringer): Promise<Outcome | Refusal>;
 }
 
 export function createAdmission(options: AdmissionOptions): Admission {
@@ -102,7 +111,16 @@ export function createAdmission(options: AdmissionOptions): Admission {
     return served ? 'duplicate' : short;
   };
 
-  const admit = async (community: Community, input: unknown): Promise<Outcome | Refusal> => {
+  /** Only now: before its signature is checked, anybody could spend an author's rate. */
+  const overRate = async ({ id, settings }: Community, author: string): Promise<Refusal | undefined> => {
+    const { 'rate.eventsPerSecond': perSecond, 'rate.eventsBurst': burst } = settings;
+    const verdict = await options.rates?.take(`events/${id}/${author}`, perSecond, burst, now());
+    return verdict === undefined || verdict.allowed
+      ? undefined
+      : tooMany('events by this author', verdict.retryAfterMs);
+  };
+
+  const admit = async (community: Community, input: unknown, from?: Bringer): Promise<Outcome | Refusal> => {
     const event = parseEvent(input);
     if (isRefusal(event)) return event;
     const payload = serializeEvent(event);
@@ -118,12 +136,14 @@ export function createAdmission(options: AdmissionOptions): Admission {
     if (short !== undefined) return withoutRoom(community.id, event, short);
     const wrong = await verify(payload);
     if (wrong !== undefined) return wrong;
+    const over = from?.exempt ? undefined : await overRate(community, event.pubkey);
+    if (over !== undefined) return over;
     return lane.submit({ community: community.id, event, payload, ...(vanishIn ? { vanishIn } : {}) });
   };
 
   return {
-    admit: async (community, input) => {
-      const outcome = await admit(community, input).catch(() =>
+    admit: async (community, input, from) => {
+      const outcome = await admit(community, input, from).catch(() =>
         refusal('error', 'failed to check the event'),
       );
       if (outcome === 'duplicate') seen.add(community.id, (input as NostrEvent).id, now());

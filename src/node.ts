@@ -1,5 +1,6 @@
 /** Puts a node together, in the order of dependence, and takes it apart in the reverse order. */
 import { type Admission, createAdmission, RecentIds } from './admission.js';
+import { createAddressOf } from './client-address.js';
 import { type Communities, watchCommunities } from './communities.js';
 import type { Config } from './config.js';
 import type { Plan } from './core/plan.js';
@@ -9,6 +10,8 @@ import { BOUNDS } from './jobs/job.js';
 import { JOBS } from './jobs/list.js';
 import { type Schedule, startSchedule } from './jobs/schedule.js';
 import { type Lane, startLane } from './lane.js';
+import { Rates } from './limits/rates.js';
+import { openLimits, type SharedLimits } from './limits/shared.js';
 import type { Log } from './log.js';
 import { createMetrics, type Metrics } from './metrics.js';
 import { checkVersion, type Database } from './postgres/database.js';
@@ -17,7 +20,6 @@ import { Fanout } from './relay/fanout.js';
 import { Intake } from './relay/intake.js';
 import { Memory } from './relay/memory.js';
 import { QueryGate } from './relay/query-gate.js';
-import { RateLimit } from './relay/rate-limit.js';
 import { addRelay } from './relay/server.js';
 import { SeenCounts, startSeenFlush } from './seen-counts.js';
 import { ensureDefaultCommunity } from './store/communities.js';
@@ -78,7 +80,11 @@ export interface Writer {
   close(): Promise<void>;
 }
 
-export async function startWriter(options: NodeOptions, onCommit?: (plan: Plan) => void): Promise<Writer> {
+export async function startWriter(
+  options: NodeOptions,
+  onCommit?: (plan: Plan) => void,
+  rates?: Rates,
+): Promise<Writer> {
   const { database, config, log, now = Date.now } = options;
   const metrics = createMetrics();
   const recent = new RecentIds();
@@ -108,6 +114,7 @@ export async function startWriter(options: NodeOptions, onCommit?: (plan: Plan) 
     now,
     communities,
     publicUrl,
+    rates,
     isServed: (community, event) => isServed(database.pool, community, event),
   });
   return {
@@ -136,6 +143,10 @@ export interface Node {
   readonly schedule: Schedule;
   readonly metrics: Metrics;
   readonly verifier: Verifier;
+  /** What a client may do how often, over all instances. */
+  readonly rates: Rates;
+  /** What stands behind the rates, and credentials that count once. */
+  readonly limits: SharedLimits;
   /** Stops accepting, finishes the lane, closes the sockets with 1001. The database is the caller's. */
   close(): Promise<void>;
 }
@@ -143,13 +154,21 @@ export interface Node {
 export async function startNode(options: NodeOptions): Promise<Node> {
   const { database, config, log, now = Date.now } = options;
   const memory = new Memory();
-  const writer = await startWriter(options, (plan) => fanout.onCommit(plan));
+  const limits = await openLimits(config.redisUrl, database.ownPool, log);
+  const rates = new Rates({ shared: limits, log });
+  const onCommit = (plan: Plan) => fanout.onCommit(plan);
+  const writer = await startWriter(options, onCommit, rates).catch(async (error) => {
+    await limits.close();
+    throw error;
+  });
   const { admission, communities, metrics, recent, tagHash, verifier } = writer;
   const fanout = new Fanout({ database, memory, recent, metrics, log, now });
   await fanout.start();
   const stop = async (): Promise<void> => {
     await fanout.stop();
     await writer.close();
+    rates.close();
+    await limits.close();
   };
   const http = new Http({
     metrics,
@@ -167,7 +186,8 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     ownPool: database.ownPool,
     gate: new QueryGate(),
     intake: new Intake(),
-    rates: new RateLimit(),
+    rates,
+    addressOf: createAddressOf(config.trustedProxies),
     metrics,
     log,
     now,
@@ -193,6 +213,8 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     schedule,
     metrics,
     verifier,
+    rates,
+    limits,
     close: async () => {
       http.stopAccepting();
       await schedule.stop();

@@ -5,6 +5,7 @@
 import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
 import type { Admission } from '../admission.js';
+import type { ClientAddress } from '../client-address.js';
 import type { Communities, Community } from '../communities.js';
 import { type Filter, matchesNothing, parseFilters, valuesIn } from '../core/filter.js';
 import {
@@ -16,8 +17,11 @@ import {
   okFrame,
   type Refusal,
   refusal,
+  tooMany,
 } from '../core/reply.js';
+import type { Settings } from '../core/settings.js';
 import { refuseFilterTopic } from '../core/topic.js';
+import type { Rates, Verdict } from '../limits/rates.js';
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
 import { countEvents } from '../store/query.js';
@@ -25,7 +29,6 @@ import type { Fanout } from './fanout.js';
 import type { FrameSource, Intake } from './intake.js';
 import { Outgoing } from './outgoing.js';
 import type { QueryGate } from './query-gate.js';
-import type { RateLimit } from './rate-limit.js';
 import { Asking, nowSeconds, QueryTooLong, type StoredContext, sendStored } from './stored.js';
 import { Subscription } from './subscription.js';
 
@@ -44,7 +47,7 @@ export interface ConnectionContext {
   readonly communities: Communities;
   readonly fanout: Fanout;
   readonly stored: StoredContext;
-  readonly rates: RateLimit;
+  readonly rates: Rates;
   readonly gate: QueryGate;
   readonly intake: Intake;
   readonly metrics: Metrics;
@@ -52,10 +55,8 @@ export interface ConnectionContext {
   readonly now: () => number;
 }
 
-export interface Client {
+export interface Client extends ClientAddress {
   readonly community: number;
-  readonly address: string;
-  readonly isLoopback: boolean;
 }
 
 export class Connection implements FrameSource {
@@ -68,6 +69,7 @@ export class Connection implements FrameSource {
   private queries: Promise<void> = Promise.resolve();
   private paused = false;
   private awaitingRoom = false;
+  private awaitingVerdict = false;
   private alive = true;
 
   constructor(
@@ -110,11 +112,12 @@ export class Connection implements FrameSource {
   }
 
   takeFrame(): boolean {
+    if (this.awaitingVerdict) return false;
     const frame = this.frames.shift();
     if (frame === undefined) return false;
     this.framesBytes -= frame.data.length;
     this.onMessage(frame);
-    return this.frames.length > 0;
+    return this.frames.length > 0 && !this.awaitingVerdict;
   }
 
   private onMessage({ data, isBinary }: Frame): void {
@@ -159,18 +162,22 @@ export class Connection implements FrameSource {
   private onEvent(community: Community, input: unknown): Refusal | undefined {
     const id = eventIdOf(input);
     if (id === undefined) return refusal('invalid', 'EVENT needs an event with an id');
-    if (!this.mayGoOn(community, 'events')) {
+    this.judge(this.mayGoOn(community, 'events'), ({ allowed, retryAfterMs }) => {
+      if (allowed) return this.admit(community, id, input);
       this.context.metrics.events.inc({ outcome: 'rate-limited' });
-      this.outgoing.send(okFrame(id, refusal('rate-limited', 'too many events, slow down')));
-      return undefined;
-    }
+      this.outgoing.send(okFrame(id, tooMany('events', retryAfterMs)));
+    });
+    return undefined;
+  }
+
+  private admit(community: Community, id: string, input: unknown): void {
     this.eventsUnderWay += 1;
-    void this.context.admission.admit(community, input).then((outcome) => {
+    const from = { exempt: this.isExempt(community) };
+    void this.context.admission.admit(community, input, from).then((outcome) => {
       this.eventsUnderWay -= 1;
       this.outgoing.send(okFrame(id, outcome));
       this.regulate();
     });
-    return undefined;
   }
 
   /** What REQ and COUNT have in common: a usable id, the rate, and filters that pass. */
@@ -191,19 +198,27 @@ export class Connection implements FrameSource {
     if (id.length > lengthMax) {
       return refuse(refusal('invalid', `subscription id is longer than ${lengthMax} characters`));
     }
-    if (!this.mayGoOn(community, 'queries'))
-      return refuse(refusal('rate-limited', 'too many queries, slow down'));
+    this.judge(this.mayGoOn(community, 'queries'), ({ allowed, retryAfterMs }) => {
+      // It may have gone while the verdict was awaited.
+      if (this.ws.readyState !== this.ws.OPEN) return;
+      if (!allowed) return refuse(tooMany('queries', retryAfterMs));
+      const filters = this.readFilters(settings, inputs);
+      if (isRefusal(filters)) return refuse(filters);
+      run(id, filters);
+    });
+    return undefined;
+  }
+
+  private readFilters(settings: Settings, inputs: unknown[]): Filter[] | Refusal {
     const filters = parseFilters(inputs, settings);
-    if (isRefusal(filters)) return refuse(filters);
+    if (isRefusal(filters)) return filters;
     for (const filter of filters) {
       const refused = refuseFilterTopic(filter, settings);
-      if (refused !== undefined) return refuse(refused);
+      if (refused !== undefined) return refused;
     }
-    if (this.queriesWaiting >= QUERIES_WAITING_MAX) {
-      return refuse(refusal('rate-limited', 'too many queries are waiting, slow down'));
-    }
-    run(id, filters);
-    return undefined;
+    return this.queriesWaiting >= QUERIES_WAITING_MAX
+      ? refusal('rate-limited', 'too many queries are waiting, slow down')
+      : filters;
   }
 
   private subscribe(community: Community, id: string, filters: Filter[]): void {
@@ -310,11 +325,35 @@ export class Connection implements FrameSource {
     return undefined;
   }
 
-  private mayGoOn({ id, settings }: Community, what: 'events' | 'queries'): boolean {
-    if (this.client.isLoopback && settings['rate.exemptLoopback']) return true;
-    const key = `${what}/${id}/${this.client.address}`;
+  private mayGoOn(community: Community, what: 'events' | 'queries'): Verdict | Promise<Verdict> {
+    const { settings } = community;
+    const keys = this.isExempt(community) ? [] : this.keysOf(community, what);
     const { rates, now } = this.context;
-    return rates.take(key, settings[`rate.${what}PerSecond`], settings[`rate.${what}Burst`], now());
+    return rates.takeAll(keys, settings[`rate.${what}PerSecond`], settings[`rate.${what}Burst`], now());
+  }
+
+  private isExempt({ settings }: Community): boolean {
+    return this.client.isLoopback && settings['rate.exemptLoopback'];
+  }
+
+  /** Whose buckets pay. */
+  private keysOf({ id }: Community, what: 'events' | 'queries'): string[] {
+    return [`${what}/${id}/${this.client.rateKey}`];
+  }
+
+  /** At once when the verdict is at hand; else this client's frames wait for it, in their order, and nobody else's do. */
+  private judge(verdict: Verdict | Promise<Verdict>, goOn: (verdict: Verdict) => void): void {
+    if (!(verdict instanceof Promise)) {
+      goOn(verdict);
+      return;
+    }
+    this.awaitingVerdict = true;
+    void verdict.then((given) => {
+      this.awaitingVerdict = false;
+      goOn(given);
+      this.context.intake.add(this);
+      this.regulate();
+    });
   }
 
   private drop(subscription: Subscription, why: Refusal): void {
