@@ -1,5 +1,5 @@
 /**
- * The way of an event up to its OK: shape → cheap checks → already seen? → room? → id and signature → lane.
+ * The way of an event up to its OK: shape → cheap checks → already seen? → room? → id and signature → its author's rate → lane.
  * Sockets and import go the same way. I2: every event gets exactly one outcome.
  */
 import { LRUCache } from 'lru-cache';
@@ -11,9 +11,10 @@ import { KIND_VANISH } from './core/classify.js';
 import { type NostrEvent, parseEvent, serializeEvent } from './core/event.js';
 import { factKey } from './core/plan.js';
 import { refuseArrival } from './core/policy.js';
-import { isRefusal, type Outcome, type Refusal, refusal } from './core/reply.js';
+import { isRefusal, type Outcome, type Refusal, refusal, tooMany } from './core/reply.js';
 import { vanishScope } from './core/vanish.js';
 import type { Lane } from './lane.js';
+import type { Rates } from './limits/rates.js';
 import type { Metrics } from './metrics.js';
 import type { SeenCounts } from './seen-counts.js';
 import type { Verifier } from './verify/pool.js';
@@ -68,12 +69,16 @@ export interface AdmissionOptions {
   readonly communities: Communities;
   /** The node's own addresses. */
   readonly bases: () => readonly string[];
+  /** Without them no author is limited: an import takes what it is given. */
+  readonly rates?: Rates | undefined;
   /** Is an event with this id stored and served? */
   readonly isServed: (community: number, event: NostrEvent) => Promise<boolean>;
 }
 
 export interface Sender {
   readonly access: Access;
+  /** From the rates, by the operator's will. */
+  readonly exempt: boolean;
 }
 
 export interface Admission {
@@ -109,6 +114,15 @@ export function createAdmission(options: AdmissionOptions): Admission {
     return served ? 'duplicate' : short;
   };
 
+  /** Only now: before its signature is checked, anybody could spend an author's rate. */
+  const overRate = async ({ id, settings }: Community, author: string): Promise<Refusal | undefined> => {
+    const { 'rate.eventsPerSecond': perSecond, 'rate.eventsBurst': burst } = settings;
+    const verdict = await options.rates?.take(`events/${id}/${author}`, perSecond, burst, now());
+    return verdict === undefined || verdict.allowed
+      ? undefined
+      : tooMany('events by this author', verdict.retryAfterMs);
+  };
+
   const admit = async (community: Community, input: unknown, sender?: Sender): Promise<Outcome | Refusal> => {
     const event = parseEvent(input);
     if (isRefusal(event)) return event;
@@ -132,6 +146,8 @@ export function createAdmission(options: AdmissionOptions): Admission {
     if (short !== undefined) return withoutRoom(community.id, event, short);
     const wrong = await verify(payload);
     if (wrong !== undefined) return wrong;
+    const over = sender?.exempt ? undefined : await overRate(community, event.pubkey);
+    if (over !== undefined) return over;
     return lane.submit({ community: community.id, event, payload, ...(vanishIn ? { vanishIn } : {}) });
   };
 

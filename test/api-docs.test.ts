@@ -1,6 +1,7 @@
 /** The OpenAPI document and its page: complete, true, and without anything from elsewhere. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { addApi } from '../src/api/server.js';
+import { createAddressOf } from '../src/client-address.js';
 import { ERRORS } from '../src/core/errors.js';
 import { Http } from '../src/http.js';
 import { createLog } from '../src/log.js';

@@ -1,61 +1,10 @@
 /** The rate of one address: events and queries beyond it are refused, other addresses do not notice. */
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { SettingKey } from '../src/core/settings.js';
-import { RateLimit } from '../src/relay/rate-limit.js';
 import { addCommunity, writeSetting } from '../src/store/communities.js';
 import { RawClient } from './support/client.js';
 import { newAuthor, sign } from './support/events.js';
 import { startTestNode, type TestNode } from './support/node.js';
-
-describe('a bucket', () => {
-  it('gives its burst at once and then nothing', () => {
-    const rates = new RateLimit();
-    const takes = Array.from({ length: 5 }, () => rates.take('a', 1, 3, 0));
-    expect(takes).toEqual([true, true, true, false, false]);
-  });
-
-  it('refills with time, in fractions, and never beyond its burst', () => {
-    const rates = new RateLimit();
-    const take = (nowMs: number) => rates.take('a', 2, 3, nowMs);
-    for (let at = 0; at < 3; at++) expect(take(0)).toBe(true);
-    expect(take(499)).toBe(false);
-    expect(take(500)).toBe(true);
-    expect(take(999)).toBe(false);
-    expect(take(1_000)).toBe(true);
-    expect([take(100_000), take(100_000), take(100_000), take(100_000)]).toEqual([true, true, true, false]);
-  });
-
-  it('a refused take costs nothing, so a client that goes on asking is not held off for ever', () => {
-    const rates = new RateLimit();
-    expect(rates.take('a', 1, 1, 0)).toBe(true);
-    for (let nowMs = 100; nowMs < 1_000; nowMs += 100) expect(rates.take('a', 1, 1, nowMs)).toBe(false);
-    expect(rates.take('a', 1, 1, 1_001)).toBe(true);
-  });
-
-  it('a clock that goes back neither refills nor drains', () => {
-    const rates = new RateLimit();
-    expect(rates.take('a', 1, 2, 10_000)).toBe(true);
-    expect(rates.take('a', 1, 2, 0)).toBe(true);
-    expect(rates.take('a', 1, 2, 0)).toBe(false);
-    expect(rates.take('a', 1, 2, 1_000)).toBe(true);
-  });
-
-  it('each key has its own, and a rate of 0 means no limit', () => {
-    const rates = new RateLimit();
-    expect(rates.take('a', 1, 1, 0)).toBe(true);
-    expect(rates.take('a', 1, 1, 0)).toBe(false);
-    expect(rates.take('b', 1, 1, 0)).toBe(true);
-    for (let at = 0; at < 100; at++) expect(rates.take('a', 0, 1, 0)).toBe(true);
-  });
-
-  it('a changed rate or burst holds from the next take on', () => {
-    const rates = new RateLimit();
-    for (let at = 0; at < 10; at++) expect(rates.take('a', 1, 100, 0)).toBe(true);
-    expect(rates.take('a', 1, 2, 0)).toBe(true);
-    expect(rates.take('a', 1, 2, 0)).toBe(true);
-    expect(rates.take('a', 1, 2, 0)).toBe(false);
-  });
-});
 
 describe('an address', () => {
   let relay: TestNode;

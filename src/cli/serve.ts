@@ -1,7 +1,7 @@
-import { Command } from 'commander';
+import { Command, InvalidArgumentError } from 'commander';
 import { readConfig, unknownVariables } from '../config.js';
 import { createLog } from '../log.js';
-import { type Node, startNode } from '../node.js';
+import { type Node, ROLES, type Role, startNode } from '../node.js';
 import { openPostgres } from '../postgres/open.js';
 
 const STOP_MS_MAX = 60_000;
@@ -9,6 +9,12 @@ const STOP_MS_MAX = 60_000;
 export function serveCommand(): Command {
   return new Command('serve')
     .description('run the node')
+    .option(
+      '--roles <list>',
+      `what this process does, of ${ROLES.join(', ')}; several processes share one DATABASE_URL`,
+      rolesOf,
+      new Set(ROLES),
+    )
     .addHelpText(
       'after',
       `
@@ -25,12 +31,26 @@ Environment:
   MINATO_METRICS_TOKEN   lets a bearer of it read /metrics from elsewhere
   MINATO_LOG_LEVEL       debug, info, warn, error or silent (info)
 
+Examples:
+  $ minato serve                          everything in one process
+  $ minato serve --roles relay            only the websocket; many of these may share one database
+  $ minato serve --roles api,worker       members' and operators' API, and the jobs
+
 The modes are only the first value: later, "minato settings set topic.mode open".`,
     )
     .action(serve);
 }
 
-async function serve(): Promise<void> {
+function rolesOf(list: string): ReadonlySet<Role> {
+  const names = list.split(',').map((name) => name.trim());
+  for (const name of names) {
+    if (!(ROLES as readonly string[]).includes(name))
+      throw new InvalidArgumentError(`"${name}" is not one of ${ROLES.join(', ')}.`);
+  }
+  return new Set(names as Role[]);
+}
+
+async function serve({ roles }: { roles: ReadonlySet<Role> }): Promise<void> {
   const config = readConfig(process.env);
   const log = createLog(config.logLevel);
   const unknown = unknownVariables(process.env);
@@ -52,7 +72,7 @@ async function serve(): Promise<void> {
   stop = () => opened.close();
   let node: Node;
   try {
-    node = await startNode({ database: opened.database, config, log });
+    node = await startNode({ database: opened.database, config, log, roles });
   } catch (error) {
     await opened.close();
     throw portError(error, config.host, config.port);
@@ -66,6 +86,7 @@ async function serve(): Promise<void> {
   log.info(
     {
       address: `ws://${config.host}:${node.port}`,
+      roles: [...roles].join(','),
       database: opened.where,
       topicMode: node.communities.find(undefined, 'default')?.settings['topic.mode'],
       verifier: node.verifier.backend,

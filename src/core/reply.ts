@@ -29,6 +29,12 @@ export function isRefusal(value: unknown): value is Refusal {
   return typeof value === 'object' && value !== null && 'refused' in value;
 }
 
+/** In whole seconds: nobody should come back a moment too early. */
+export function tooMany(what: string, retryAfterMs: number): Refusal {
+  const seconds = Math.max(1, Math.ceil(retryAfterMs / 1_000));
+  return refusal('rate-limited', `too many ${what}, try again in ${seconds} s`);
+}
+
 /** How an event was accepted. Each has its words below; a missing one does not compile. */
 export type Outcome = 'stored' | 'broadcast' | 'duplicate' | 'older';
 /** What an OK true answers to: an event that was taken, or an AUTH. */

@@ -5,6 +5,7 @@
 import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
 import type { Admission } from '../admission.js';
+import type { ClientAddress } from '../client-address.js';
 import type { Communities, Community } from '../communities.js';
 import type { Access } from '../core/access.js';
 import { type Filter, matchesNothing, parseFilters, valuesIn } from '../core/filter.js';
@@ -18,7 +19,9 @@ import {
   okFrame,
   type Refusal,
   refusal,
+  tooMany,
 } from '../core/reply.js';
+import type { Rates, Verdict } from '../limits/rates.js';
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
 import { countEvents } from '../store/query.js';
@@ -27,7 +30,6 @@ import { Identity, type IdentityContext } from './identity.js';
 import type { FrameSource, Intake } from './intake.js';
 import { Outgoing } from './outgoing.js';
 import type { QueryGate } from './query-gate.js';
-import type { RateLimit } from './rate-limit.js';
 import { Asking, nowSeconds, QueryTooLong, type StoredContext, sendStored } from './stored.js';
 import { Subscription } from './subscription.js';
 
@@ -47,17 +49,15 @@ export interface ConnectionContext extends IdentityContext {
   readonly communities: Communities;
   readonly fanout: Fanout;
   readonly stored: StoredContext;
-  readonly rates: RateLimit;
+  readonly rates: Rates;
   readonly gate: QueryGate;
   readonly intake: Intake;
   readonly metrics: Metrics;
   readonly log: Log;
 }
 
-export interface Client {
+export interface Client extends ClientAddress {
   readonly community: number;
-  readonly address: string;
-  readonly isLoopback: boolean;
 }
 
 export class Connection implements FrameSource {
@@ -134,7 +134,8 @@ export class Connection implements FrameSource {
     this.held = true;
     await work;
     this.held = false;
-    if (this.frames.length > 0) this.context.intake.add(this);
+    this.context.intake.add(this);
+    this.regulate();
   }
 
   /**
@@ -203,11 +204,9 @@ export class Connection implements FrameSource {
       case 'EVENT':
         return this.onEvent(community, message[1]);
       case 'REQ':
-        return this.onQuery(community, message, (id, filters, asked) =>
-          this.subscribe(community, id, filters, asked),
-        );
+        return this.onQuery(community, message, (id, filters) => this.subscribe(community, id, filters));
       case 'COUNT':
-        return this.onQuery(community, message, (id, filters) => this.count(community, id, filters));
+        return this.onQuery(community, message, (id, { seen }) => this.count(community, id, seen));
       case 'CLOSE':
         return this.onClose(message[1]);
       case 'AUTH':
@@ -220,26 +219,29 @@ export class Connection implements FrameSource {
   private onEvent(community: Community, input: unknown): Refusal | undefined {
     const id = eventIdOf(input);
     if (id === undefined) return refusal('invalid', 'EVENT needs an event with an id');
-    if (!this.mayGoOn(community, 'events')) {
+    this.judge(this.mayGoOn(community, 'events'), ({ allowed, retryAfterMs }) => {
+      if (allowed) return this.admit(community, id, input);
       this.context.metrics.events.inc({ outcome: 'rate-limited' });
-      this.outgoing.send(okFrame(id, refusal('rate-limited', 'too many events, slow down')));
-      return undefined;
-    }
+      this.outgoing.send(okFrame(id, tooMany('events', retryAfterMs)));
+    });
+    return undefined;
+  }
+
+  private admit(community: Community, id: string, input: unknown): void {
     this.eventsUnderWay += 1;
-    const sender = { access: this.identity.access(community) };
+    const sender = { access: this.identity.access(community), exempt: this.isExempt(community) };
     void this.context.admission.admit(community, input, sender).then((outcome) => {
       this.eventsUnderWay -= 1;
       this.outgoing.send(okFrame(id, outcome));
       this.regulate();
     });
-    return undefined;
   }
 
   /** What REQ and COUNT have in common: a usable id, the rate, and filters that pass. */
   private onQuery(
     community: Community,
     [verb, id, ...inputs]: unknown[],
-    run: (id: string, filters: Filter[], asked: Filter[]) => void,
+    run: (id: string, filters: Filters) => void,
   ): Refusal | undefined {
     if (this.ws.readyState !== this.ws.OPEN) return undefined;
     const { settings } = community;
@@ -253,30 +255,35 @@ export class Connection implements FrameSource {
     if (id.length > lengthMax) {
       return refuse(refusal('invalid', `subscription id is longer than ${lengthMax} characters`));
     }
-    if (!this.mayGoOn(community, 'queries'))
-      return refuse(refusal('rate-limited', 'too many queries, slow down'));
-    const filters = parseFilters(inputs, settings);
-    if (isRefusal(filters)) return refuse(filters);
-    const seen = this.identity.view(community, filters);
-    if (isRefusal(seen)) return refuse(seen);
-    if (this.queriesWaiting >= QUERIES_WAITING_MAX) {
-      return refuse(refusal('rate-limited', 'too many queries are waiting, slow down'));
-    }
-    run(id, seen, filters);
+    this.judge(this.mayGoOn(community, 'queries'), ({ allowed, retryAfterMs }) => {
+      // It may have gone while the verdict was awaited.
+      if (this.ws.readyState !== this.ws.OPEN) return;
+      if (!allowed) return refuse(tooMany('queries', retryAfterMs));
+      const filters = this.readFilters(community, inputs);
+      if (isRefusal(filters)) return refuse(filters);
+      run(id, filters);
+    });
     return undefined;
   }
 
-  private subscribe(community: Community, id: string, filters: Filter[], asked: Filter[]): void {
+  private readFilters(community: Community, inputs: unknown[]): Filters | Refusal {
+    const filters = parseFilters(inputs, community.settings);
+    if (isRefusal(filters)) return filters;
+    if (this.queriesWaiting >= QUERIES_WAITING_MAX) {
+      return refusal('rate-limited', 'too many queries are waiting, slow down');
+    }
+    const seen = this.identity.view(community, filters);
+    return isRefusal(seen) ? seen : { seen, asked: filters };
+  }
+
+  private subscribe(community: Community, id: string, { seen, asked }: Filters): void {
     this.unsubscribe(id);
     const max = community.settings['limits.subscriptionsMax'];
     if (this.subscriptions.size >= max) {
       this.outgoing.send(closedFrame(id, refusal('restricted', `more than ${max} subscriptions`)));
       return;
     }
-    const values = [...this.subscriptions.values()].reduce(
-      (sum, open) => sum + open.values,
-      valuesIn(filters),
-    );
+    const values = [...this.subscriptions.values()].reduce((sum, open) => sum + open.values, valuesIn(asked));
     const valuesMax = community.settings['limits.subscriptionValuesMax'];
     if (values > valuesMax) {
       const why = refusal('restricted', `more than ${valuesMax} values in the filters of all subscriptions`);
@@ -284,14 +291,14 @@ export class Connection implements FrameSource {
       return;
     }
     const { fanout, metrics } = this.context;
-    const subscription = new Subscription(id, filters, asked, fanout.head, this.outgoing, (overflown) => {
+    const subscription = new Subscription(id, seen, asked, fanout.head, this.outgoing, (overflown) => {
       this.drop(
         overflown,
         refusal('error', 'more new events than can wait while stored ones are sent; ask again'),
       );
     });
     this.subscriptions.set(id, subscription);
-    fanout.index(this.client.community).add(subscription, filters);
+    fanout.index(this.client.community).add(subscription, seen);
     metrics.subscriptions.inc();
     this.enqueue(() => this.load(community, subscription));
   }
@@ -365,10 +372,6 @@ export class Connection implements FrameSource {
   private onAuth(community: Community, input: unknown): Refusal | undefined {
     const id = eventIdOf(input);
     if (id === undefined) return refusal('invalid', 'AUTH needs a signed event with an id');
-    if (!this.mayGoOn(community, 'queries')) {
-      this.outgoing.send(okFrame(id, refusal('rate-limited', 'too many tries, slow down')));
-      return undefined;
-    }
     void this.holdFor(this.authenticate(community, id, input));
     return undefined;
   }
@@ -376,7 +379,9 @@ export class Connection implements FrameSource {
   private async authenticate(community: Community, id: string, input: unknown): Promise<void> {
     let refused: Refusal | undefined;
     try {
-      refused = await this.identity.authenticate(community, input);
+      const { allowed, retryAfterMs } = await this.mayGoOn(community, 'queries');
+      if (!allowed) refused = tooMany('tries', retryAfterMs);
+      else refused = await this.identity.authenticate(community, input, this.isExempt(community));
     } catch (error) {
       this.context.log.warn({ error: String(error) }, 'a client could not be authenticated');
       refused = refusal('error', 'failed to authenticate, try again in a moment');
@@ -384,11 +389,32 @@ export class Connection implements FrameSource {
     this.outgoing.send(okFrame(id, refused ?? 'authenticated'));
   }
 
-  private mayGoOn({ id, settings }: Community, what: 'events' | 'queries'): boolean {
-    if (this.client.isLoopback && settings['rate.exemptLoopback']) return true;
-    const key = `${what}/${id}/${this.client.address}`;
+  private mayGoOn(community: Community, what: 'events' | 'queries'): Verdict | Promise<Verdict> {
+    const { settings } = community;
+    const keys = this.isExempt(community) ? [] : this.keysOf(community, what);
     const { rates, now } = this.context;
-    return rates.take(key, settings[`rate.${what}PerSecond`], settings[`rate.${what}Burst`], now());
+    return rates.takeAll(keys, settings[`rate.${what}PerSecond`], settings[`rate.${what}Burst`], now());
+  }
+
+  private isExempt({ settings }: Community): boolean {
+    return this.client.isLoopback && settings['rate.exemptLoopback'];
+  }
+
+  /** Whose buckets pay. */
+  private keysOf({ id }: Community, what: 'events' | 'queries'): string[] {
+    const address = `${what}/${id}/${this.client.rateKey}`;
+    // The author of an event pays once its signature is checked (admission.ts).
+    if (what === 'events') return [address];
+    return [address, ...[...this.identity.pubkeys].map((pubkey) => `${what}/${id}/${pubkey}`)];
+  }
+
+  /** At once when the verdict is at hand; else this client's frames wait for it, in their order, and nobody else's do. */
+  private judge(verdict: Verdict | Promise<Verdict>, goOn: (verdict: Verdict) => void): void {
+    if (!(verdict instanceof Promise)) {
+      goOn(verdict);
+      return;
+    }
+    void this.holdFor(verdict.then(goOn));
   }
 
   private drop(subscription: Subscription, why: Refusal): void {
@@ -434,6 +460,12 @@ export class Connection implements FrameSource {
       this.ws.resume();
     }
   }
+}
+
+/** What was asked, and what of it the client may see. */
+interface Filters {
+  readonly asked: Filter[];
+  readonly seen: Filter[];
 }
 
 interface Reviewed {

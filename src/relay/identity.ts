@@ -8,8 +8,9 @@ import { type Access, refuseFilterAccess, seenBy } from '../core/access.js';
 import { authDeadline, enforcedFrom, refuseAuth } from '../core/auth.js';
 import { parseEvent, serializeEvent } from '../core/event.js';
 import type { Filter } from '../core/filter.js';
-import { isRefusal, type Refusal, refusal } from '../core/reply.js';
+import { isRefusal, type Refusal, refusal, tooMany } from '../core/reply.js';
 import { refuseFilterTopic } from '../core/topic.js';
+import type { Rates } from '../limits/rates.js';
 import type { Rights } from '../rights.js';
 import type { Verifier } from '../verify/pool.js';
 
@@ -17,6 +18,7 @@ const PUBKEYS_MAX = 20;
 
 export interface IdentityContext {
   readonly rights: Rights;
+  readonly rates: Rates;
   readonly verifier: Verifier;
   /** By which addresses clients know the community. */
   readonly addressesOf: (community: Community) => readonly string[];
@@ -42,7 +44,7 @@ export class Identity {
     return this.keys;
   }
 
-  async authenticate(community: Community, input: unknown): Promise<Refusal | undefined> {
+  async authenticate(community: Community, input: unknown, isExempt: boolean): Promise<Refusal | undefined> {
     const event = parseEvent(input);
     if (isRefusal(event)) return event;
     const { now, addressesOf, verifier } = this.context;
@@ -57,7 +59,15 @@ export class Identity {
     if ((await verifier.verify({ payload: serializeEvent(event) })) !== 'valid') {
       return refusal('invalid', 'the signature does not hold');
     }
-    return this.add(event.pubkey);
+    return (isExempt ? undefined : await this.overRate(community, event.pubkey)) ?? this.add(event.pubkey);
+  }
+
+  /** A key counts as a connection wherever it comes from; only once it is proved, or anybody could spend its rate. */
+  private async overRate({ id, settings }: Community, pubkey: string): Promise<Refusal | undefined> {
+    const { rates, now } = this.context;
+    const { 'rate.connectionsPerSecond': perSecond, 'rate.connectionsBurst': burst } = settings;
+    const verdict = await rates.take(`connections/${id}/${pubkey}`, perSecond, burst, now());
+    return verdict.allowed ? undefined : tooMany('authentications of this key', verdict.retryAfterMs);
   }
 
   private async add(pubkey: string): Promise<Refusal | undefined> {
