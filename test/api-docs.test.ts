@@ -42,6 +42,7 @@ async function existingRoutes(): Promise<string[]> {
     bases: () => [],
     useOnce: async () => true,
     adminPubkeys: [],
+    addressOf: createAddressOf(['loopback']),
     rates: { take: () => ({ allowed: true, retryAfterMs: 0 }) },
     version: '0',
     log: createLog('silent'),
