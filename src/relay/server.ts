@@ -99,7 +99,7 @@ function addPages(
           settings: community.settings,
           address: addressOf(community, request, options.publicUrl, path),
           statsPath: `${path}/stats`,
-          topics: (await read(community.id)).topics,
+          topics: shown(community, (await read(community.id)).topics),
           stats: await statsOf(community.id),
         }),
       );
@@ -208,4 +208,10 @@ function communityOf(request: IncomingMessage, { communities }: RelayOptions): C
   const match = /^(?:\/c\/([^/]+))?(?:\/|\/stats)?$/.exec(pathOf(request));
   if (match === null) return undefined;
   return communities.find(hostOf(request.headers), match[1]);
+}
+
+/** What is not carried is not offered. */
+function shown({ settings, topics }: Community, recent: readonly string[]): readonly string[] {
+  if (settings['topic.mode'] === 'open') return recent;
+  return recent.filter((topic) => topics.get(topic)?.enabled);
 }
