@@ -26,7 +26,7 @@ Environment:
   MINATO_PUBLIC_URL      the address that clients use, for example wss://relay.example.org
   MINATO_NETWORK_ID      names the network in topic ids; fixed at the first boot (kukuri:main:)
   MINATO_ADMIN_PUBKEYS   the operators, hex or npub, comma separated
-  MINATO_TOPIC_MODE      first value of topic.mode: required or open (required)
+  MINATO_TOPIC_MODE      first value of topic.mode: required, default or open (required)
   MINATO_AUTH_MODE       first value of auth.mode (off)
   MINATO_METRICS_TOKEN   lets a bearer of it read /metrics from elsewhere
   MINATO_LOG_LEVEL       debug, info, warn, error or silent (info)

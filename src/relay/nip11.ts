@@ -30,7 +30,7 @@ export function relayInformation(settings: Settings) {
       min_pow_difficulty: settings['limits.powBitsMin'],
       auth_required: settings['auth.mode'] === 'required',
       payment_required: false,
-      restricted_writes: settings['topic.mode'] === 'required' || settings['auth.mode'] === 'required',
+      restricted_writes: settings['topic.mode'] !== 'open' || settings['auth.mode'] === 'required',
       created_at_upper_limit: settings['limits.createdAheadSecondsMax'],
       ...(behind === 0 ? {} : { created_at_lower_limit: behind }),
     },

@@ -130,7 +130,7 @@ function addPages(
 function isShown(topic: string, { settings, topics }: Community): boolean {
   const rules = topics.get(topic);
   if (settings['auth.mode'] === 'required') return rules?.enabled === true && rules.public;
-  return settings['topic.mode'] !== 'required' || rules?.enabled === true;
+  return settings['topic.mode'] === 'open' || rules?.enabled === true;
 }
 
 /** For show only, so the Host header is good enough where nothing is configured. */
