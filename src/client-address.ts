@@ -26,7 +26,7 @@ export function createAddressOf(trustedProxies: readonly string[]): AddressOf {
     // A proxy that was not believed or not understood still speaks for others, who are not on this machine.
     const direct = named.length > 0 || FORWARDING.every((name) => request.headers[name] === undefined);
     const rateKey = isIP(address) === 6 ? networkOf(address) : address;
-    return { address, rateKey, isLoopback: direct && isLoopback(peer) && isLoopback(address) };
+    return { address, rateKey, isLoopback: direct && [peer, ...named].every(isLoopback) };
   };
 }
 

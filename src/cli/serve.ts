@@ -23,11 +23,13 @@ Environment:
   MINATO_PORT            port for everything: websocket, pages, metrics (7447)
   MINATO_DATA_DIR        the embedded PostgreSQL lives here (./data)
   DATABASE_URL           your own PostgreSQL, 15 or newer; then nothing is started
+  REDIS_URL              keeps rate limits that instances share, instead of PostgreSQL: redis://host:6379
   MINATO_PUBLIC_URL      the address that clients use, for example wss://relay.example.org
   MINATO_NETWORK_ID      names the network in topic ids; fixed at the first boot (kukuri:main:)
   MINATO_ADMIN_PUBKEYS   the operators, hex or npub, comma separated
   MINATO_TOPIC_MODE      first value of topic.mode: required, default or open (required)
   MINATO_AUTH_MODE       first value of auth.mode (off)
+  MINATO_TRUSTED_PROXIES whose X-Forwarded-For is believed: addresses, networks, loopback, comma separated (loopback)
   MINATO_METRICS_TOKEN   lets a bearer of it read /metrics from elsewhere
   MINATO_LOG_LEVEL       debug, info, warn, error or silent (info)
 
