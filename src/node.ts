@@ -191,10 +191,10 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     log,
     now,
   });
-  const limits = await openLimits(config.redisUrl, database.pool, log);
+  const limits = await openLimits(config.redisUrl, database.apiPool, log);
   const rates = new Rates({ shared: limits, log });
   addApi(http, {
-    pool: database.pool,
+    pool: database.apiPool,
     networkId,
     communities,
     bases,
