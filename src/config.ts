@@ -29,7 +29,8 @@ const proxies = z.string().transform((list, context) => {
   return names;
 });
 
-function pubkeyOf(key: string): string | undefined {
+/** Hex, or an npub as hex; undefined when it is neither. */
+export function pubkeyOf(key: string): string | undefined {
   if (/^[0-9a-f]{64}$/.test(key)) return key;
   try {
     const decoded = nip19.decode(key);

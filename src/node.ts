@@ -223,7 +223,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     : undefined;
   if (roles.has('api')) {
     addApi(http, {
-      pool: database.pool,
+      pool: database.apiPool,
       networkId,
       communities,
       bases,

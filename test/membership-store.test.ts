@@ -450,6 +450,7 @@ describe('approval without review', () => {
   it('an invite is kept when it decided nothing: in another mode, and above the cap', async () => {
     const { code } = await invite();
     granted(await ask(pubkey(), topicOf('a'), auto('off'), code));
+    granted(await ask(pubkey(), topicOf('a'), auto('within-limits'), code));
     granted(await ask(pubkey(), topicOf('b'), auto('invite', { enabledMax: 1 }), code));
     expect(granted(await ask(pubkey(), topicOf('a'), auto('invite'), code)).request.status).toBe('active');
   });

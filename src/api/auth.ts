@@ -56,7 +56,8 @@ export async function authenticate(
   if (verifier.pending >= VERIFYING_MAX) return denial('RATE_LIMITED', { retry_after_seconds: 1 });
   const verdict = await verifier.verify({ payload: serializeEvent(event) });
   if (verdict !== 'valid') return invalid(verdict === 'wrong-id' ? 'id' : 'signature');
-  const isFirst = await useOnce(`nip98:${event.id}`, CREDENTIAL_KEPT_MS, nowMs);
+  // By its signature: two of the same request in one second have the same id, and nobody else can make another signature.
+  const isFirst = await useOnce(`nip98:${event.sig}`, CREDENTIAL_KEPT_MS, nowMs);
   return isFirst ? event.pubkey : denial('REPLAYED_AUTH');
 }
 

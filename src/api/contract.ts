@@ -32,6 +32,8 @@ interface Description {
   readonly tags: readonly [string, ...string[]];
   /** Of a success; 200 unless told. */
   readonly status?: 200 | 201;
+  /** Longest body, where 64 KiB are too few. */
+  readonly bodyBytesMax?: number;
   /** Refusals of the handler; those of the checks before it are added. */
   readonly errors: readonly ErrorCode[];
   /** Counted by rate.subscriptionRequestsPerHour as well. */

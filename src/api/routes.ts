@@ -1,11 +1,12 @@
 /** All routes of the API. */
+import { type AdminOptions, adminRoutes } from './admin.js';
 import type { Route } from './contract.js';
 import { subscriptionRoutes } from './subscriptions.js';
 import { type TopicOptions, topicRoutes } from './topics.js';
 
 /** What the handlers stand on. */
-export interface RouteOptions extends TopicOptions {}
+export interface RouteOptions extends TopicOptions, AdminOptions {}
 
 export function routesOf(options: RouteOptions): Route[] {
-  return [...topicRoutes(options), ...subscriptionRoutes(options)];
+  return [...topicRoutes(options), ...subscriptionRoutes(options), ...adminRoutes(options)];
 }

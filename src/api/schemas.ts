@@ -3,6 +3,7 @@ import { z } from 'zod';
 import type { Community } from '../communities.js';
 import { type Denial, denial, isDenial } from '../core/errors.js';
 import { REQUEST_STATUSES, SUBSCRIPTION_STATUSES } from '../core/membership.js';
+import { isStorable } from '../core/text.js';
 import { isTopicId } from '../core/topic-id.js';
 import type { Page } from '../store/page.js';
 import type { Subscription } from '../store/subscriptions.js';
@@ -43,6 +44,10 @@ export const pubkey = z
   .describe('A public key, hex');
 export const milliseconds = z.number().int().describe('Milliseconds since 1970');
 export const topicIdText = z.string().min(1).max(256).describe('A topic id, such as kukuri:global');
+
+/** Words of a person, as the database can keep them. */
+export const plainText = (max: number) =>
+  z.string().max(max).refine(isStorable, 'neither NUL nor lone surrogates');
 
 /** The topic as it is, or why it is none of this community's namespace. */
 export function topicIn({ settings }: Community, topic: string): string | Denial {

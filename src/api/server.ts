@@ -93,7 +93,7 @@ function addRoute(scope: FastifyInstance, route: Route, options: ApiOptions, isS
     method,
     url,
     schema: schemaOf(route, isShown),
-    bodyLimit: BODY_BYTES_MAX,
+    bodyLimit: route.bodyBytesMax ?? BODY_BYTES_MAX,
     onRequest: async (request, reply) => enter(request, reply, route, options),
     preValidation: async (request, reply) => {
       const refused = await identify(request, route, options);

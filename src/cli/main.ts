@@ -5,9 +5,13 @@ import { communitiesCommand } from './communities.js';
 import { doctorCommand } from './doctor.js';
 import { exportCommand } from './export.js';
 import { importCommand } from './import.js';
+import { invitesCommand } from './invites.js';
 import { jobsCommand } from './jobs.js';
+import { membersCommand } from './members.js';
 import { migrateCommand } from './migrate.js';
+import { operatorsCommand } from './operators.js';
 import { purgeCommand } from './purge.js';
+import { requestsCommand } from './requests.js';
 import { serveCommand } from './serve.js';
 import { settingsCommand } from './settings.js';
 import { topicsCommand } from './topics.js';
@@ -34,6 +38,10 @@ for (const command of [
   settingsCommand(),
   communitiesCommand(),
   topicsCommand(),
+  requestsCommand(),
+  membersCommand(),
+  operatorsCommand(),
+  invitesCommand(),
   importCommand(),
   exportCommand(),
   jobsCommand(),

@@ -6,7 +6,8 @@ import {
   settingDefinitions,
   settingKeys,
 } from '../core/settings.js';
-import { resetSetting, writeSetting } from '../store/communities.js';
+import { changeSetting, clearSetting } from '../store/settings.js';
+import { granted } from './answers.js';
 import { COMMUNITY_OPTION, withCommunity } from './context.js';
 
 interface Options {
@@ -57,7 +58,8 @@ Examples:
     .option(...COMMUNITY_OPTION)
     .action((key: string, options: Options) =>
       withCommunity(options.community, async ({ database }, community) => {
-        await resetSetting(database.pool, community.id, known(key));
+        const ref = { community: community.id, key: known(key) };
+        granted(await clearSetting(database.pool, ref, Date.now()));
         process.stdout.write(line(known(key), settingDefinitions[known(key)].default));
       }),
     );
@@ -68,7 +70,8 @@ async function set(key: SettingKey, text: string, slug: string): Promise<void> {
   const checked = checkSetting(key, parseValue(key, text));
   if ('problem' in checked) throw new Error(checked.problem);
   await withCommunity(slug, async ({ database }, community) => {
-    await writeSetting(database.pool, community.id, key, checked.value, Date.now());
+    const change = { community: community.id, key, value: checked.value };
+    granted(await changeSetting(database.pool, change, Date.now()));
     process.stdout.write(line(key, checked.value));
   });
 }

@@ -34,7 +34,7 @@ describe('settings', () => {
 
 /** For each key values that do not fit. */
 const BAD: Record<SettingKey, unknown[]> = {
-  'relay.name': [1, null, 'x'.repeat(201)],
+  'relay.name': [1, null, 'x'.repeat(201), 'a\u0000b', '\ud800'],
   'relay.description': [1, 'x'.repeat(4_001)],
   'relay.contact': [[], 'x'.repeat(401)],
   'relay.pubkey': ['A'.repeat(64), 'a'.repeat(63), 'npub1x', null],

@@ -4,6 +4,7 @@
  */
 import { z } from 'zod';
 import { KIND_MAX } from './event.js';
+import { isStorable } from './text.js';
 
 /** The frame limit that no setting can raise: it is given to the socket before any community is known. */
 export const FRAME_BYTES_MAX = 1_048_576;
@@ -259,6 +260,7 @@ export function isSettingKey(key: string): key is SettingKey {
 /** Checks one value. The problem is a sentence for the operator. */
 export function checkSetting(key: SettingKey, value: unknown): { value: unknown } | { problem: string } {
   const result = settingDefinitions[key].schema.safeParse(value);
+  if (!isStorable(value)) return { problem: `${key}: a text holds neither NUL nor lone surrogates` };
   if (result.success) return { value: result.data };
   return { problem: `${key}: ${result.error.issues.map((issue) => issue.message).join('; ')}` };
 }

@@ -9,6 +9,8 @@ export interface Database {
   readonly pool: pg.Pool;
   /** For the node's own reads (outbox, settings, readiness), which must not wait behind slow queries of clients. */
   readonly ownPool: pg.Pool;
+  /** For the API, whose changes wait for one another: neither they nor slow queries of clients hold up the other. */
+  readonly apiPool: pg.Pool;
   /** A session outside the pool, for work that holds state: the lane, LISTEN, migrations. */
   connect(options?: SessionOptions): Promise<pg.Client>;
   /** A small pool apart from the readers', with the server's own planner settings; its maker ends it. */
@@ -29,6 +31,7 @@ export interface SessionOptions {
 export const VERSION_MIN = 150_000;
 const POOL_SIZE = 6;
 const OWN_POOL_SIZE = 3;
+const API_POOL_SIZE = 4;
 const READ_TIMEOUT_MS = 10_000;
 const CONNECT_TIMEOUT_MS = 10_000;
 const SILENCE_MS = 5_000;
@@ -68,12 +71,13 @@ export function openDatabase(target: ConnectionTarget): Database {
   };
   const pool = new pg.Pool({ ...reading, max: POOL_SIZE });
   const ownPool = new pg.Pool({ ...reading, max: OWN_POOL_SIZE });
+  const apiPool = new pg.Pool({ ...reading, max: API_POOL_SIZE });
   // A dropped idle connection is replaced at its next use; without a listener it would end the process.
-  pool.on('error', () => undefined);
-  ownPool.on('error', () => undefined);
+  for (const each of [pool, ownPool, apiPool]) each.on('error', () => undefined);
   return {
     pool,
     ownPool,
+    apiPool,
     connect: async (options = {}) => {
       const client = new pg.Client({
         ...base,
@@ -103,8 +107,7 @@ export function openDatabase(target: ConnectionTarget): Database {
       return own;
     },
     close: async () => {
-      await pool.end();
-      await ownPool.end();
+      for (const each of [pool, ownPool, apiPool]) await each.end();
     },
   };
 }

@@ -65,7 +65,9 @@ export function createInvite(
   now: number,
 ): Promise<{ readonly invite: Invite; readonly code: string } | Denial> {
   return changeConfig(pool, { community, actor, now }, async (change) => {
-    if (expiresAt <= now) return denial('INVALID_REQUEST', { problem: 'an invite ends in the future' });
+    if (expiresAt <= now) {
+      return denial('INVALID_REQUEST', { problems: [{ path: 'expires_at', message: 'not in the future' }] });
+    }
     const code = randomBytes(CODE_BYTES).toString('base64url');
     const { rows } = await change.db.query<Invite>(
       `INSERT INTO invites (invite_id, community, code_hash, topic, created_by, created_at, expires_at)

@@ -1,6 +1,7 @@
 /** Lists by portions: a page is followed by a cursor that holds the key of its last row, so that no row comes twice or is skipped. */
 import { z } from 'zod';
 import { type Denial, denial } from '../core/errors.js';
+import { isStorable } from '../core/text.js';
 
 export interface PageOf {
   readonly limit: number;
@@ -31,12 +32,7 @@ export const OLDEST_FIRST: Order<[number, string]> = {
   start: [0, '00000000-0000-0000-0000-000000000000'],
 };
 export const BY_TOPIC: Order<[string]> = {
-  schema: z.tuple([
-    z
-      .string()
-      .max(1_000)
-      .refine((topic) => topic.isWellFormed() && !topic.includes('\u0000')),
-  ]),
+  schema: z.tuple([z.string().max(1_000).refine(isStorable)]),
   start: [''],
 };
 export const BY_PUBKEY: Order<[string]> = {
@@ -60,7 +56,9 @@ export async function readPage<T, K extends [unknown, ...unknown[]]>(
 ): Promise<Page<T> | Denial> {
   const after = cursor === undefined ? order.start : decode(cursor, order.schema);
   if (after === undefined)
-    return denial('INVALID_REQUEST', { problem: 'this cursor is not one of this list' });
+    return denial('INVALID_REQUEST', {
+      problems: [{ path: 'cursor', message: 'not a cursor of this list' }],
+    });
   const rows = await read(after, limit + 1);
   const items = rows.slice(0, limit);
   const last = items.at(-1);

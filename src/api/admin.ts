@@ -1,0 +1,51 @@
+/** What operators do over HTTP. Every change is noted in the audit log, in the transaction that makes it. */
+import type { Pool } from 'pg';
+import { z } from 'zod';
+import { AUDIT_ACTIONS } from '../core/membership.js';
+import { listAudit } from '../store/audit.js';
+import { memberRoutes } from './admin-members.js';
+import { reviewRoutes } from './admin-requests.js';
+import { settingRoutes } from './admin-settings.js';
+import { nodeTopicRoutes } from './admin-topics.js';
+import { type Route, route } from './contract.js';
+import { milliseconds, pageOf, pageQuery, pubkey, showPage } from './schemas.js';
+
+export interface AdminOptions {
+  readonly pool: Pool;
+  /** Operators of every community, whom nobody can remove or lock out. */
+  readonly adminPubkeys: readonly string[];
+}
+
+export function adminRoutes(options: AdminOptions): Route[] {
+  return [
+    ...reviewRoutes(options),
+    ...nodeTopicRoutes(options),
+    ...memberRoutes(options),
+    ...settingRoutes(options),
+    auditRoute(options),
+  ];
+}
+
+function auditRoute({ pool }: AdminOptions): Route {
+  return route({
+    method: 'GET',
+    url: '/admin/audit-log',
+    summary: 'What operators did, the newest first',
+    tags: ['admin: audit'],
+    who: 'operator',
+    query: pageQuery,
+    response: pageOf(
+      z.strictObject({
+        position: z.number().int(),
+        at: milliseconds,
+        actor: pubkey.nullable().describe('Null: the command line on the machine of the node'),
+        action: z.enum(AUDIT_ACTIONS),
+        target: z.string().describe('What it was done to: an id, a key, a topic or a setting'),
+        details: z.record(z.string(), z.unknown()),
+      }),
+    ),
+    errors: [],
+    handler: async ({ community, query }) =>
+      showPage(await listAudit(pool, community.id, query), (entry) => entry),
+  });
+}

@@ -1,0 +1,55 @@
+/** What commands about members share: refusals as sentences, lists read to their end, keys and times as people write them. */
+import { InvalidArgumentError } from 'commander';
+import { pubkeyOf } from '../config.js';
+import { type Denial, ERRORS, isDenial } from '../core/errors.js';
+import type { Page, PageOf } from '../store/page.js';
+
+const PAGE_ROWS = 500;
+
+/** The result, or an error with the sentence of the refusal and what helps to go on. */
+export function granted<T>(result: T | Denial): T {
+  if (!isDenial(result)) return result;
+  const { message } = ERRORS[result.denied];
+  const details = Object.entries(result.details ?? {}).map(
+    ([name, value]) =>
+      `${name.replaceAll('_', ' ')}: ${typeof value === 'string' ? value : JSON.stringify(value)}`,
+  );
+  throw new Error(details.length === 0 ? message : `${message} (${details.join(', ')})`);
+}
+
+export async function printAll<T>(
+  read: (page: PageOf) => Promise<Page<T> | Denial>,
+  line: (item: T) => string,
+  none: string,
+): Promise<void> {
+  let printed = 0;
+  for (let cursor: string | undefined; ; ) {
+    const page = granted(await read({ limit: PAGE_ROWS, cursor }));
+    for (const item of page.items) process.stdout.write(`${line(item)}\n`);
+    printed += page.items.length;
+    cursor = page.cursor;
+    if (cursor === undefined) break;
+  }
+  if (printed === 0) process.stdout.write(`${none}\n`);
+}
+
+export function pubkeyArgument(text: string): string {
+  const pubkey = pubkeyOf(text);
+  if (pubkey === undefined)
+    throw new InvalidArgumentError('64 lowercase hex characters or an npub are needed.');
+  return pubkey;
+}
+
+/** To the minute, in UTC. */
+export function timeText(milliseconds: number): string {
+  return `${new Date(milliseconds).toISOString().slice(0, 16)}Z`;
+}
+
+/** A list of words to choose from. */
+export function oneOf<T extends string>(words: readonly T[]): (text: string) => T {
+  return (text) => {
+    const word = words.find((one) => one === text);
+    if (word === undefined) throw new InvalidArgumentError(`it must be one of ${words.join(', ')}.`);
+    return word;
+  };
+}
