@@ -1,18 +1,20 @@
 /**
- * The way of an event up to its OK: shape → cheap checks → already seen? → room? → id and signature → lane.
+ * The way of an event up to its OK: shape → cheap checks → already seen? → room? → id and signature → its author's rate → lane.
  * Sockets and import go the same way. I2: every event gets exactly one outcome.
  */
 import { LRUCache } from 'lru-cache';
 import { addressesOf } from './addresses.js';
 import type { Communities, Community } from './communities.js';
+import type { Access } from './core/access.js';
 import { highestStep, refuseForSpace } from './core/capacity.js';
 import { KIND_VANISH } from './core/classify.js';
 import { type NostrEvent, parseEvent, serializeEvent } from './core/event.js';
 import { factKey } from './core/plan.js';
 import { refuseArrival } from './core/policy.js';
-import { isRefusal, type Outcome, type Refusal, refusal } from './core/reply.js';
+import { isRefusal, type Outcome, type Refusal, refusal, tooMany } from './core/reply.js';
 import { vanishScope } from './core/vanish.js';
 import type { Lane } from './lane.js';
+import type { Rates } from './limits/rates.js';
 import type { Metrics } from './metrics.js';
 import type { SeenCounts } from './seen-counts.js';
 import type { Verifier } from './verify/pool.js';
@@ -67,12 +69,21 @@ export interface AdmissionOptions {
   readonly communities: Communities;
   /** The node's own addresses. */
   readonly bases: () => readonly string[];
+  /** Without them no author is limited: an import takes what it is given. */
+  readonly rates?: Rates | undefined;
   /** Is an event with this id stored and served? */
   readonly isServed: (community: number, event: NostrEvent) => Promise<boolean>;
 }
 
+export interface Sender {
+  readonly access: Access;
+  /** From the rates, by the operator's will. */
+  readonly exempt: boolean;
+}
+
 export interface Admission {
-  admit(community: Community, input: unknown): Promise<Outcome | Refusal>;
+  /** Without a sender it is the operator who brings the event. */
+  admit(community: Community, input: unknown, sender?: Sender): Promise<Outcome | Refusal>;
 }
 
 export function createAdmission(options: AdmissionOptions): Admission {
@@ -103,14 +114,30 @@ export function createAdmission(options: AdmissionOptions): Admission {
     return served ? 'duplicate' : short;
   };
 
-  const admit = async (community: Community, input: unknown): Promise<Outcome | Refusal> => {
+  /** Only now: before its signature is checked, anybody could spend an author's rate. */
+  const overRate = async ({ id, settings }: Community, author: string): Promise<Refusal | undefined> => {
+    const { 'rate.eventsPerSecond': perSecond, 'rate.eventsBurst': burst } = settings;
+    const verdict = await options.rates?.take(`events/${id}/${author}`, perSecond, burst, now());
+    return verdict === undefined || verdict.allowed
+      ? undefined
+      : tooMany('events by this author', verdict.retryAfterMs);
+  };
+
+  const admit = async (community: Community, input: unknown, sender?: Sender): Promise<Outcome | Refusal> => {
     const event = parseEvent(input);
     if (isRefusal(event)) return event;
     const payload = serializeEvent(event);
     const nowSeconds = Math.floor(now() / 1_000);
     const bytes = Buffer.byteLength(payload);
     const { settings, capacity, topics } = community;
-    const refused = refuseArrival({ event, bytes, settings, topics, nowSeconds });
+    const refused = refuseArrival({
+      event,
+      bytes,
+      settings,
+      topics,
+      nowSeconds,
+      ...(sender ? { sender: { access: sender.access, rules: community } } : {}),
+    });
     if (refused !== undefined) return refused;
     const vanishIn = event.kind === KIND_VANISH ? vanishCommunities(event, community, options) : undefined;
     if (isRefusal(vanishIn)) return vanishIn;
@@ -119,12 +146,14 @@ export function createAdmission(options: AdmissionOptions): Admission {
     if (short !== undefined) return withoutRoom(community.id, event, short);
     const wrong = await verify(payload);
     if (wrong !== undefined) return wrong;
+    const over = sender?.exempt ? undefined : await overRate(community, event.pubkey);
+    if (over !== undefined) return over;
     return lane.submit({ community: community.id, event, payload, ...(vanishIn ? { vanishIn } : {}) });
   };
 
   return {
-    admit: async (community, input) => {
-      const outcome = await admit(community, input).catch(() =>
+    admit: async (community, input, sender) => {
+      const outcome = await admit(community, input, sender).catch(() =>
         refusal('error', 'failed to check the event'),
       );
       if (outcome === 'duplicate') seen.add(community.id, (input as NostrEvent).id, now());

@@ -37,17 +37,24 @@ export interface Communities {
   get(id: number): Community | undefined;
   /** By the path's slug if there is one, else by host name, else the default. An unknown slug finds nothing. */
   find(host: string | undefined, slug: string | undefined): Community | undefined;
+  /** Grows with every right of a member, in any community. */
+  rightsVersion(): number;
+  /** Called after each poll, whether something changed or not, one after another. */
+  afterPoll(listener: () => Promise<void> | void): void;
   stop(): Promise<void>;
 }
 
 export async function watchCommunities(pool: Pool, log: Log): Promise<Communities> {
   const stopping = new AbortController();
+  const listeners: (() => Promise<void> | void)[] = [];
   let version = -1;
+  let rightsVersion = -1;
   let failing = false;
   let byId = new Map<number, Community>();
 
   const refresh = async (): Promise<void> => {
-    const { version: current } = await readConfigVersions(pool);
+    const { version: current, rightsVersion: currentRights } = await readConfigVersions(pool);
+    rightsVersion = currentRights;
     if (current === version) return;
     const rows = await readCommunities(pool);
     const topics = await readTopics(pool);
@@ -89,6 +96,7 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
       if (problem !== undefined && !failing) log.warn({ error: problem }, 'settings cannot be read');
       if (problem === undefined && failing) log.info('settings can be read again');
       failing = problem !== undefined;
+      for (const listener of listeners) await listener();
     }
   };
 
@@ -103,6 +111,8 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
       const named = host === undefined ? undefined : all().find((community) => community.host === host);
       return named ?? all().find((community) => community.slug === DEFAULT_SLUG);
     },
+    rightsVersion: () => rightsVersion,
+    afterPoll: (listener) => listeners.push(listener),
     stop: () => {
       stopping.abort();
       return polling;

@@ -1,7 +1,8 @@
 /** Puts a node together, in the order of dependence, and takes it apart in the reverse order. */
-import { basesOf } from './addresses.js';
+import { addressesOf, basesOf } from './addresses.js';
 import { type Admission, createAdmission, RecentIds } from './admission.js';
 import { addApi } from './api/server.js';
+import { createAddressOf } from './client-address.js';
 import { type Communities, watchCommunities } from './communities.js';
 import type { Config } from './config.js';
 import type { Plan } from './core/plan.js';
@@ -12,7 +13,7 @@ import { JOBS } from './jobs/list.js';
 import { type Schedule, startSchedule } from './jobs/schedule.js';
 import { type Lane, startLane } from './lane.js';
 import { Rates } from './limits/rates.js';
-import { openLimits } from './limits/shared.js';
+import { openLimits, type SharedLimits } from './limits/shared.js';
 import type { Log } from './log.js';
 import { createMetrics, type Metrics } from './metrics.js';
 import { checkVersion, type Database } from './postgres/database.js';
@@ -22,8 +23,8 @@ import { Intake } from './relay/intake.js';
 import { Memory } from './relay/memory.js';
 import { SOFTWARE_VERSION } from './relay/nip11.js';
 import { QueryGate } from './relay/query-gate.js';
-import { RateLimit } from './relay/rate-limit.js';
 import { addRelay } from './relay/server.js';
+import { Rights } from './rights.js';
 import { SeenCounts, startSeenFlush } from './seen-counts.js';
 import { ensureDefaultCommunity } from './store/communities.js';
 import { fixNetworkId, fixTagHashSeed } from './store/node-state.js';
@@ -68,6 +69,8 @@ export interface NodeOptions {
   readonly config: Config;
   readonly log: Log;
   readonly now?: () => number;
+  /** All of them unless told. */
+  readonly roles?: ReadonlySet<Role>;
 }
 
 /** What writes events, without a server: an import needs no more. */
@@ -89,11 +92,13 @@ export interface WriterHooks {
   readonly onCommit?: (plan: Plan) => void;
   /** Where it listens; what is configured unless told. */
   readonly port?: () => number;
+  /** Without them no author is limited. */
+  readonly rates?: Rates;
 }
 
 export async function startWriter(
   options: NodeOptions,
-  { onCommit, port }: WriterHooks = {},
+  { onCommit, port, rates }: WriterHooks = {},
 ): Promise<Writer> {
   const { database, config, log, now = Date.now } = options;
   const metrics = createMetrics();
@@ -124,6 +129,7 @@ export async function startWriter(
     now,
     communities,
     bases,
+    rates,
     isServed: (community, event) => isServed(database.pool, community, event),
   });
   return {
@@ -145,30 +151,47 @@ export async function startWriter(
   };
 }
 
+/** What one process does; one that does everything needs no other. */
+export const ROLES = ['relay', 'api', 'worker'] as const;
+export type Role = (typeof ROLES)[number];
+
 export interface Node {
   readonly port: number;
   readonly communities: Communities;
   readonly fanout: Fanout;
   readonly lane: Lane;
-  readonly schedule: Schedule;
+  readonly schedule: Schedule | undefined;
   readonly metrics: Metrics;
   readonly verifier: Verifier;
+  /** What a client may do how often, over all instances. */
+  readonly rates: Rates;
+  /** What stands behind the rates, and credentials that count once. */
+  readonly limits: SharedLimits;
   /** Stops accepting, finishes the lane, closes the sockets with 1001. The database is the caller's. */
   close(): Promise<void>;
 }
 
 export async function startNode(options: NodeOptions): Promise<Node> {
-  const { database, config, log, now = Date.now } = options;
+  const { database, config, log, now = Date.now, roles = new Set(ROLES) } = options;
   const memory = new Memory();
   let port = config.port;
-  const writer = await startWriter(options, { onCommit: (plan) => fanout.onCommit(plan), port: () => port });
-  const { admission, bases, communities, metrics, networkId, recent, tagHash, verifier } = writer;
+  const limits = await openLimits(config.redisUrl, database.ownPool, log);
+  const rates = new Rates({ shared: limits, log });
+  const onCommit = (plan: Plan) => fanout.onCommit(plan);
+  const hooks = { port: () => port, rates, ...(roles.has('relay') ? { onCommit } : {}) };
+  const writer = await startWriter(options, hooks).catch(async (error) => {
+    await limits.close();
+    throw error;
+  });
+  const { admission, bases, communities, lane, metrics, networkId, recent, tagHash, verifier } = writer;
   const topicSettingsOf = (community: number) => communities.get(community)?.settings;
   const fanout = new Fanout({ database, memory, recent, metrics, log, now, topicSettingsOf });
-  await fanout.start();
+  if (roles.has('relay')) await fanout.start();
   const stop = async (): Promise<void> => {
     await fanout.stop();
     await writer.close();
+    rates.close();
+    await limits.close();
   };
   const http = new Http({
     metrics,
@@ -177,50 +200,51 @@ export async function startNode(options: NodeOptions): Promise<Node> {
       await readHead(database.ownPool);
     },
   });
-  const relay = addRelay(http, {
-    publicUrl: config.publicUrl,
-    admission,
-    communities,
-    fanout,
-    stored: { pool: database.pool, tagHash, memory, metrics, now, caughtUp: () => fanout.caughtUp() },
-    ownPool: database.ownPool,
-    gate: new QueryGate(),
-    intake: new Intake(),
-    rates: new RateLimit(),
-    metrics,
-    log,
-    now,
-  });
-  const limits = await openLimits(config.redisUrl, database.apiPool, log);
-  const rates = new Rates({ shared: limits, log });
-  addApi(http, {
-    pool: database.apiPool,
-    networkId,
-    communities,
-    bases,
-    verifier,
-    useOnce: (...credential) => limits.useOnce(...credential),
-    adminPubkeys: config.adminPubkeys,
-    rates,
-    version: SOFTWARE_VERSION,
-    log,
-    now,
-  });
+  const addressOf = createAddressOf(config.trustedProxies);
+  const relay = roles.has('relay')
+    ? addRelay(http, {
+        publicUrl: config.publicUrl,
+        rights: new Rights(database.ownPool, communities, log),
+        verifier,
+        addressesOf: (community) => addressesOf(community, bases()),
+        admission,
+        communities,
+        fanout,
+        stored: { pool: database.pool, tagHash, memory, metrics, now, caughtUp: () => fanout.caughtUp() },
+        ownPool: database.ownPool,
+        gate: new QueryGate(),
+        intake: new Intake(),
+        rates,
+        addressOf,
+        metrics,
+        log,
+        now,
+      })
+    : undefined;
+  if (roles.has('api')) {
+    addApi(http, {
+      pool: database.apiPool,
+      networkId,
+      communities,
+      bases,
+      verifier,
+      useOnce: (...credential) => limits.useOnce(...credential),
+      adminPubkeys: config.adminPubkeys,
+      rates,
+      addressOf,
+      version: SOFTWARE_VERSION,
+      log,
+      now,
+    });
+  }
   // A port that is taken must not leave the rest running.
   port = await http.listen(config.host, config.port).catch(async (error) => {
-    await relay.close();
-    rates.close();
-    await limits.close();
+    await relay?.close();
     await stop();
     throw error;
   });
-  const { lane } = writer;
-  const schedule = startSchedule({
-    context: { database, lane, communities, now, bounds: BOUNDS },
-    jobs: JOBS,
-    metrics,
-    log,
-  });
+  const context = { database, lane, communities, now, bounds: BOUNDS };
+  const schedule = roles.has('worker') ? startSchedule({ context, jobs: JOBS, metrics, log }) : undefined;
   return {
     port,
     communities,
@@ -229,14 +253,14 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     schedule,
     metrics,
     verifier,
+    rates,
+    limits,
     close: async () => {
       http.stopAccepting();
-      await schedule.stop();
+      await schedule?.stop();
       await lane.close();
-      await relay.close();
+      await relay?.close();
       await http.close();
-      rates.close();
-      await limits.close();
       await stop();
     },
   };

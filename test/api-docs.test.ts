@@ -1,6 +1,7 @@
 /** The OpenAPI document and its page: complete, true, and without anything from elsewhere. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { addApi } from '../src/api/server.js';
+import { createAddressOf } from '../src/client-address.js';
 import { ERRORS } from '../src/core/errors.js';
 import { Http } from '../src/http.js';
 import { createLog } from '../src/log.js';
@@ -41,6 +42,7 @@ async function existingRoutes(): Promise<string[]> {
     bases: () => [],
     useOnce: async () => true,
     adminPubkeys: [],
+    addressOf: createAddressOf(['loopback']),
     rates: { take: () => ({ allowed: true, retryAfterMs: 0 }) },
     version: '0',
     log: createLog('silent'),

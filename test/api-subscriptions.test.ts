@@ -14,18 +14,22 @@ import { startTestNode, type TestNode } from './support/node.js';
 
 const REQUESTS = '/v1/topic-subscription-requests';
 const SUBSCRIPTIONS = '/v1/topic-subscriptions';
+/** As long as one may be. */
+const LONG_NAMESPACE = 'n'.repeat(32);
 let relay: TestNode;
 let api: Api;
 
 beforeAll(async () => {
   relay = await startTestNode();
   api = createApi(relay.http);
-  for (const slug of ['art', 'free', 'invited', 'small'])
+  for (const slug of ['art', 'free', 'invited', 'long', 'small'])
     await addCommunity(relay.database.pool, slug, undefined, Date.now());
   await vi.waitUntil(() => relay.node.communities.find(undefined, 'small') !== undefined, {
     timeout: 10_000,
   });
   await settle('free', 'subscription.autoApproval', 'within-limits');
+  await settle('long', 'subscription.autoApproval', 'within-limits');
+  await settle('long', 'topic.namespace', LONG_NAMESPACE);
   await settle('invited', 'subscription.autoApproval', 'invite');
   await settle('small', 'topic.enabledMax', 2);
 });
@@ -377,6 +381,20 @@ describe("a member's subscriptions", () => {
         ['POST', '/resume'],
       ] as const)
         await api.refused(400, 'INVALID_TOPIC', method, `${SUBSCRIPTIONS}/${bad}${rest}`, { as: member });
+  });
+
+  it('are found by the longest topic id there is; a longer one is no id', async () => {
+    const member = newAuthor();
+    const topic = `${LONG_NAMESPACE}:user:${member.pubkey}`;
+    await ask(member, topic, '/c/long');
+    for (const each of [topic, encodeURIComponent(topic)])
+      expect((await api.ask('POST', `/c/long${SUBSCRIPTIONS}/${each}/pause`, { as: member })).status).toBe(
+        200,
+      );
+    for (const length of [300, 2_000])
+      await api.refused(400, 'INVALID_REQUEST', 'DELETE', `${SUBSCRIPTIONS}/${'x'.repeat(length)}`, {
+        as: member,
+      });
   });
 
   it('do not exist for anybody else, nor in another community', async () => {

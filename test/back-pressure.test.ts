@@ -251,7 +251,7 @@ describe('a flood', () => {
     const index = relay.node.fanout.index(1);
     const open = index.size;
     for (let number = 0; number < 90; number++)
-      client.send(['REQ', `s${number}`, { kinds: [number], limit: 1 }]);
+      client.send(['REQ', `s${number}`, { kinds: [7_000 + number], limit: 1 }]);
     await client.until(
       () => client.frames.filter((frame) => frame[0] === 'EOSE' || frame[0] === 'CLOSED').length === 90,
     );

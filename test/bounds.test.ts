@@ -21,8 +21,8 @@ async function setting(key: SettingKey, value: number): Promise<void> {
 }
 
 describe('queries of clients', () => {
-  const stranger = { address: '203.0.113.1', isLoopback: false };
-  const other = { address: '203.0.113.2', isLoopback: false };
+  const stranger = { rateKey: '203.0.113.1', isLoopback: false };
+  const other = { rateKey: '203.0.113.2', isLoopback: false };
   const settled = () => new Promise((resolve) => setImmediate(resolve));
 
   it('of one address are two at a time, and leave room for others', async () => {

@@ -200,7 +200,9 @@ describe('totals', () => {
 
   it('are filled by the migration from what was there before', async () => {
     await postMany(2, { tags: topic('a', 'b') });
-    await post({ kind: 5, tags: [['e', (await post({ tags: topic('gone') })).id]] });
+    const at = nowSeconds();
+    await post({ kind: 0, created_at: at, tags: topic('gone') });
+    await post({ kind: 0, created_at: at + 1, tags: topic('a') });
     const { kept } = await totals();
     const { pool } = relay.database;
     const migration = await readFile(new URL('../migrations/000004-capacity.sql', import.meta.url), 'utf8');
@@ -387,7 +389,7 @@ describe('a community that is short of space', () => {
 
   it('finds its oldest by a walk along seq, and those of a topic by its tag', async () => {
     const session = await relay.database.connect({ indexWalks: true });
-    const plan = async (text: string, ...range: number[]) => {
+    const plan = async (text: string, ...range: (number | string)[]) => {
       const values = [community, 500, ...range];
       const { rows } = await session.query<{ 'QUERY PLAN': string }>(`EXPLAIN ${text}`, values);
       return rows.map((row) => row['QUERY PLAN']).join('\n');
@@ -395,7 +397,7 @@ describe('a community that is short of space', () => {
     const whole = await plan(OLDEST_SQL, 0, 1_000);
     expect(whole).toMatch(/Index Scan using \w+_seq_ingested_at_keep_idx/);
     expect(whole).not.toMatch(/\bSort {2}\(cost|Seq Scan/);
-    expect(await plan(OLDEST_OF_TOPIC_SQL)).not.toMatch(/Seq Scan/);
+    expect(await plan(OLDEST_OF_TOPIC_SQL, 'a')).not.toMatch(/Seq Scan/);
     await session.end();
   });
 

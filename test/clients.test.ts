@@ -6,7 +6,7 @@ import { Relay, useWebSocketImplementation as useRelaySocket } from 'nostr-tools
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import WebSocket from 'ws';
 import { type Draft, newAuthor, sign } from './support/events.js';
-import { startTestNode, type TestNode } from './support/node.js';
+import { pinTopics, startTestNode, type TestNode } from './support/node.js';
 
 // Node has a WebSocket of its own from version 22 on; NDK knows no other way to be given one.
 globalThis.WebSocket ??= WebSocket as unknown as typeof globalThis.WebSocket;
@@ -30,6 +30,7 @@ describe.each([
 
   beforeAll(async () => {
     node = await startTestNode({ env: { MINATO_TOPIC_MODE: mode } });
+    if (topic) await pinTopics(node, [topic]);
     relay = new Relay(node.url);
     await relay.connect();
   });

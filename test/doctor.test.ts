@@ -9,6 +9,7 @@ import { checkDurability, type Finding, type Level } from '../src/cli/doctor.js'
 import { dataLockHolder } from '../src/postgres/data-lock.js';
 import { eventually, runCli, startCli } from './support/cli.js';
 import { createTestDatabase, type TestDatabase } from './support/database.js';
+import { TestRedis } from './support/redis.js';
 
 let folder: string;
 beforeAll(async () => {
@@ -69,6 +70,32 @@ describe('doctor without a database', () => {
       /^FAIL postgres:\/\/minato@127\.0\.0\.1:1\/minato does not answer: .*ECONNREFUSED/m,
     );
     expect(stdout).toMatch(/^ {5}→ Check DATABASE_URL/m);
+    expect(stdout).not.toContain('hunter2');
+  });
+});
+
+describe('REDIS_URL', () => {
+  const envOf = async (url: string) => ({
+    MINATO_DATA_DIR: join(folder, 'none'),
+    MINATO_PORT: await freePort(),
+    REDIS_URL: url,
+  });
+
+  test('a Redis that answers is told with its version', async () => {
+    const redis = await TestRedis.start();
+    const { code, findings } = await examine(await envOf(redis.url));
+    expect(code).toBe(0);
+    expect(textsOf(findings, 'ok')).toContainEqual(
+      expect.stringMatching(new RegExp(`^redis at 127\\.0\\.0\\.1:${redis.port} answers, version \\d`)),
+    );
+    await redis.stop();
+  });
+
+  test('one that does not is a warning with what it means, and its password is not shown', async () => {
+    const { code, stdout } = await runCli(['doctor'], await envOf('redis://me:hunter2@127.0.0.1:1'));
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^warn redis at 127\.0\.0\.1:1 does not answer: .*ECONNREFUSED/m);
+    expect(stdout).toMatch(/^ {5}→ Check REDIS_URL/m);
     expect(stdout).not.toContain('hunter2');
   });
 });

@@ -1,6 +1,7 @@
 /**
  * Three readings of a filter — SQL, the live index, and a naive one written here — agree on random events and filters,
- * also when tag hashes fall together. A fourth, COUNT, agrees with the pages.
+ * also when tag hashes fall together, and where a topic is bound to an event that does not name it. A fourth, COUNT, agrees
+ * with the pages.
  */
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -8,6 +9,8 @@ import type { NostrEvent } from '../src/core/event.js';
 import { serializeEvent } from '../src/core/event.js';
 import { type Filter, matchesNothing, parseFilter } from '../src/core/filter.js';
 import { isRefusal } from '../src/core/reply.js';
+import { settingsFrom } from '../src/core/settings.js';
+import { asMatched } from '../src/core/topic.js';
 import type { Database } from '../src/postgres/database.js';
 import { SubscriptionIndex } from '../src/relay/subscription-index.js';
 import { countEvents, findEvents, findStatement, readPayloads } from '../src/store/query.js';
@@ -16,6 +19,9 @@ import { openTestStore, type TestStore } from './support/store.js';
 
 const SEED = 7447;
 const COMMUNITIES = [1, 12];
+/** There an event without a topic is bound to the global one. */
+const IN_DEFAULT_MODE = 12;
+const GLOBAL = 'kukuri:global';
 /** Seconds; none of the events expires. */
 const NOW = 1_700_000_000;
 const LIMITS = { 'limits.filterValuesMax': 2_000 };
@@ -42,6 +48,8 @@ const HOSTILE_VALUES = [
   '',
   ' ',
   'sea',
+  GLOBAL,
+  'wind',
   'Sea',
   'se',
   '%',
@@ -113,15 +121,56 @@ interface Sent {
 const carriesSea = (one: NostrEvent, at: number): NostrEvent =>
   at % 7 === 0 ? { ...one, kind: 1, tags: [...one.tags, ['p', AUTHORS[0]!], ['t', 'sea'], ['x', 'y']] } : one;
 /** The same event may be sent to both communities. */
-const EVENTS: Sent[] = fc
+const POSTED: Sent[] = fc
   .sample(fc.tuple(event, fc.subarray(COMMUNITIES, { minLength: 1 })), { seed: SEED, numRuns: 420 })
   .map(([one, communities], at) => [carriesSea(one, at), communities] as const)
   .flatMap(([one, communities]) => communities.map((community) => ({ community, event: one })));
 
+/** Each deletes one event; it is sent right after it. */
+const DELETIONS = fc
+  .sample(fc.tuple(event, event, fc.constantFrom(...COMMUNITIES)), { seed: SEED + 3, numRuns: 60 })
+  .map(([target, request, community]) => ({
+    community,
+    target: { ...target, kind: 1, tags: [...target.tags, ['t', 'wind']] },
+    request: { ...request, kind: 5, pubkey: target.pubkey, tags: [...request.tags, ['e', target.id]] },
+  }));
+const GONE = new Set(DELETIONS.map(({ target }) => target.id));
+const EVENTS: Sent[] = [
+  ...POSTED,
+  ...DELETIONS.flatMap(({ community, target, request }) => [
+    { community, event: target },
+    { community, event: request },
+  ]),
+];
+
+const isPrintable = (character: string) => character >= ' ' && character !== '\u007f';
+const topicsIn = ({ tags }: NostrEvent) =>
+  tags.flatMap(([name, value]) =>
+    name === 't' && value && value.length <= 256 && [...value].every(isPrintable) ? [value] : [],
+  );
+
+/** The topics that an event is bound to without naming them. */
+function boundIn(community: number, event: NostrEvent): string[] {
+  const topics = topicsIn(event);
+  const deleted = DELETIONS.find(({ request }) => request.id === event.id)?.target;
+  if (deleted !== undefined) {
+    const all = [...topicsIn(deleted), ...boundIn(community, deleted)];
+    return [...new Set(all)].filter((topic) => !topics.includes(topic));
+  }
+  const isFree = [0, 5, 10_002].includes(event.kind);
+  return community === IN_DEFAULT_MODE && topics.length === 0 && !isFree ? [GLOBAL] : [];
+}
+
+/** As a filter sees it. */
+const seenIn = (community: number, event: NostrEvent): NostrEvent => ({
+  ...event,
+  tags: [...event.tags, ...boundIn(community, event).map((topic) => ['t', topic])],
+});
+
 /** Which of them are served: the newest version of each key, the lowest id on a tie. */
 function servedIn(community: number): NostrEvent[] {
   const served = new Map<string, NostrEvent>();
-  for (const { event } of EVENTS.filter((sent) => sent.community === community)) {
+  for (const { event } of EVENTS.filter((sent) => sent.community === community && !GONE.has(sent.event.id))) {
     const { kind, pubkey, id } = event;
     const d = event.tags.find((tag) => tag[0] === 'd')?.[1] ?? '';
     const isKeyed = kind === 0 || kind === 10_002 || kind === 30_023;
@@ -176,7 +225,7 @@ const drawnFilter = fc
 /** Several fields of one event and values beside them, so that filters with many conditions find something as well. */
 const copiedFilter = fc
   .record({
-    event: fc.constantFrom(...EVENTS.map((sent) => sent.event)),
+    event: fc.constantFrom(...EVENTS.map((sent) => seenIn(sent.community, sent.event))),
     fields: fc.subarray(['ids', 'authors', 'kinds', 'tags', 'tags', 'tags'], { minLength: 1 }),
     beside: fc.record({
       ids: fewOf(someId),
@@ -266,8 +315,8 @@ function drivingPath(text: string): string {
 
 const hashes: { name: string; hash: ((real: TagHash) => TagHash) | undefined; runs: number }[] = [
   { name: 'with the real tag hash', hash: undefined, runs: 500 },
-  { name: 'with a tag hash of one bit', hash: () => (_, __, value) => BigInt(value.length & 1), runs: 250 },
-  { name: 'with a tag hash that is the same for all', hash: () => () => 0n, runs: 250 },
+  { name: 'with a tag hash of one bit', hash: () => (_, __, value) => BigInt(value.length & 1), runs: 400 },
+  { name: 'with a tag hash that is the same for all', hash: () => () => 0n, runs: 400 },
 ];
 
 describe.each(hashes)('filters $name', ({ hash, runs }) => {
@@ -275,12 +324,19 @@ describe.each(hashes)('filters $name', ({ hash, runs }) => {
   let database: Database;
   let tagHash: TagHash;
   const served = new Map(COMMUNITIES.map((community) => [community, servedIn(community)]));
+  const seen = new Map(
+    [...served].map(([community, events]) => [community, events.map((one) => seenIn(community, one))]),
+  );
 
   beforeAll(async () => {
     store = await openTestStore();
     database = store.database;
     tagHash = hash === undefined ? store.tagHash : hash(store.tagHash);
-    const lane = store.lane({ tagHash });
+    const lane = store.lane({
+      tagHash,
+      settingsOf: (community) =>
+        settingsFrom(new Map([['topic.mode', community === IN_DEFAULT_MODE ? 'default' : 'open']])),
+    });
     const outcomes = await Promise.all(
       EVENTS.map(({ community, event }) => lane.submit({ community, event, payload: serializeEvent(event) })),
     );
@@ -306,7 +362,7 @@ describe.each(hashes)('filters $name', ({ hash, runs }) => {
     const shapes = new Set<string>();
     const property = fc.asyncProperty(anyFilter, fc.constantFrom(...COMMUNITIES), async (raw, community) => {
       const filter = parsed(raw);
-      const page = pageNaively(raw, served.get(community)!);
+      const page = pageNaively(raw, seen.get(community)!);
       expect(await find(community, filter)).toEqual(page);
       if (matchesNothing(filter)) {
         expect(page).toEqual([]);
@@ -324,7 +380,7 @@ describe.each(hashes)('filters $name', ({ hash, runs }) => {
     for (const value of HOSTILE_VALUES) {
       for (const name of ['#t', '#T', '#p', '#d'] as const) {
         const raw = { [name]: [value] } as RawFilter;
-        expect(await find(1, parsed(raw)), JSON.stringify(raw)).toEqual(pageNaively(raw, served.get(1)!));
+        expect(await find(1, parsed(raw)), JSON.stringify(raw)).toEqual(pageNaively(raw, seen.get(1)!));
       }
     }
   });
@@ -341,7 +397,7 @@ describe.each(hashes)('filters $name', ({ hash, runs }) => {
         { limit, '#t': ['sea'], '#p': AUTHORS },
         { limit, '#t': HOSTILE_VALUES.slice(0, 24) },
       ] as RawFilter[]) {
-        const page = pageNaively(raw, served.get(12)!);
+        const page = pageNaively(raw, seen.get(12)!);
         expect(page, 'enough rows to cut').toHaveLength(limit);
         expect(await find(12, parsed(raw)), JSON.stringify(raw)).toEqual(page);
       }
@@ -355,7 +411,7 @@ describe.each(hashes)('filters $name', ({ hash, runs }) => {
       fc.constantFrom(3, 10_000),
       async (raws, community, max) => {
         const filters = raws.map(parsed).filter((filter) => !matchesNothing(filter));
-        const union = new Set(raws.flatMap((raw) => pageNaively(raw, served.get(community)!)));
+        const union = new Set(raws.flatMap((raw) => pageNaively(raw, seen.get(community)!)));
         const counted = await countEvents(database.pool, community, filters, max, tagHash, NOW);
         // Beyond `max` the count only has to say that there are more.
         if (union.size > max) expect(counted).toBeGreaterThan(max);
@@ -373,6 +429,9 @@ describe.each(hashes)('filters $name', ({ hash, runs }) => {
         served.get(community)!.map((event) => [event.id, serializeEvent(event)] as const),
       );
       expect(new Map(rows.map((row, place) => [row.id, payloads[place]]))).toEqual(expected);
+      const bound = new Map(served.get(community)!.map((one) => [one.id, boundIn(community, one)]));
+      expect(new Map(rows.map((row) => [row.id, row.bound]))).toEqual(bound);
+      expect([...bound.values()].filter((topics) => topics.length > 0).length).toBeGreaterThan(20);
       expect(rows.map((row) => row.bytes)).toEqual(payloads.map((payload) => Buffer.byteLength(payload!)));
     }
   });
@@ -388,11 +447,13 @@ describe('the live index', () => {
       index.add(at, [parsed(filter), parsed(filters[at + 1] ?? filter)]);
     });
     let matches = 0;
-    for (const { event } of EVENTS) {
+    for (const { community, event } of EVENTS) {
+      const seen = seenIn(community, event);
       const expected = filters.flatMap((filter, at) =>
-        [filter, filters[at + 1] ?? filter].some((one) => matchesNaively(one, event)) ? [at] : [],
+        [filter, filters[at + 1] ?? filter].some((one) => matchesNaively(one, seen)) ? [at] : [],
       );
-      expect([...index.match(event)].sort((a, b) => a - b)).toEqual(expected);
+      const matched = asMatched(event, boundIn(community, event));
+      expect([...index.match(matched)].sort((a, b) => a - b)).toEqual(expected);
       matches += expected.length;
     }
     expect(matches).toBeGreaterThan(EVENTS.length);

@@ -7,7 +7,7 @@ import type { SettingKey } from '../src/core/settings.js';
 import { addCommunity, resetSetting, writeSetting } from '../src/store/communities.js';
 import { RawClient } from './support/client.js';
 import { newAuthor, nowSeconds, sign } from './support/events.js';
-import { startTestNode, type TestNode } from './support/node.js';
+import { pinTopics, startTestNode, type TestNode } from './support/node.js';
 
 const TOKEN = 'a-token-of-the-metrics';
 let relay: TestNode;
@@ -207,6 +207,7 @@ describe('the information document (NIP-11)', () => {
       const author = newAuthor();
       const post = (draft: object) => client.publish(sign(author, { tags: [['t', 'limits']], ...draft }));
       const refused = [false, expect.stringMatching(/^invalid: /)];
+      await pinTopics(relay, ['limits']);
       for (let at = 0; at < 6; at++) expect(await post({ content: `${at}` })).toEqual([true, '']);
       const tags = (count: number) => Array.from({ length: count }, () => ['t', 'limits']);
       expect(await post({ tags: tags(limit('max_event_tags')) })).toEqual([true, '']);
@@ -295,10 +296,18 @@ describe('the landing page', () => {
       expect(page).toContain(part);
     }
     expect(page).toMatch(/open: add the address above to any Nostr client/);
+    await withSettings({ 'topic.mode': 'default' }, async () => {
+      expect(await (await fetch(relay.http)).text()).toMatch(
+        /without a <code>t<\/code> tag belongs to the global topic/,
+      );
+      expect((await information()).limitation.restricted_writes).toBe(true);
+    });
     await withSettings({ 'topic.mode': 'required' }, async () => {
       expect(await (await fetch(relay.http)).text()).toMatch(
         /works by topic.*<code>t<\/code>.*<code>#t<\/code>/s,
       );
+      const required = await (await fetch(relay.http)).text();
+      expect(required, 'what is not carried is not offered').not.toContain('lighthouses');
     });
   });
 
@@ -336,7 +345,9 @@ describe('the landing page', () => {
   it('shows hostile settings and topics as text', async () => {
     const hostile = `</title><script>alert("1")</script><img src=x onerror='alert(2)'>&amp;`;
     const client = await connect();
-    await client.publish(sign(alice, { tags: [['t', `"><script>topic</script>`]] }));
+    const topic = `"><script>topic</script>`;
+    await client.publish(sign(alice, { tags: [['t', topic]] }));
+    await pinTopics(relay, [topic]);
     const values = {
       'relay.name': hostile,
       'relay.description': hostile,

@@ -236,13 +236,18 @@ describe('import', () => {
 
   test('refusals go by the settings of the community: without a topic where one is required', async () => {
     await runCli(['settings', 'set', 'topic.mode', 'required'], env);
+    await runCli(['topics', 'set', 'tea'], env);
     const result = await runCli(
       ['import'],
       env,
-      jsonl([note('none'), note('one', { tags: [['t', 'tea']] })]),
+      jsonl([
+        note('none'),
+        note('not carried', { tags: [['t', 'coffee']] }),
+        note('one', { tags: [['t', 'tea']] }),
+      ]),
     );
     expect(result.code).toBe(2);
-    expect(counts(result)).toEqual({ stored: 1, 'refused: invalid': 1 });
+    expect(counts(result)).toEqual({ stored: 1, 'refused: invalid': 1, 'refused: restricted': 1 });
   });
 
   test('only the first ten refusals are shown', async () => {

@@ -17,7 +17,8 @@ import { purgeDeletedEvents } from '../src/jobs/purge-deleted.js';
 import { dryRunJob, runJob } from '../src/jobs/run.js';
 import { type Schedule, startSchedule } from '../src/jobs/schedule.js';
 import { Tally, tallied } from '../src/jobs/tally.js';
-import { forgetQuotas, freeJobs, partitions, trimLiveBus } from '../src/jobs/upkeep.js';
+import { forgetLimits, forgetQuotas, freeJobs, partitions, trimLiveBus } from '../src/jobs/upkeep.js';
+import { PostgresLimits } from '../src/limits/postgres.js';
 import { createLog } from '../src/log.js';
 import { createMetrics } from '../src/metrics.js';
 import { startWriter, type Writer } from '../src/node.js';
@@ -408,6 +409,33 @@ describe('upkeep', () => {
     expect((await run(forgetQuotas)).changed).toBeGreaterThan(0);
     expect(await counts()).toEqual([]);
     expect(await dryRunJob(forgetQuotas, context)).toEqual([]);
+  });
+
+  it('forgets the rates of clients who are gone for an hour, and credentials whose time is over', async () => {
+    const limits = new PostgresLimits(database.pool);
+    const keys = async () => [
+      ...(await rows<{ key: string }>('SELECT key FROM rate_buckets ORDER BY key')),
+      ...(await rows<{ key: string }>('SELECT key FROM used_credentials ORDER BY key')),
+    ];
+    for (let at = 0; at < 12; at += 1) {
+      await limits.take(`gone/${at}`, 1, 1, 5, now());
+      await limits.useOnce(`gone/${at}`, 60_000, now());
+    }
+    aheadMs = 50 * 60_000;
+    await limits.take('here', 1, 1, 5, now());
+    await limits.useOnce('here', 60 * 60_000, now());
+    aheadMs = 61 * 60_000;
+    expect(await dryRunJob(forgetLimits, context)).toEqual([
+      { reason: 'idle', class: 'limit', rows: 12 },
+      { reason: 'expired', class: 'limit', rows: 12 },
+    ]);
+    expect(await run(forgetLimits, { bounds: { rows: 3, batches: 2 } })).toMatchObject({
+      changed: 12,
+      more: true,
+    });
+    expect(await toEnd(forgetLimits, { bounds: { rows: 3, batches: 2 } })).toMatchObject({ taken: 12 });
+    expect(await keys()).toEqual([{ key: 'here' }, { key: 'here' }]);
+    expect(await dryRunJob(forgetLimits, context)).toEqual([]);
   });
 });
 

@@ -371,10 +371,10 @@ describe('the limits of an event', () => {
     expect(await client.publish(sign(alice, { kind }))).toEqual(words);
   });
 
-  it('a protected event is refused until its author can authenticate', async () => {
+  it('a protected event is refused while its author has not authenticated', async () => {
     for (const tag of [['-'], ['-', 'x']]) {
       const event = sign(alice, { tags: [['t', 'x'], tag] });
-      expect(await client.publish(event)).toEqual([false, expect.stringMatching(/^restricted: ./)]);
+      expect(await client.publish(event)).toEqual([false, expect.stringMatching(/^auth-required: ./)]);
       expect((await client.query({ ids: [event.id] })).events).toEqual([]);
     }
   });

@@ -54,7 +54,19 @@ const WRITING = ['admission', 'seen-counts', 'communities', 'lane', 'store', 've
 
 /** From top to bottom, each with what it may import. A layer may always import itself. */
 const LAYERS: Record<string, readonly string[]> = {
-  cli: ['node', 'jobs', 'relay', 'admission', 'communities', 'lane', 'store', 'verify', 'postgres', ...BASE],
+  cli: [
+    'node',
+    'jobs',
+    'relay',
+    'limits',
+    'admission',
+    'communities',
+    'lane',
+    'store',
+    'verify',
+    'postgres',
+    ...BASE,
+  ],
   node: [
     'jobs',
     'relay',

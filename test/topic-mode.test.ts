@@ -1,19 +1,23 @@
-/** The rule of the `required` mode: events and filters name a topic, the free kinds aside. */
+/** The modes: in `required` events and filters name a topic that is carried, the free kinds aside; `default` and `open` ask less. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { SettingKey } from '../src/core/settings.js';
 import { writeSetting } from '../src/store/communities.js';
+import { removeTopic, writeTopic } from '../src/store/topics.js';
 import { RawClient } from './support/client.js';
 import { newAuthor, sign } from './support/events.js';
-import { startTestNode, type TestNode } from './support/node.js';
+import { pinTopics, startTestNode, type TestNode } from './support/node.js';
 
 let relay: TestNode;
 let client: RawClient;
 const alice = newAuthor();
 const MISSING = 'invalid: missing topic';
 const CLOSED = expect.stringMatching(/^invalid: missing topic/);
+const NOT_ENABLED = 'restricted: topic not enabled';
+const GLOBAL = 'kukuri:global';
 
 beforeAll(async () => {
   relay = await startTestNode({ env: { MINATO_TOPIC_MODE: 'required' } });
+  await pinTopics(relay, ['boats', 'passes', 'watched']);
   client = await RawClient.connect(relay.url);
 });
 afterAll(async () => {
@@ -21,8 +25,9 @@ afterAll(async () => {
   await relay.close();
 });
 
+const community = () => relay.node.communities.find(undefined, 'default')!;
+
 async function set(key: SettingKey, value: unknown): Promise<void> {
-  const community = () => relay.node.communities.find(undefined, 'default')!;
   await writeSetting(relay.database.pool, community().id, key, value, Date.now());
   await expect.poll(() => community().settings[key], { timeout: 10_000 }).toEqual(value);
 }
@@ -138,6 +143,60 @@ describe('a filter', () => {
   });
 });
 
+describe('a topic', () => {
+  const tagged = (...topics: string[]) => sign(alice, { tags: topics.map((topic) => ['t', topic]) });
+  const carried = (topic: string) => community().topics.get(topic)?.enabled ?? false;
+  const unpin = async (topic: string) => {
+    const rules = { pinned: false, public: true, priority: 0, policy: {} };
+    await writeTopic(relay.database.pool, community().id, topic, rules, Date.now());
+    await expect.poll(() => carried(topic), { timeout: 10_000 }).toBe(false);
+  };
+
+  it('of a newcomer’s first post is carried from the first boot', async () => {
+    const first = tagged(GLOBAL);
+    expect(await client.publish(first)).toEqual([true, '']);
+    expect(await client.query({ '#t': [GLOBAL], ids: [first.id] })).toEqual({ events: [first] });
+  });
+
+  it('that nobody carries is refused, in events and in filters', async () => {
+    expect(await client.publish(tagged('nobody'))).toEqual([false, NOT_ENABLED]);
+    expect(await client.query({ '#t': ['nobody'] })).toEqual({ events: [], closed: NOT_ENABLED });
+    expect(await count({ '#t': ['nobody'] })).toEqual(['CLOSED', 'c', NOT_ENABLED]);
+    // A topic is its exact text.
+    for (const other of ['Boats', 'boats ', 'boat'])
+      expect(await client.publish(tagged(other))).toEqual([false, NOT_ENABLED]);
+  });
+
+  it('that is carried is enough for an event with several, which is found by each that is', async () => {
+    await pinTopics(relay, ['nets']);
+    const event = tagged('nobody', 'nets', 'boats');
+    expect(await client.publish(event)).toEqual([true, '']);
+    for (const topic of ['nets', 'boats'])
+      expect(await client.query({ '#t': [topic], ids: [event.id] })).toEqual({ events: [event] });
+    expect(await client.query({ '#t': ['nobody', 'nets'], ids: [event.id] })).toEqual({ events: [event] });
+    expect((await client.query({ '#t': ['nobody'], ids: [event.id] })).closed).toBe(NOT_ENABLED);
+  });
+
+  it('is refused from when it is carried no more, and taken again when it is', async () => {
+    await pinTopics(relay, ['tide']);
+    const before = tagged('tide');
+    expect(await client.publish(before)).toEqual([true, '']);
+    await unpin('tide');
+    expect(await client.publish(tagged('tide', 'tide'))).toEqual([false, NOT_ENABLED]);
+    expect((await client.query({ '#t': ['tide'] })).closed).toBe(NOT_ENABLED);
+    await pinTopics(relay, ['tide']);
+    expect(await client.query({ '#t': ['tide'] })).toEqual({ events: [before] });
+    await removeTopic(relay.database.pool, community().id, 'tide');
+    await expect.poll(() => carried('tide'), { timeout: 10_000 }).toBe(false);
+    expect(await client.publish(tagged('tide'))).toEqual([false, NOT_ENABLED]);
+  });
+
+  it('of a free kind need not be carried', async () => {
+    const event = sign(newAuthor(), { kind: 10_002, tags: [['t', 'nobody']] });
+    expect(await client.publish(event)).toEqual([true, '']);
+  });
+});
+
 describe('a change of the settings', () => {
   it('of topic.mode takes effect on an open connection, both ways', async () => {
     const early = sign(alice, { content: 'without a topic' });
@@ -162,6 +221,63 @@ describe('a change of the settings', () => {
       expect(await client.publish(sign(newAuthor(), { kind }))).toEqual([false, MISSING]);
       expect((await client.query({ kinds: [kind] })).closed).toEqual(CLOSED);
     }
+  });
+});
+
+describe('default mode', () => {
+  let plain: TestNode;
+  let member: RawClient;
+  beforeAll(async () => {
+    plain = await startTestNode({ env: { MINATO_TOPIC_MODE: 'default' } });
+    await pinTopics(plain, ['boats']);
+    member = await RawClient.connect(plain.url);
+  });
+  afterAll(async () => {
+    await member.close();
+    await plain.close();
+  });
+
+  it('takes what names no topic, and finds it under the global one, byte for byte as it was sent', async () => {
+    const event = sign(alice, { content: 'from an ordinary client', tags: [['t', '']] });
+    expect(await member.publish(event)).toEqual([true, '']);
+    for (const filter of [{ '#t': [GLOBAL] }, { ids: [event.id] }, { kinds: [1] }, {}])
+      expect(await member.query(filter)).toEqual({ events: [event] });
+  });
+
+  it('takes of named topics those that are carried', async () => {
+    expect(await member.publish(sign(alice, { tags: [['t', 'nobody']] }))).toEqual([false, NOT_ENABLED]);
+    const event = sign(alice, { tags: [['t', 'boats']] });
+    expect(await member.publish(event)).toEqual([true, '']);
+    expect(await member.query({ '#t': [GLOBAL], ids: [event.id] })).toEqual({ events: [] });
+    expect((await member.query({ '#t': ['nobody'] })).closed).toBe(NOT_ENABLED);
+    expect(await member.query({ '#t': ['nobody', 'boats'] })).toEqual({ events: [event] });
+  });
+
+  it('binds no free kind', async () => {
+    const profile = sign(alice, { kind: 0 });
+    expect(await member.publish(profile)).toEqual([true, '']);
+    expect(await member.query({ kinds: [0], '#t': [GLOBAL] })).toEqual({ events: [] });
+    expect(await member.query({ kinds: [0] })).toEqual({ events: [profile] });
+  });
+
+  it('goes by the namespace as it is when an event comes', async () => {
+    const { id } = plain.node.communities.find(undefined, undefined)!;
+    await writeSetting(plain.database.pool, id, 'topic.namespace', 'harbour', Date.now());
+    const topics = () => plain.node.communities.get(id)!.topics;
+    await expect.poll(() => topics().get('harbour:global')?.enabled, { timeout: 10_000 }).toBe(true);
+    const event = sign(alice, { content: 'in the new namespace' });
+    expect(await member.publish(event)).toEqual([true, '']);
+    expect(await member.query({ '#t': ['harbour:global'] })).toEqual({ events: [event] });
+    expect((await member.query({ '#t': [GLOBAL], ids: [event.id] })).events).toEqual([]);
+  });
+
+  it('takes nothing without a topic while the global one is not carried', async () => {
+    const { id } = plain.node.communities.find(undefined, undefined)!;
+    await removeTopic(plain.database.pool, id, 'harbour:global');
+    await expect
+      .poll(() => plain.node.communities.get(id)!.topics.has('harbour:global'), { timeout: 10_000 })
+      .toBe(false);
+    expect(await member.publish(sign(alice, { content: 'too late' }))).toEqual([false, NOT_ENABLED]);
   });
 });
 

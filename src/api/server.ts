@@ -6,7 +6,7 @@ import cors from '@fastify/cors';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod';
 import { addressesOf, toHttp } from '../addresses.js';
-import { clientAddress } from '../client-address.js';
+import type { AddressOf } from '../client-address.js';
 import type { Communities, Community } from '../communities.js';
 import { type Denial, denial, isDenial } from '../core/errors.js';
 import { type Http, hostOf } from '../http.js';
@@ -29,6 +29,7 @@ export interface ApiOptions extends AuthOptions, RouteOptions {
   /** The node's own addresses. */
   readonly bases: () => readonly string[];
   readonly rates: Pick<Rates, 'take'>;
+  readonly addressOf: AddressOf;
   readonly version: string;
   readonly log: Log;
   readonly now: () => number;
@@ -110,15 +111,15 @@ async function enter(
   request: FastifyRequest,
   reply: FastifyReply,
   { who, isSubscriptionRequest = false }: Limited,
-  { communities, rates, now }: ApiOptions,
+  { communities, rates, addressOf, now }: ApiOptions,
 ): Promise<FastifyReply | undefined> {
   const { slug } = request.params as { slug?: string };
   const community = communities.find(hostOf(request.headers), slug);
   if (community === undefined) return refuse(reply, denial('COMMUNITY_NOT_FOUND'));
   request.known = { community };
   if (who !== 'public') reply.header('cache-control', 'no-store');
-  const client = clientAddress(request.raw);
-  const taking = { community, client, who, by: client.address, isSubscriptionRequest };
+  const client = addressOf(request.raw);
+  const taking = { community, client, who, by: client.rateKey, isSubscriptionRequest };
   const refused =
     (await refuseRate(rates, taking, now())) ?? (who === 'public' ? undefined : unsigned(request));
   return refused === undefined ? undefined : refuse(reply, refused);
@@ -149,7 +150,13 @@ async function identify(
   );
   if (isDenial(pubkey)) return pubkey;
   request.known.pubkey = pubkey;
-  const taking = { community, client: clientAddress(request.raw), who, by: pubkey, isSubscriptionRequest };
+  const taking = {
+    community,
+    client: options.addressOf(request.raw),
+    who,
+    by: pubkey,
+    isSubscriptionRequest,
+  };
   return (
     (await refuseRate(options.rates, taking, now)) ?? (await refuseAccount(options, community, pubkey, who))
   );

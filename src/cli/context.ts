@@ -2,7 +2,7 @@
 import { type Communities, type Community, watchCommunities } from '../communities.js';
 import { type Config, readConfig } from '../config.js';
 import { createLog, type Log } from '../log.js';
-import { prepareDatabase } from '../node.js';
+import { type Prepared, prepareDatabase } from '../node.js';
 import type { Database } from '../postgres/database.js';
 import { type OpenedDatabase, openPostgres } from '../postgres/open.js';
 
@@ -45,13 +45,13 @@ async function openInterruptibly(config: Config, log: Log): Promise<OpenedDataba
 /** The same, with the schema in place and one community chosen. */
 export async function withCommunity<T>(
   slug: string,
-  work: (context: CommandContext, community: Community) => Promise<T>,
+  work: (context: CommandContext & Prepared, community: Community) => Promise<T>,
 ): Promise<T> {
   return withDatabase(async (context) => {
-    await prepareDatabase(context.database, context.config, Date.now, context.log);
+    const prepared = await prepareDatabase(context.database, context.config, Date.now, context.log);
     const communities = await watchCommunities(context.database.pool, context.log);
     await communities.stop();
-    return work(context, chooseCommunity(communities, slug));
+    return work({ ...context, ...prepared }, chooseCommunity(communities, slug));
   });
 }
 

@@ -13,6 +13,7 @@ import { type Config, ConfigError, readConfig, unknownVariables } from '../confi
 import { communityLimits, type Limits, type Size, STEP_WORDS, topicLimits } from '../core/capacity.js';
 import { serializeEvent } from '../core/event.js';
 import { checkSetting, isSettingKey, settingsFrom } from '../core/settings.js';
+import { askRedis } from '../limits/redis.js';
 import { dataLockHolder } from '../postgres/data-lock.js';
 import { VERSION_MIN } from '../postgres/database.js';
 import { schemaState } from '../postgres/migrate.js';
@@ -117,6 +118,7 @@ async function* examine(env: NodeJS.ProcessEnv): AsyncGenerator<Finding> {
     yield* guard('the data folder', checkDataFolder(config.dataDir, holder));
   else yield ok('DATABASE_URL is set: the data folder is not used');
   yield* guard('the database', checkDatabase(config, holder));
+  if (config.redisUrl !== undefined) yield* checkRedis(config.redisUrl);
   yield* guard('the port', checkPort(config, holder));
 }
 
@@ -401,6 +403,21 @@ async function* checkSettings(client: Client): AsyncGenerator<Finding> {
   }
   if (problems === 0) yield ok('stored settings are valid');
 }
+
+// ─── Redis ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+async function* checkRedis(url: string): AsyncGenerator<Finding> {
+  // Neither user nor password.
+  const where = `redis at ${new URL(url).host}`;
+  try {
+    yield ok(`${where} answers, version ${await askRedis(url)}`);
+  } catch (error) {
+    yield warn(`${where} does not answer: ${messageOf(error)}`, REDIS_ADVICE);
+  }
+}
+
+const REDIS_ADVICE = `Check REDIS_URL: host, port, user and password; and that the server runs and lets this machine in.
+The node runs without it, but until it answers each instance counts rates by itself, and signed requests to the API are refused.`;
 
 // ─── The port ──────────────────────────────────────────────────────────────────────────────────────────────────
 

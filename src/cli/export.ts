@@ -12,9 +12,11 @@ import type { Community } from '../communities.js';
 import type { NostrEvent } from '../core/event.js';
 import { type Filter, matchFilter, parseFilter } from '../core/filter.js';
 import { isRefusal } from '../core/reply.js';
+import { asMatched } from '../core/topic.js';
 import { readTotals } from '../store/communities.js';
 import { type Exported, readExportPage } from '../store/export.js';
 import { readHead } from '../store/outbox.js';
+import type { ReadEvent } from '../store/query.js';
 import { type Checkpoint, checkpointAt } from './checkpoint.js';
 import { COMMUNITY_OPTION, withCommunity } from './context.js';
 import { gzip, isGzipName, isStandardStream } from './jsonl.js';
@@ -131,8 +133,9 @@ async function writeEvents({ pool, community, filter, what, target, signal }: Jo
       while (seq < head) {
         if (signal.aborted) return 'interrupted';
         const page = await readExportPage(pool, community.id, seq, head, Date.now(), what);
-        const payloads =
-          filter === undefined ? page.payloads : page.payloads.filter((text) => matches(filter, text));
+        const matching =
+          filter === undefined ? page.events : page.events.filter((one) => matches(filter, one));
+        const payloads = matching.map(({ payload }) => payload);
         seq = page.seq;
         events += payloads.length;
         if (!(await target.write(payloads, { seq, events }))) return 'pipe closed';
@@ -152,8 +155,8 @@ async function writeEvents({ pool, community, filter, what, target, signal }: Jo
   return end;
 }
 
-function matches(filter: Filter, payload: string): boolean {
-  return matchFilter(filter, JSON.parse(payload) as NostrEvent);
+function matches(filter: Filter, { payload, bound }: ReadEvent): boolean {
+  return matchFilter(filter, asMatched(JSON.parse(payload) as NostrEvent, bound));
 }
 
 // ─── Where it goes ─────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,7 +1,7 @@
-import { Command } from 'commander';
+import { Command, InvalidArgumentError } from 'commander';
 import { readConfig, unknownVariables } from '../config.js';
 import { createLog } from '../log.js';
-import { type Node, startNode } from '../node.js';
+import { type Node, ROLES, type Role, startNode } from '../node.js';
 import { openPostgres } from '../postgres/open.js';
 
 const STOP_MS_MAX = 60_000;
@@ -9,6 +9,12 @@ const STOP_MS_MAX = 60_000;
 export function serveCommand(): Command {
   return new Command('serve')
     .description('run the node')
+    .option(
+      '--roles <list>',
+      `what this process does, of ${ROLES.join(', ')}; several processes share one DATABASE_URL`,
+      rolesOf,
+      new Set(ROLES),
+    )
     .addHelpText(
       'after',
       `
@@ -17,20 +23,36 @@ Environment:
   MINATO_PORT            port for everything: websocket, pages, metrics (7447)
   MINATO_DATA_DIR        the embedded PostgreSQL lives here (./data)
   DATABASE_URL           your own PostgreSQL, 15 or newer; then nothing is started
+  REDIS_URL              keeps rate limits that instances share, instead of PostgreSQL: redis://host:6379
   MINATO_PUBLIC_URL      the address that clients use, for example wss://relay.example.org
   MINATO_NETWORK_ID      names the network in topic ids; fixed at the first boot (kukuri:main:)
   MINATO_ADMIN_PUBKEYS   the operators, hex or npub, comma separated
-  MINATO_TOPIC_MODE      first value of topic.mode: required or open (required)
+  MINATO_TOPIC_MODE      first value of topic.mode: required, default or open (required)
   MINATO_AUTH_MODE       first value of auth.mode (off)
+  MINATO_TRUSTED_PROXIES whose X-Forwarded-For is believed: addresses, networks, loopback, comma separated (loopback)
   MINATO_METRICS_TOKEN   lets a bearer of it read /metrics from elsewhere
   MINATO_LOG_LEVEL       debug, info, warn, error or silent (info)
+
+Examples:
+  $ minato serve                          everything in one process
+  $ minato serve --roles relay            only the websocket; many of these may share one database
+  $ minato serve --roles api,worker       members' and operators' API, and the jobs
 
 The modes are only the first value: later, "minato settings set topic.mode open".`,
     )
     .action(serve);
 }
 
-async function serve(): Promise<void> {
+function rolesOf(list: string): ReadonlySet<Role> {
+  const names = list.split(',').map((name) => name.trim());
+  for (const name of names) {
+    if (!(ROLES as readonly string[]).includes(name))
+      throw new InvalidArgumentError(`"${name}" is not one of ${ROLES.join(', ')}.`);
+  }
+  return new Set(names as Role[]);
+}
+
+async function serve({ roles }: { roles: ReadonlySet<Role> }): Promise<void> {
   const config = readConfig(process.env);
   const log = createLog(config.logLevel);
   const unknown = unknownVariables(process.env);
@@ -52,7 +74,7 @@ async function serve(): Promise<void> {
   stop = () => opened.close();
   let node: Node;
   try {
-    node = await startNode({ database: opened.database, config, log });
+    node = await startNode({ database: opened.database, config, log, roles });
   } catch (error) {
     await opened.close();
     throw portError(error, config.host, config.port);
@@ -66,6 +88,7 @@ async function serve(): Promise<void> {
   log.info(
     {
       address: `ws://${config.host}:${node.port}`,
+      roles: [...roles].join(','),
       database: opened.where,
       topicMode: node.communities.find(undefined, 'default')?.settings['topic.mode'],
       verifier: node.verifier.backend,

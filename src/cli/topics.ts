@@ -1,12 +1,20 @@
-import { Command, InvalidArgumentError } from 'commander';
+import { bytesToHex } from '@noble/hashes/utils.js';
+import { Command, InvalidArgumentError, Option } from 'commander';
+import { isRefusal } from '../core/reply.js';
 import { type IngestPolicy, ingestPolicySchema } from '../core/retention.js';
 import { isTopic, TOPIC_LENGTH_MAX } from '../core/topic.js';
-import { removeTopic, writeTopic } from '../store/topics.js';
+import { gossipTopic, topicId } from '../core/topic-id.js';
+import { listTopics, removeTopic, type TopicRow, writeTopic } from '../store/topics.js';
 import { COMMUNITY_OPTION, withCommunity } from './context.js';
 
 interface SetOptions extends IngestPolicy {
   community: string;
-  disable?: boolean;
+  name?: string;
+  pin?: true;
+  unpin?: true;
+  disable?: true;
+  public?: true;
+  private?: true;
   priority?: number;
 }
 
@@ -14,48 +22,90 @@ export function topicsCommand(): Command {
   const topics = new Command('topics').description('the topics that this node carries, and how each is kept');
   topics
     .command('list', { isDefault: true })
-    .description('show the topics that have rules of their own')
+    .description('show the topics that are carried or have rules of their own')
     .option(...COMMUNITY_OPTION)
-    .action((options: { community: string }) =>
-      withCommunity(options.community, async (_context, community) => {
-        if (community.topics.size === 0) process.stdout.write('no topic has rules of its own\n');
-        for (const [topic, { enabled, priority, policy }] of community.topics) {
-          const state = enabled ? 'enabled' : 'disabled';
-          process.stdout.write(
-            `${topic.padEnd(40)} ${state.padEnd(9)} priority ${priority}  ${JSON.stringify(policy)}\n`,
-          );
-        }
-      }),
-    );
+    .action((options: { community: string }) => list(options));
+  topics
+    .command('resolve <name>')
+    .description('the id of a topic, what nodes exchange it under, and whether it is carried here')
+    .option(...COMMUNITY_OPTION)
+    .addHelpText('after', '\nExample:\n  $ minato topics resolve "Harbour news"')
+    .action((name: string, options: { community: string }) => resolve(name, options));
   topics
     .command('set <topic>')
-    .description('give a topic its own rules; what is not given keeps its value')
+    .description('carry a topic and give it rules of its own; what is not given keeps its value')
     .option(...COMMUNITY_OPTION)
+    .option('--name <name>', 'what people call it')
+    .addOption(
+      new Option('--pin', 'carry it, also while nobody subscribes; so is a new topic').conflicts(UNPINNING),
+    )
+    .option('--unpin', 'carry it only while members subscribe')
+    .option('--disable', 'the same as --unpin')
+    .addOption(
+      new Option('--public', 'nobody needs a subscription to read it or to post there').conflicts('private'),
+    )
+    .option('--private', 'it needs a subscription, once clients authenticate')
     .option('--retention-days <days>', 'days that its events are kept; 0 means for ever', wholeNumber)
     .option('--max-events <count>', 'most events of it', wholeNumber)
     .option('--max-bytes <bytes>', 'most bytes of it', wholeNumber)
     .option('--priority <number>', 'higher is kept longer when space runs out', wholeNumber)
-    .option('--disable', 'do not carry it')
     .addHelpText(
       'after',
       `
 Examples:
-  $ minato topics set kukuri:news --retention-days 365
-  $ minato topics set kukuri:chatter --retention-days 3 --max-events 10000`,
+  $ minato topics set kukuri:global --retention-days 365
+  $ minato topics set "$(minato topics resolve chatter | sed -n 's/^id *//p')" --name chatter --public --max-events 10000`,
     )
     .action((topic: string, options: SetOptions) => set(topic, options));
   topics
     .command('remove <topic>')
-    .description("take a topic's rules away; it then follows the community's settings")
+    .description("take a topic's rules away; what nobody subscribes to is carried no more")
     .option(...COMMUNITY_OPTION)
     .action((topic: string, options: { community: string }) =>
       withCommunity(options.community, async ({ database }, community) => {
-        const removed = await removeTopic(database.pool, community.id, topic);
-        if (!removed) throw new Error(`"${topic}" has no rules of its own`);
+        const [row] = await listTopics(database.pool, community.id, topic);
+        if (row === undefined) throw new Error(`"${topic}" has no rules of its own`);
+        if (row.refCount > 0) throw new Error(`members subscribe to "${topic}": it stays as long as they do`);
+        await removeTopic(database.pool, community.id, topic);
         process.stdout.write(`${topic} follows the settings of the community\n`);
       }),
     );
   return topics;
+}
+const UNPINNING = ['unpin', 'disable'];
+
+async function list(options: { community: string }): Promise<void> {
+  await withCommunity(options.community, async ({ database }, community) => {
+    const rows = await listTopics(database.pool, community.id);
+    if (rows.length === 0) process.stdout.write('no topic is carried or has rules of its own\n');
+    for (const row of rows) process.stdout.write(`${lineOf(row)}\n`);
+  });
+}
+
+function lineOf(row: TopicRow): string {
+  const state = row.blocked ? 'blocked' : row.enabled ? 'enabled' : 'disabled';
+  const facts = [
+    row.topic.padEnd(40),
+    state.padEnd(8),
+    (row.pinned ? 'pinned' : '').padEnd(6),
+    (row.public ? 'public' : 'private').padEnd(7),
+    `subscribers ${row.refCount}`,
+    `priority ${row.priority}`,
+    JSON.stringify(row.policy),
+    row.name === null ? '' : JSON.stringify(row.name),
+  ];
+  return facts.join('  ').trimEnd();
+}
+
+async function resolve(name: string, options: { community: string }): Promise<void> {
+  await withCommunity(options.community, async ({ networkId }, { settings, topics }) => {
+    const namespace = settings['topic.namespace'];
+    const id = topicId(name, { networkId, namespace });
+    if (isRefusal(id)) throw new Error(id.why);
+    const gossip = bytesToHex(gossipTopic(id, namespace));
+    const carried = topics.get(id)?.enabled ? 'yes' : 'no';
+    process.stdout.write(`id       ${id}\ngossip   ${gossip}\ncarried  ${carried}\n`);
+  });
 }
 
 async function set(topic: string, options: SetOptions): Promise<void> {
@@ -63,18 +113,24 @@ async function set(topic: string, options: SetOptions): Promise<void> {
     throw new Error(`a topic has 1 to ${TOPIC_LENGTH_MAX} characters and no control characters`);
   }
   await withCommunity(options.community, async ({ database }, community) => {
-    const { community: _slug, disable, priority, ...given } = options;
-    const before = community.topics.get(topic);
-    const policy = ingestPolicySchema.parse({ ...before?.policy, ...given });
+    const { community: _slug, name, pin, unpin, disable, priority, ...given } = options;
+    const { public: isPublic, private: isPrivate, ...limits } = given;
+    const [before] = await listTopics(database.pool, community.id, topic);
     const rules = {
-      pinned: disable === undefined ? (before?.enabled ?? true) : !disable,
-      public: before?.public ?? false,
+      pinned: chosen(pin, unpin ?? disable) ?? before?.pinned ?? true,
+      public: chosen(isPublic, isPrivate) ?? before?.public ?? false,
+      ...(name === undefined ? {} : { name }),
       priority: priority ?? before?.priority ?? 0,
-      policy,
+      policy: ingestPolicySchema.parse({ ...before?.policy, ...limits }),
     };
     await writeTopic(database.pool, community.id, topic, rules, Date.now());
     process.stdout.write(`${topic} ${JSON.stringify(rules)}\n`);
   });
+}
+
+/** By two options that say the opposite; undefined when neither was given. */
+function chosen(yes: true | undefined, no: true | undefined): boolean | undefined {
+  return yes ?? (no === undefined ? undefined : !no);
 }
 
 function wholeNumber(text: string): number {

@@ -2,6 +2,7 @@
  * Filters (NIP-01): parsing and the live matcher. Matching is exact: no prefixes, `since` and `until` inclusive,
  * an empty list matches nothing. The SQL twin is `store/query.ts`; a test holds the two, and a naive third, together.
  */
+import { sees, type View } from './access.js';
 import { isHex64, KIND_MAX, type NostrEvent } from './event.js';
 import { isRefusal, type Refusal, refusal } from './reply.js';
 import type { Settings } from './settings.js';
@@ -20,6 +21,8 @@ export interface Filter {
   readonly since?: number;
   readonly until?: number;
   readonly limit?: number;
+  /** What of its matches this client may see. */
+  readonly view?: View;
 }
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] };
@@ -139,7 +142,7 @@ export function matchFilter(filter: Filter, event: NostrEvent): boolean {
   if (filter.authors !== undefined && !filter.authors.has(event.pubkey)) return false;
   if (filter.ids !== undefined && !filter.ids.has(event.id)) return false;
   for (const condition of filter.tags) if (!matchTag(condition, event)) return false;
-  return true;
+  return filter.view === undefined || sees(filter.view, event);
 }
 
 function matchTag(condition: TagCondition, event: NostrEvent): boolean {

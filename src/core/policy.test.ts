@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { ANONYMOUS } from './access.js';
 import { KIND_MAX, type NostrEvent, serializeEvent } from './event.js';
 import { type Arrival, policies, refuseArrival } from './policy.js';
 import { type SettingKey, settingsFrom } from './settings.js';
@@ -20,12 +21,14 @@ function arrivalOf(
   settings: Partial<Record<SettingKey, unknown>> = {},
 ): Arrival {
   const event = { ...good, ...change };
+  const all = settingsFrom(new Map(Object.entries(settings)));
   return {
     event,
     bytes: Buffer.byteLength(serializeEvent(event)),
-    settings: settingsFrom(new Map(Object.entries(settings))),
+    settings: all,
     topics: new Map(topicsOf(event).map((topic) => [topic, { enabled: topic !== 'closed' }])),
     nowSeconds: NOW,
+    sender: { access: ANONYMOUS, rules: { settings: all, topics: new Map(), refused: new Set() } },
   };
 }
 
@@ -55,6 +58,11 @@ const CASES: {
     says: { refused: 'restricted', why: /^access control p2p-only$/ },
   },
   {
+    policy: 'refuseSender',
+    change: { tags: [['t', 'sea'], ['-']] },
+    says: { refused: 'auth-required', why: /NIP-70/ },
+  },
+  {
     policy: 'refuseSize',
     change: { content: 'x'.repeat(512) },
     settings: { 'limits.eventBytesMax': 512 },
@@ -76,11 +84,6 @@ const CASES: {
     says: { refused: 'invalid', why: /^expired$/ },
   },
   { policy: 'refuseMissingD', change: { kind: 30_023 }, says: { refused: 'invalid', why: /^missing d$/ } },
-  {
-    policy: 'refuseProtected',
-    change: { tags: [['t', 'sea'], ['-']] },
-    says: { refused: 'restricted', why: /NIP-70/ },
-  },
   {
     policy: 'refusePow',
     change: {},

@@ -3,8 +3,9 @@
  * All of them come before the signature, the dearest step. Whether there is room is asked after them (core/capacity.ts): a
  * repeat needs none.
  */
+import { type Access, type AccessRules, refuseEventAccess } from './access.js';
 import { classify } from './classify.js';
-import { firstTagValue, isProtected, type NostrEvent, powBits } from './event.js';
+import { firstTagValue, type NostrEvent, powBits } from './event.js';
 import { isExpired } from './expiration.js';
 import { type Refusal, refusal } from './reply.js';
 import type { Settings } from './settings.js';
@@ -18,6 +19,8 @@ export interface Arrival {
   /** The community's topics; those that are enabled are carried. */
   readonly topics: KnownTopics;
   readonly nowSeconds: number;
+  /** Who sends it, and by which rules; nobody when the operator brings it, who may bring everything. */
+  readonly sender?: { readonly access: Access; readonly rules: AccessRules };
 }
 
 type Policy = (arrival: Arrival) => Refusal | undefined;
@@ -70,13 +73,8 @@ const refuseMissingD: Policy = ({ event }) =>
     ? refusal('invalid', 'missing d')
     : undefined;
 
-const refuseProtected: Policy = ({ event }) =>
-  isProtected(event)
-    ? refusal(
-        'restricted',
-        'a protected event (NIP-70) needs its author authenticated, which this relay cannot do yet',
-      )
-    : undefined;
+const refuseSender: Policy = ({ event, sender }) =>
+  sender === undefined ? undefined : refuseEventAccess(event, sender.access, sender.rules);
 
 const refusePow: Policy = ({ event, settings }) => {
   const bits = settings['limits.powBitsMin'];
@@ -89,11 +87,11 @@ const refuseTopic: Policy = ({ event, settings, topics }) => refuseEventTopic(ev
 export const policies: readonly Policy[] = [
   refuseCredential,
   refuseAccessControl,
+  refuseSender,
   refuseSize,
   refuseTime,
   refuseExpired,
   refuseMissingD,
-  refuseProtected,
   refusePow,
   refuseTopic,
 ];

@@ -7,6 +7,11 @@ export function normalizeRelayUrl(url: string): string | undefined {
   return `${protocol}//${host}${pathname.replace(/\/$/, '')}`;
 }
 
+export function isSameRelay(one: string, other: string): boolean {
+  const normal = normalizeRelayUrl(one);
+  return normal !== undefined && normal === normalizeRelayUrl(other);
+}
+
 /** The same place asked by HTTP. */
 export function toHttp(url: string): string {
   return url.replace(/^ws/i, 'http');

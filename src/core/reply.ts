@@ -29,12 +29,21 @@ export function isRefusal(value: unknown): value is Refusal {
   return typeof value === 'object' && value !== null && 'refused' in value;
 }
 
+/** In whole seconds: nobody should come back a moment too early. */
+export function tooMany(what: string, retryAfterMs: number): Refusal {
+  const seconds = Math.max(1, Math.ceil(retryAfterMs / 1_000));
+  return refusal('rate-limited', `too many ${what}, try again in ${seconds} s`);
+}
+
 /** How an event was accepted. Each has its words below; a missing one does not compile. */
 export type Outcome = 'stored' | 'broadcast' | 'duplicate' | 'older';
+/** What an OK true answers to: an event that was taken, or an AUTH. */
+export type Accepted = Outcome | 'authenticated';
 /** Why the lane did not take an event. */
 export type Blocked = 'deleted' | 'expired' | 'gone' | 'crowdedOut' | 'vanished' | 'overQuota';
 
-const ACCEPTED: Record<Outcome, string> = {
+const ACCEPTED: Record<Accepted, string> = {
+  authenticated: '',
   stored: '',
   broadcast: '',
   duplicate: 'duplicate: already have this event',
@@ -54,10 +63,14 @@ export function outcomeOf(decision: Outcome | Blocked): Outcome | Refusal {
   return Object.hasOwn(BLOCKED, decision) ? BLOCKED[decision as Blocked] : (decision as Outcome);
 }
 
-export function okFrame(eventId: string, outcome: Outcome | Refusal): string {
+export function okFrame(eventId: string, outcome: Accepted | Refusal): string {
   return typeof outcome === 'string'
     ? JSON.stringify(['OK', eventId, true, ACCEPTED[outcome]])
     : JSON.stringify(['OK', eventId, false, words(outcome)]);
+}
+
+export function authFrame(challenge: string): string {
+  return JSON.stringify(['AUTH', challenge]);
 }
 
 export function eoseFrame(subscriptionId: string): string {

@@ -4,6 +4,7 @@
  */
 import type { NostrEvent } from './event.js';
 import type { Filter } from './filter.js';
+import { isAmong } from './kinds.js';
 import { type Refusal, refusal } from './reply.js';
 import type { TopicSubscription } from './retention.js';
 import type { Settings } from './settings.js';
@@ -30,11 +31,7 @@ export function topicsOf(event: NostrEvent): string[] {
 
 /** Is this one of the kinds that need no topic (profiles, contacts, requests, relay lists, gift wraps …)? */
 export function needsNoTopic(kind: number, settings: Pick<Settings, 'topic.freeKinds'>): boolean {
-  return settings['topic.freeKinds'].some((entry) => {
-    if (typeof entry === 'number') return entry === kind;
-    const [from, to] = entry.split('-').map(Number) as [number, number];
-    return kind >= from && kind <= to;
-  });
+  return isAmong(kind, settings['topic.freeKinds']);
 }
 
 // ── Bound topics: in the index and in the outbox, not in the event ────────────────────────────────────────────────

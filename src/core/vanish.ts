@@ -1,6 +1,6 @@
 /** Requests to vanish (NIP-62): does one name this relay? */
 import type { NostrEvent } from './event.js';
-import { normalizeRelayUrl } from './relay-url.js';
+import { isSameRelay } from './relay-url.js';
 
 export const ALL_RELAYS = 'ALL_RELAYS';
 
@@ -12,7 +12,5 @@ export function vanishScope(event: NostrEvent, relayUrls: readonly string[]): Va
     name === 'relay' && value !== undefined ? [value] : [],
   );
   if (named.includes(ALL_RELAYS)) return 'everywhere';
-  const ours = new Set(relayUrls.map(normalizeRelayUrl));
-  ours.delete(undefined);
-  return named.some((url) => ours.has(normalizeRelayUrl(url))) ? 'here' : 'elsewhere';
+  return named.some((url) => relayUrls.some((ours) => isSameRelay(ours, url))) ? 'here' : 'elsewhere';
 }

@@ -7,7 +7,7 @@ import { forgetDedupeRows } from './forget-dedupe.js';
 import type { Job } from './job.js';
 import { purgeDeletedEvents } from './purge-deleted.js';
 import { dropMonths, retain } from './retain.js';
-import { forgetQuotas, freeJobs, partitions, trimLiveBus } from './upkeep.js';
+import { forgetLimits, forgetQuotas, freeJobs, partitions, trimLiveBus } from './upkeep.js';
 
 export const JOBS: readonly Job[] = [
   expire,
@@ -19,6 +19,7 @@ export const JOBS: readonly Job[] = [
   capacity,
   forgetDedupeRows,
   forgetQuotas,
+  forgetLimits,
   partitions,
   trimLiveBus,
   freeJobs,

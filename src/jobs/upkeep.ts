@@ -1,9 +1,10 @@
 /**
  * What keeps the node itself in order: partitions made ahead of time, a short live bus, no counts of days that are over, no
- * job that nobody works on.
+ * rates of clients who are gone, no job that nobody works on.
  */
 import { dayOf } from '../store/facts.js';
 import { abandonedJobs, takeUpAgain } from '../store/job-runs.js';
+import { countPastLimits, forgetBuckets, forgetCredentials } from '../store/limits.js';
 import { trimBus } from '../store/outbox.js';
 import { ensurePartitions, missingPartitions } from '../store/partitions.js';
 import { countBus, countPastQuotas, forgetPastQuotas } from '../store/sweeps.js';
@@ -55,6 +56,32 @@ export const forgetQuotas: Job = {
   dryRun: async ({ now }, client) => {
     const rows = await countPastQuotas(client, firstDayKept(now()));
     return rows === 0 ? [] : [{ reason: 'past', class: 'quota', rows }];
+  },
+};
+
+/** By then every bucket is full again, or as good as. */
+const BUCKETS_KEPT_MS = 60 * 60_000;
+/** The clock of another instance may be behind. */
+const CREDENTIALS_KEPT_MS = 60_000;
+
+export const forgetLimits: Job = {
+  name: 'forget-limits',
+  cron: '*/10 * * * *',
+  about: 'forgets the rates of clients who are gone, and used credentials whose time is over',
+  purges: false,
+  run: (context, client) =>
+    inBatches(context, async () => {
+      const { now, bounds } = context;
+      const buckets = await forgetBuckets(client, now() - BUCKETS_KEPT_MS, bounds.rows);
+      return buckets + (await forgetCredentials(client, now() - CREDENTIALS_KEPT_MS, bounds.rows));
+    }),
+  dryRun: async ({ now }, client) => {
+    const past = await countPastLimits(client, now() - BUCKETS_KEPT_MS, now() - CREDENTIALS_KEPT_MS);
+    const counts = [
+      { reason: 'idle', class: 'limit' as const, rows: past.buckets },
+      { reason: 'expired', class: 'limit' as const, rows: past.credentials },
+    ];
+    return counts.filter(({ rows }) => rows > 0);
   },
 };
 

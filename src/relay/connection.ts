@@ -5,9 +5,12 @@
 import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
 import type { Admission } from '../admission.js';
+import type { ClientAddress } from '../client-address.js';
 import type { Communities, Community } from '../communities.js';
+import type { Access } from '../core/access.js';
 import { type Filter, matchesNothing, parseFilters, valuesIn } from '../core/filter.js';
 import {
+  authFrame,
   closedFrame,
   countFrame,
   eoseFrame,
@@ -16,16 +19,17 @@ import {
   okFrame,
   type Refusal,
   refusal,
+  tooMany,
 } from '../core/reply.js';
-import { refuseFilterTopic } from '../core/topic.js';
+import type { Rates, Verdict } from '../limits/rates.js';
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
 import { countEvents } from '../store/query.js';
 import type { Fanout } from './fanout.js';
+import { Identity, type IdentityContext } from './identity.js';
 import type { FrameSource, Intake } from './intake.js';
 import { Outgoing } from './outgoing.js';
 import type { QueryGate } from './query-gate.js';
-import type { RateLimit } from './rate-limit.js';
 import { Asking, nowSeconds, QueryTooLong, type StoredContext, sendStored } from './stored.js';
 import { Subscription } from './subscription.js';
 
@@ -38,28 +42,27 @@ const FRAMES_WAITING_BYTES_MAX = 262_144;
 const QUERIES_WAITING_MAX = 100;
 const QUERY_CANCELED = '57014';
 export const CLOSE_GOING_AWAY = 1_001;
+const CLOSE_POLICY = 1_008;
 
-export interface ConnectionContext {
+export interface ConnectionContext extends IdentityContext {
   readonly admission: Admission;
   readonly communities: Communities;
   readonly fanout: Fanout;
   readonly stored: StoredContext;
-  readonly rates: RateLimit;
+  readonly rates: Rates;
   readonly gate: QueryGate;
   readonly intake: Intake;
   readonly metrics: Metrics;
   readonly log: Log;
-  readonly now: () => number;
 }
 
-export interface Client {
+export interface Client extends ClientAddress {
   readonly community: number;
-  readonly address: string;
-  readonly isLoopback: boolean;
 }
 
 export class Connection implements FrameSource {
   private readonly outgoing: Outgoing;
+  private readonly identity: Identity;
   private readonly frames: Frame[] = [];
   private framesBytes = 0;
   private readonly subscriptions = new Map<string, Subscription>();
@@ -68,6 +71,9 @@ export class Connection implements FrameSource {
   private queries: Promise<void> = Promise.resolve();
   private paused = false;
   private awaitingRoom = false;
+  /** The next frame waits for what the last one began. */
+  private held = false;
+  private reviewed: Reviewed | undefined;
   private alive = true;
 
   constructor(
@@ -77,6 +83,8 @@ export class Connection implements FrameSource {
     private readonly context: ConnectionContext,
   ) {
     this.outgoing = new Outgoing(ws, socket, context.metrics);
+    this.identity = new Identity(client.community, context);
+    this.outgoing.send(authFrame(this.identity.challenge));
     ws.on('message', (data: Buffer, isBinary: boolean) => {
       this.frames.push({ data, isBinary });
       this.framesBytes += data.length;
@@ -91,7 +99,10 @@ export class Connection implements FrameSource {
       this.regulate();
     });
     // Events that it sent before it went are still taken.
-    ws.on('close', () => this.endAll());
+    ws.on('close', () => {
+      this.endAll();
+      this.identity.leave();
+    });
     // The close that follows says the same; without a listener an oversized frame would end the process.
     ws.on('error', (error) => context.log.debug({ error: String(error) }, 'socket error'));
   }
@@ -110,11 +121,60 @@ export class Connection implements FrameSource {
   }
 
   takeFrame(): boolean {
+    if (this.held) return false;
     const frame = this.frames.shift();
     if (frame === undefined) return false;
     this.framesBytes -= frame.data.length;
     this.onMessage(frame);
-    return this.frames.length > 0;
+    return this.frames.length > 0 && !this.held;
+  }
+
+  /** Frames that come meanwhile are worked on afterwards, in their order. */
+  private async holdFor(work: Promise<void>): Promise<void> {
+    this.held = true;
+    await work;
+    this.held = false;
+    this.context.intake.add(this);
+    this.regulate();
+  }
+
+  /**
+   * Called about twice a second: what a client may no longer see ends now (a right that ended, a topic that is no longer
+   * carried, a mode that changed), and one that must authenticate and does not is closed.
+   */
+  review(): void {
+    const community = this.context.communities.get(this.client.community);
+    if (community === undefined) {
+      this.close(CLOSE_GOING_AWAY, 'this community is gone');
+      return;
+    }
+    if (this.identity.isOverdue(community)) {
+      this.close(CLOSE_POLICY, 'auth-required: not authenticated in time');
+      return;
+    }
+    const access = this.identity.access(community);
+    if (this.reviewed?.access === access && this.reviewed.community === community) return;
+    this.reviewed = { access, community };
+    for (const subscription of [...this.subscriptions.values()])
+      this.reviewSubscription(community, subscription);
+  }
+
+  private reviewSubscription(community: Community, subscription: Subscription): void {
+    const seen = this.identity.view(community, subscription.asked);
+    if (isRefusal(seen)) {
+      this.drop(subscription, seen);
+      return;
+    }
+    if (seen.every((filter, place) => filter.view?.key === subscription.filters[place]?.view?.key)) return;
+    if (subscription.loading) {
+      this.drop(subscription, refusal('restricted', 'what you may see has changed; ask again'));
+      return;
+    }
+    const index = this.context.fanout.index(this.client.community);
+    index.remove(subscription);
+    subscription.filters = seen;
+    index.add(subscription, seen);
+    index.settle(subscription);
   }
 
   private onMessage({ data, isBinary }: Frame): void {
@@ -146,41 +206,45 @@ export class Connection implements FrameSource {
       case 'REQ':
         return this.onQuery(community, message, (id, filters) => this.subscribe(community, id, filters));
       case 'COUNT':
-        return this.onQuery(community, message, (id, filters) => this.count(community, id, filters));
+        return this.onQuery(community, message, (id, { seen }) => this.count(community, id, seen));
       case 'CLOSE':
         return this.onClose(message[1]);
       case 'AUTH':
-        return this.onAuth(message[1]);
+        return this.onAuth(community, message[1]);
       default:
-        return refusal('invalid', 'unknown message type; this relay knows EVENT, REQ, COUNT and CLOSE');
+        return refusal('invalid', 'unknown message type; this relay knows EVENT, REQ, COUNT, CLOSE and AUTH');
     }
   }
 
   private onEvent(community: Community, input: unknown): Refusal | undefined {
     const id = eventIdOf(input);
     if (id === undefined) return refusal('invalid', 'EVENT needs an event with an id');
-    if (!this.mayGoOn(community, 'events')) {
+    this.judge(this.mayGoOn(community, 'events'), ({ allowed, retryAfterMs }) => {
+      if (allowed) return this.admit(community, id, input);
       this.context.metrics.events.inc({ outcome: 'rate-limited' });
-      this.outgoing.send(okFrame(id, refusal('rate-limited', 'too many events, slow down')));
-      return undefined;
-    }
+      this.outgoing.send(okFrame(id, tooMany('events', retryAfterMs)));
+    });
+    return undefined;
+  }
+
+  private admit(community: Community, id: string, input: unknown): void {
     this.eventsUnderWay += 1;
-    void this.context.admission.admit(community, input).then((outcome) => {
+    const sender = { access: this.identity.access(community), exempt: this.isExempt(community) };
+    void this.context.admission.admit(community, input, sender).then((outcome) => {
       this.eventsUnderWay -= 1;
       this.outgoing.send(okFrame(id, outcome));
       this.regulate();
     });
-    return undefined;
   }
 
   /** What REQ and COUNT have in common: a usable id, the rate, and filters that pass. */
   private onQuery(
     community: Community,
     [verb, id, ...inputs]: unknown[],
-    run: (id: string, filters: Filter[]) => void,
+    run: (id: string, filters: Filters) => void,
   ): Refusal | undefined {
     if (this.ws.readyState !== this.ws.OPEN) return undefined;
-    const { settings, topics } = community;
+    const { settings } = community;
     const lengthMax = settings['limits.subscriptionIdLengthMax'];
     if (typeof id !== 'string' || id === '')
       return refusal('invalid', 'a subscription id must be a non-empty string');
@@ -191,32 +255,35 @@ export class Connection implements FrameSource {
     if (id.length > lengthMax) {
       return refuse(refusal('invalid', `subscription id is longer than ${lengthMax} characters`));
     }
-    if (!this.mayGoOn(community, 'queries'))
-      return refuse(refusal('rate-limited', 'too many queries, slow down'));
-    const filters = parseFilters(inputs, settings);
-    if (isRefusal(filters)) return refuse(filters);
-    for (const filter of filters) {
-      const refused = refuseFilterTopic(filter, settings, topics);
-      if (refused !== undefined) return refuse(refused);
-    }
-    if (this.queriesWaiting >= QUERIES_WAITING_MAX) {
-      return refuse(refusal('rate-limited', 'too many queries are waiting, slow down'));
-    }
-    run(id, filters);
+    this.judge(this.mayGoOn(community, 'queries'), ({ allowed, retryAfterMs }) => {
+      // It may have gone while the verdict was awaited.
+      if (this.ws.readyState !== this.ws.OPEN) return;
+      if (!allowed) return refuse(tooMany('queries', retryAfterMs));
+      const filters = this.readFilters(community, inputs);
+      if (isRefusal(filters)) return refuse(filters);
+      run(id, filters);
+    });
     return undefined;
   }
 
-  private subscribe(community: Community, id: string, filters: Filter[]): void {
+  private readFilters(community: Community, inputs: unknown[]): Filters | Refusal {
+    const filters = parseFilters(inputs, community.settings);
+    if (isRefusal(filters)) return filters;
+    if (this.queriesWaiting >= QUERIES_WAITING_MAX) {
+      return refusal('rate-limited', 'too many queries are waiting, slow down');
+    }
+    const seen = this.identity.view(community, filters);
+    return isRefusal(seen) ? seen : { seen, asked: filters };
+  }
+
+  private subscribe(community: Community, id: string, { seen, asked }: Filters): void {
     this.unsubscribe(id);
     const max = community.settings['limits.subscriptionsMax'];
     if (this.subscriptions.size >= max) {
       this.outgoing.send(closedFrame(id, refusal('restricted', `more than ${max} subscriptions`)));
       return;
     }
-    const values = [...this.subscriptions.values()].reduce(
-      (sum, open) => sum + open.values,
-      valuesIn(filters),
-    );
+    const values = [...this.subscriptions.values()].reduce((sum, open) => sum + open.values, valuesIn(asked));
     const valuesMax = community.settings['limits.subscriptionValuesMax'];
     if (values > valuesMax) {
       const why = refusal('restricted', `more than ${valuesMax} values in the filters of all subscriptions`);
@@ -224,14 +291,14 @@ export class Connection implements FrameSource {
       return;
     }
     const { fanout, metrics } = this.context;
-    const subscription = new Subscription(id, filters, fanout.head, this.outgoing, (overflown) => {
+    const subscription = new Subscription(id, seen, asked, fanout.head, this.outgoing, (overflown) => {
       this.drop(
         overflown,
         refusal('error', 'more new events than can wait while stored ones are sent; ask again'),
       );
     });
     this.subscriptions.set(id, subscription);
-    fanout.index(this.client.community).add(subscription, filters);
+    fanout.index(this.client.community).add(subscription, seen);
     metrics.subscriptions.inc();
     this.enqueue(() => this.load(community, subscription));
   }
@@ -302,19 +369,52 @@ export class Connection implements FrameSource {
     return undefined;
   }
 
-  private onAuth(input: unknown): Refusal | undefined {
-    const why = refusal('unsupported', 'this relay does not authenticate clients yet');
+  private onAuth(community: Community, input: unknown): Refusal | undefined {
     const id = eventIdOf(input);
-    if (id === undefined) return why;
-    this.outgoing.send(okFrame(id, why));
+    if (id === undefined) return refusal('invalid', 'AUTH needs a signed event with an id');
+    void this.holdFor(this.authenticate(community, id, input));
     return undefined;
   }
 
-  private mayGoOn({ id, settings }: Community, what: 'events' | 'queries'): boolean {
-    if (this.client.isLoopback && settings['rate.exemptLoopback']) return true;
-    const key = `${what}/${id}/${this.client.address}`;
+  private async authenticate(community: Community, id: string, input: unknown): Promise<void> {
+    let refused: Refusal | undefined;
+    try {
+      const { allowed, retryAfterMs } = await this.mayGoOn(community, 'queries');
+      if (!allowed) refused = tooMany('tries', retryAfterMs);
+      else refused = await this.identity.authenticate(community, input, this.isExempt(community));
+    } catch (error) {
+      this.context.log.warn({ error: String(error) }, 'a client could not be authenticated');
+      refused = refusal('error', 'failed to authenticate, try again in a moment');
+    }
+    this.outgoing.send(okFrame(id, refused ?? 'authenticated'));
+  }
+
+  private mayGoOn(community: Community, what: 'events' | 'queries'): Verdict | Promise<Verdict> {
+    const { settings } = community;
+    const keys = this.isExempt(community) ? [] : this.keysOf(community, what);
     const { rates, now } = this.context;
-    return rates.take(key, settings[`rate.${what}PerSecond`], settings[`rate.${what}Burst`], now());
+    return rates.takeAll(keys, settings[`rate.${what}PerSecond`], settings[`rate.${what}Burst`], now());
+  }
+
+  private isExempt({ settings }: Community): boolean {
+    return this.client.isLoopback && settings['rate.exemptLoopback'];
+  }
+
+  /** Whose buckets pay. */
+  private keysOf({ id }: Community, what: 'events' | 'queries'): string[] {
+    const address = `${what}/${id}/${this.client.rateKey}`;
+    // The author of an event pays once its signature is checked (admission.ts).
+    if (what === 'events') return [address];
+    return [address, ...[...this.identity.pubkeys].map((pubkey) => `${what}/${id}/${pubkey}`)];
+  }
+
+  /** At once when the verdict is at hand; else this client's frames wait for it, in their order, and nobody else's do. */
+  private judge(verdict: Verdict | Promise<Verdict>, goOn: (verdict: Verdict) => void): void {
+    if (!(verdict instanceof Promise)) {
+      goOn(verdict);
+      return;
+    }
+    void this.holdFor(verdict.then(goOn));
   }
 
   private drop(subscription: Subscription, why: Refusal): void {
@@ -360,6 +460,17 @@ export class Connection implements FrameSource {
       this.ws.resume();
     }
   }
+}
+
+/** What was asked, and what of it the client may see. */
+interface Filters {
+  readonly asked: Filter[];
+  readonly seen: Filter[];
+}
+
+interface Reviewed {
+  readonly access: Access;
+  readonly community: Community;
 }
 
 interface Frame {

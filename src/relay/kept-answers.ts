@@ -254,8 +254,8 @@ export class KeptAnswers {
 }
 
 /** What is asked for, apart from how much of it and of which time. */
-function answerKey(community: number, { ids, authors, kinds, tags }: Filter): string {
+function answerKey(community: number, { ids, authors, kinds, tags, view }: Filter): string {
   const lists = [ids, authors, kinds, ...tags.map(({ values }) => values)];
   const names = tags.map(({ name }) => name).join('');
-  return factKey(community, names + JSON.stringify(lists.map((list) => list && [...list])));
+  return factKey(community, names + JSON.stringify([...lists.map((list) => list && [...list]), view?.key]));
 }

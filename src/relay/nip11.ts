@@ -4,7 +4,7 @@ import type { Settings } from '../core/settings.js';
 
 const { version } = createRequire(import.meta.url)('../../package.json') as { version: string };
 
-export const SUPPORTED_NIPS = [1, 9, 11, 13, 40, 45, 62] as const;
+export const SUPPORTED_NIPS = [1, 9, 11, 13, 40, 42, 45, 62, 70] as const;
 export const SOFTWARE_VERSION = version;
 
 export function relayInformation(settings: Settings) {
@@ -28,9 +28,9 @@ export function relayInformation(settings: Settings) {
       max_event_tags: settings['limits.tagsMax'],
       max_event_bytes: settings['limits.eventBytesMax'],
       min_pow_difficulty: settings['limits.powBitsMin'],
-      auth_required: false,
+      auth_required: settings['auth.mode'] === 'required',
       payment_required: false,
-      restricted_writes: settings['topic.mode'] === 'required',
+      restricted_writes: settings['topic.mode'] !== 'open' || settings['auth.mode'] === 'required',
       created_at_upper_limit: settings['limits.createdAheadSecondsMax'],
       ...(behind === 0 ? {} : { created_at_lower_limit: behind }),
     },

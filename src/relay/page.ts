@@ -1,6 +1,7 @@
 /** The page that a browser sees at the relay's address. Plain HTML, no outside requests, one small script for the count. */
 import { createHash } from 'node:crypto';
 import type { Settings } from '../core/settings.js';
+import { globalTopic } from '../core/topic-id.js';
 import { SOFTWARE_VERSION, SUPPORTED_NIPS } from './nip11.js';
 
 export interface Stats {
@@ -70,12 +71,8 @@ export function renderPage({ settings, address, statsPath, topics, stats }: Page
 ${stat('events', 'events kept', stats)}${stat('connections', 'clients now', stats)}${stat('subscriptions', 'open subscriptions', stats)}
 </div>
 <h2>How to connect</h2>
-<p>${
-    open
-      ? 'This relay is open: add the address above to any Nostr client.'
-      : 'This relay works by topic: a client names one in a <code>t</code> tag when it posts and in <code>#t</code> when it asks. (An operator who wants a plain relay for any Nostr client sets <code>topic.mode</code> to <code>open</code>.)'
-  }</p>
-<pre>["REQ","hello",${open ? '{"kinds":[1],"limit":10}' : escapeHtml(`{"#t":["${topics[0] ?? 'kukuri:global'}"],"limit":10}`)}]</pre>
+<p>${HOW_TO_CONNECT[settings['topic.mode']]}</p>
+<pre>["REQ","hello",${open ? '{"kinds":[1],"limit":10}' : escapeHtml(`{"#t":["${topics[0] ?? globalTopic(settings['topic.namespace'])}"],"limit":10}`)}]</pre>
 <h2>Topics</h2>
 ${topicList(topics, open)}
 <h2>What it speaks</h2>
@@ -87,6 +84,14 @@ ${contact(settings)}
 </html>
 `;
 }
+
+const HOW_TO_CONNECT: Record<Settings['topic.mode'], string> = {
+  open: 'This relay is open: add the address above to any Nostr client.',
+  default:
+    'Add the address above to any Nostr client. What is posted without a <code>t</code> tag belongs to the global topic; a topic that is named has to be one of those that this relay carries.',
+  required:
+    'This relay works by topic: a client names one in a <code>t</code> tag when it posts and in <code>#t</code> when it asks. (An operator who wants a plain relay for any Nostr client sets <code>topic.mode</code> to <code>open</code>.)',
+};
 
 function stat(key: keyof Stats, label: string, stats: Stats): string {
   return `<div><b data-stat="${key}">${stats[key].toLocaleString('en')}</b>${label}</div>\n`;

@@ -2,6 +2,7 @@
  * Clients' queries under way, bounded and fair: each address has its turn, and none holds more than its share, so that heavy
  * queries of one do not stand in the way of the light ones of others. Clients on this machine are held to the whole only.
  */
+import type { ClientAddress } from '../client-address.js';
 
 const UNDER_WAY_MAX = 6;
 const PER_ADDRESS_MAX = 2;
@@ -17,11 +18,8 @@ export class QueryGate {
   private readonly lines = new Map<string, Line>();
   private underWay = 0;
 
-  async run<T>(
-    client: { readonly address: string; readonly isLoopback: boolean },
-    query: () => Promise<T>,
-  ): Promise<T> {
-    const { address, isLoopback } = client;
+  async run<T>(client: Pick<ClientAddress, 'rateKey' | 'isLoopback'>, query: () => Promise<T>): Promise<T> {
+    const { rateKey: address, isLoopback } = client;
     const line = this.lines.get(address) ?? {
       waiting: [],
       max: isLoopback ? UNDER_WAY_MAX : PER_ADDRESS_MAX,

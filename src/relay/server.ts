@@ -8,12 +8,13 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { LRUCache } from 'lru-cache';
 import type { Pool } from 'pg';
-import { WebSocketServer } from 'ws';
+import { type WebSocket, WebSocketServer } from 'ws';
 import { addressesOf } from '../addresses.js';
-import { clientAddress } from '../client-address.js';
+import type { AddressOf } from '../client-address.js';
 import type { Community } from '../communities.js';
-import { FRAME_BYTES_MAX } from '../core/settings.js';
+import { FRAME_BYTES_MAX, type Settings } from '../core/settings.js';
 import { type Http, hostOf } from '../http.js';
+import type { Verdict } from '../limits/rates.js';
 import { readTotals } from '../store/communities.js';
 import { readRecentTopics } from '../store/outbox.js';
 import { CLOSE_GOING_AWAY, type Client, Connection, type ConnectionContext } from './connection.js';
@@ -21,6 +22,7 @@ import { relayInformation } from './nip11.js';
 import { PAGE_POLICY, renderPage, type Stats } from './page.js';
 
 const CONNECTIONS_MAX = 10_000;
+const TOO_MANY_REQUESTS = '429 Too Many Requests';
 /** NIP-11 is read by web pages of any origin. */
 const CORS = {
   'access-control-allow-origin': '*',
@@ -35,6 +37,7 @@ const PAGE_CACHE_MS = 2_000;
 export interface RelayOptions extends ConnectionContext {
   readonly publicUrl: string | undefined;
   readonly ownPool: Pool;
+  readonly addressOf: AddressOf;
 }
 
 export interface Relay {
@@ -46,6 +49,9 @@ export function addRelay(http: Http, options: RelayOptions): Relay {
   const sockets = new Map<Connection, number>();
   addPages(http.app, options, sockets);
   const heartbeat = acceptSockets(http, options, sockets);
+  options.communities.afterPoll(() => {
+    for (const connection of sockets.keys()) connection.review();
+  });
   return {
     close: async () => {
       clearInterval(heartbeat);
@@ -100,7 +106,7 @@ function addPages(
           settings: community.settings,
           address: shownAddress(community, request, options.publicUrl),
           statsPath: `${path}/stats`,
-          topics: (await read(community.id)).topics,
+          topics: (await read(community.id)).topics.filter((topic) => isShown(topic, community)),
           stats: await statsOf(community.id),
         }),
       );
@@ -120,6 +126,13 @@ function addPages(
   }
 }
 
+/** A topic that is not open to everybody is not told to everybody. */
+function isShown(topic: string, { settings, topics }: Community): boolean {
+  const rules = topics.get(topic);
+  if (settings['auth.mode'] === 'required') return rules?.enabled === true && rules.public;
+  return settings['topic.mode'] === 'open' || rules?.enabled === true;
+}
+
 /** For show only, so the Host header is good enough where nothing is configured. */
 function shownAddress(community: Community, request: FastifyRequest, publicUrl: string | undefined): string {
   const base = publicUrl ?? `ws://${request.headers.host ?? 'localhost'}`;
@@ -135,53 +148,83 @@ function acceptSockets(http: Http, options: RelayOptions, sockets: Map<Connectio
     autoPong: false,
   });
   const addresses = new AddressCounts();
-  http.app.server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+  /** Those whose rate is being asked for take a place already. */
+  let opening = 0;
+
+  /** Why this client may not connect now. */
+  const refusalOf = (client: Client, settings: Settings): string | undefined => {
+    if (http.closing || sockets.size + opening >= CONNECTIONS_MAX) return '503 Service Unavailable';
+    const full = !addresses.mayConnect(client, settings['limits.connectionsPerAddressMax']);
+    return full ? TOO_MANY_REQUESTS : undefined;
+  };
+
+  const accept = (ws: WebSocket, socket: Duplex, client: Client): void => {
+    addresses.add(client.rateKey);
+    const connection = new Connection(ws, socket, client, options);
+    sockets.set(connection, client.community);
+    options.metrics.sockets.set(sockets.size);
+    ws.on('close', () => {
+      addresses.remove(client.rateKey);
+      sockets.delete(connection);
+      options.metrics.sockets.set(sockets.size);
+    });
+  };
+
+  http.app.server.on('upgrade', async (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     socket.on('error', () => undefined);
     const community = isStats(request) ? undefined : communityOf(request, options);
-    if (http.closing || sockets.size >= CONNECTIONS_MAX)
-      return refuseUpgrade(socket, '503 Service Unavailable');
+    if (http.closing) return refuseUpgrade(socket, '503 Service Unavailable');
     if (community === undefined) return refuseUpgrade(socket, '404 Not Found');
-    const client = { community: community.id, ...clientAddress(request) };
-    if (!addresses.mayConnect(client, community.settings['limits.connectionsPerAddressMax'])) {
-      return refuseUpgrade(socket, '429 Too Many Requests');
-    }
-    wss.handleUpgrade(request, socket, head, (ws) => {
-      addresses.add(client.address);
-      const connection = new Connection(ws, socket, client, options);
-      sockets.set(connection, community.id);
-      options.metrics.sockets.set(sockets.size);
-      ws.on('close', () => {
-        addresses.remove(client.address);
-        sockets.delete(connection);
-        options.metrics.sockets.set(sockets.size);
-      });
-    });
+    const { settings } = community;
+    const client = { community: community.id, ...options.addressOf(request) };
+    const refused = refusalOf(client, settings);
+    if (refused !== undefined) return refuseUpgrade(socket, refused);
+    opening += 1;
+    const { allowed, retryAfterMs } = await connectionRate(client, settings, options);
+    opening -= 1;
+    if (!allowed) return refuseUpgrade(socket, TOO_MANY_REQUESTS, retryAfterMs);
+    // Others may have come meanwhile.
+    const late = refusalOf(client, settings);
+    if (late !== undefined) return refuseUpgrade(socket, late);
+    wss.handleUpgrade(request, socket, head, (ws) => accept(ws, socket, client));
   });
   return setInterval(() => {
     for (const connection of sockets.keys()) connection.ping();
   }, HEARTBEAT_MS);
 }
 
-/** Open sockets by address. */
+function connectionRate(
+  client: Client,
+  settings: Settings,
+  { rates, now }: RelayOptions,
+): Verdict | Promise<Verdict> {
+  if (client.isLoopback && settings['rate.exemptLoopback']) return { allowed: true, retryAfterMs: 0 };
+  const key = `connections/${client.community}/${client.rateKey}`;
+  return rates.take(key, settings['rate.connectionsPerSecond'], settings['rate.connectionsBurst'], now());
+}
+
+/** Open sockets by what counts as one address. */
 class AddressCounts {
   private readonly counts = new Map<string, number>();
 
-  mayConnect({ address, isLoopback }: Client, max: number): boolean {
-    return isLoopback || (this.counts.get(address) ?? 0) < max;
+  mayConnect({ rateKey, isLoopback }: Client, max: number): boolean {
+    return isLoopback || (this.counts.get(rateKey) ?? 0) < max;
   }
-  add(address: string): void {
-    this.counts.set(address, (this.counts.get(address) ?? 0) + 1);
+  add(rateKey: string): void {
+    this.counts.set(rateKey, (this.counts.get(rateKey) ?? 0) + 1);
   }
-  remove(address: string): void {
-    const left = (this.counts.get(address) ?? 1) - 1;
-    if (left === 0) this.counts.delete(address);
-    else this.counts.set(address, left);
+  remove(rateKey: string): void {
+    const left = (this.counts.get(rateKey) ?? 1) - 1;
+    if (left === 0) this.counts.delete(rateKey);
+    else this.counts.set(rateKey, left);
   }
 }
 
-function refuseUpgrade(socket: Duplex, status: string): void {
+function refuseUpgrade(socket: Duplex, status: string, retryAfterMs = 0): void {
+  const retryAfter = retryAfterMs > 0 ? `Retry-After: ${Math.ceil(retryAfterMs / 1_000)}\r\n` : '';
+  const head = `HTTP/1.1 ${status}\r\n${retryAfter}Connection: close\r\nContent-Length: 0\r\n\r\n`;
   // Not left to the client: one that does not hang up would hold up the shutdown.
-  socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`, () => socket.destroy());
+  socket.end(head, () => socket.destroy());
 }
 
 /** Not by `new URL`, which throws on what a client may well send, and makes another path of some of the rest. */

@@ -4,6 +4,7 @@
  */
 import type { Pool } from 'pg';
 import type { Community } from '../communities.js';
+import { isGuarded } from '../core/access.js';
 import { type Filter, matchesNothing, matchFilter } from '../core/filter.js';
 import { factKey } from '../core/plan.js';
 import type { Metrics } from '../metrics.js';
@@ -184,7 +185,13 @@ export class Asking {
       if (held === undefined || aged(held)) missing.add(id);
       else if (!held.isExpired(nowSeconds)) rows.push(held);
     }
-    const matching = hasOnlyIds(filter) ? rows : rows.filter((held) => matchFilter(filter, held.asMatched()));
+    const { view } = filter;
+    const plain = hasOnlyIds(filter);
+    const matching = rows.filter(
+      (held) =>
+        (plain && (view === undefined || !isGuarded(view, held.kind))) ||
+        matchFilter(filter, held.asMatched()),
+    );
     if (missing.size === 0) return this.fromMemory(mergeRows(matching).slice(0, limit));
     const read = await this.queryAndHold({ ...filter, ids: missing }, limit);
     return mergeRows([...matching, ...read]).slice(0, limit);

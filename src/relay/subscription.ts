@@ -28,7 +28,9 @@ export class Subscription implements LiveReader {
 
   constructor(
     readonly id: string,
-    readonly filters: readonly Filter[],
+    /** With what its client may see of them; changes with the client's rights. */
+    public filters: readonly Filter[],
+    readonly asked: readonly Filter[],
     /** The fan-out's head when this was filed in the live index. */
     private readonly startSeq: number,
     private readonly outgoing: Outgoing,
@@ -39,6 +41,9 @@ export class Subscription implements LiveReader {
     this.values = valuesIn(filters);
   }
 
+  get loading(): boolean {
+    return this.state === 'loading';
+  }
   get ended(): boolean {
     return this.state === 'ended';
   }

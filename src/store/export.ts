@@ -9,26 +9,27 @@ import type { NostrEvent } from '../core/event.js';
 import { isExpired } from '../core/expiration.js';
 import { HIDDEN_CODES } from '../core/hidden.js';
 import { Keep } from '../core/keep.js';
+import { UNBOUND } from '../core/topic.js';
 import { addressHash, readHistoryDeletions } from './history.js';
-import { NOT_VANISHED } from './query.js';
+import { NOT_VANISHED, type ReadEvent } from './query.js';
 
 const PAGE_ROWS_MAX = 1_000;
 const PAGE_BYTES_MAX = 4 * 1_048_576;
 const PAGE_SEQS_MAX = 200_000;
 
 export interface ExportPage {
-  readonly payloads: readonly string[];
+  readonly events: readonly ReadEvent[];
   /** Everything up to this `seq` has been read. */
   readonly seq: number;
 }
 
 /** The size of a payload is known without reading it, so what lies past the bytes' bound is never read. */
 const pageSql = (which: string) => `
-  SELECT seq, payload FROM (
-    SELECT seq, payload, sum(octet_length(payload)) OVER (ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+  SELECT seq, payload, bound FROM (
+    SELECT seq, payload, bound, sum(octet_length(payload)) OVER (ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
       AS bytes_before
     FROM (
-      SELECT e.seq, e.payload FROM events e
+      SELECT e.seq, e.payload, e.bound FROM events e
       WHERE e.seq > $1::bigint AND e.seq <= $2::bigint AND e.community = $3::int
         AND ${which} AND ${NOT_VANISHED}
       ORDER BY e.seq LIMIT ${PAGE_ROWS_MAX}) walked
@@ -52,30 +53,36 @@ export async function readExportPage(
   what: Exported = 'served',
 ): Promise<ExportPage> {
   const upTo = Math.min(head, after + PAGE_SEQS_MAX);
-  const { rows } = await pool.query<[number, string]>({
+  const { rows } = await pool.query<[number, string, string[] | null]>({
     name: `export-${what}`,
     text: what === 'served' ? EXPORT_PAGE_SQL : HISTORY_EXPORT_SQL,
     values: [after, upTo, community],
     rowMode: 'array',
   });
   const nowSeconds = Math.floor(now / 1_000);
-  const inTime = rows.map(([, payload]) => payload).filter((payload) => !isPast(payload, nowSeconds));
-  const payloads = what === 'served' ? inTime : await withoutDeleted(pool, community, inTime);
-  return { payloads, seq: rows.at(-1)?.[0] ?? upTo };
+  const inTime = rows
+    .map(([, payload, bound]) => ({ payload, bound: bound ?? UNBOUND }))
+    .filter(({ payload }) => !isPast(payload, nowSeconds));
+  const events = what === 'served' ? inTime : await withoutDeleted(pool, community, inTime);
+  return { events, seq: rows.at(-1)?.[0] ?? upTo };
 }
 
 /** A deletion of a long history is carried out by a job: what it has not come to yet is left out here (I6). */
-async function withoutDeleted(pool: Pool, community: number, payloads: string[]): Promise<string[]> {
-  const versions = payloads.map((payload) => {
-    const event = JSON.parse(payload) as NostrEvent;
-    return { payload, createdAt: event.created_at, hash: addressHash(addressOf(event)!) };
+async function withoutDeleted(
+  pool: Pool,
+  community: number,
+  rows: readonly ReadEvent[],
+): Promise<ReadEvent[]> {
+  const versions = rows.map((row) => {
+    const event = JSON.parse(row.payload) as NostrEvent;
+    return { row, createdAt: event.created_at, hash: addressHash(addressOf(event)!) };
   });
   const deletions = await readHistoryDeletions(pool, community, [
     ...new Set(versions.map(({ hash }) => hash)),
   ]);
   return versions
     .filter(({ hash, createdAt }) => createdAt > (deletions.get(hash) ?? Number.NEGATIVE_INFINITY))
-    .map(({ payload }) => payload);
+    .map(({ row }) => row);
 }
 
 /** From its second of expiry on an event is not exported either, also before the sweep comes by (I7). */

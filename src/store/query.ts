@@ -7,9 +7,11 @@
  * A short answer to a narrow filter comes with its payloads in one step.
  */
 import type { Pool } from 'pg';
+import type { View } from '../core/access.js';
 import { KIND_GIFT_WRAP } from '../core/deletion.js';
 import type { Filter, TagCondition } from '../core/filter.js';
 import { Keep, keepsOf, REGULAR_KEEPS, STEPS } from '../core/keep.js';
+import { kindRanges } from '../core/kinds.js';
 import { bucketDays, cutoff, type Retention, topicDays } from '../core/retention.js';
 import { isTopic, UNBOUND } from '../core/topic.js';
 import { hexArray, int2Array, int4Array, int8Array, textArray } from './binary.js';
@@ -166,7 +168,37 @@ function conditions(context: Context, community: number, filter: Filter, settled
       ON g.tag = asked.tag AND g.created_at = e.created_at AND g.seq = e.seq
       WHERE g.keep = e.keep AND g.ingested_at = e.ingested_at AND ${carries(tag)})`);
   }
+  if (filter.view !== undefined) all.push(...visible(params, filter.view));
   return all.join(' AND ');
+}
+
+/** The SQL twin of `sees` in core/access.ts. */
+function visible(params: Parameters, { parties, topics }: View): string[] {
+  const holdsOne = (needles: string[]) =>
+    `EXISTS (SELECT 1 FROM unnest(${params.add(textArray(needles), 'text[]')}) AS held (needle)
+      WHERE strpos(e.payload, held.needle) > 0)`;
+  const conditions: string[] = [];
+  if (parties !== undefined) {
+    const ranges = kindRanges(parties.kinds).map(([from, to]) => `e.kind BETWEEN ${from} AND ${to}`);
+    const pubkeys = [...parties.pubkeys];
+    const isParty =
+      pubkeys.length === 0
+        ? 'false'
+        : `e.pubkey = ANY (${params.add(hexArray(pubkeys), 'bytea[]')})
+          OR ${holdsOne(pubkeys.map((pubkey) => `["p","${pubkey}"`))}`;
+    conditions.push(`(NOT (${ranges.join(' OR ')}) OR ${isParty})`);
+  }
+  if (topics !== undefined) {
+    const needle = (topic: string) => `["t",${JSON.stringify(topic)}`;
+    const named = [`["t","${topics.prefix}`, ...[...topics.plain].map(needle)];
+    const allowed = [...topics.allowed];
+    const isBound = `EXISTS (SELECT 1 FROM unnest(e.bound) AS bound (topic)
+      WHERE starts_with(bound.topic, ${params.add(topics.prefix, 'text')})
+        OR bound.topic = ANY (${params.add(textArray([...topics.plain]), 'text[]')}))`;
+    conditions.push(`(NOT (${holdsOne(named)} OR ${isBound}) OR ${holdsOne(allowed.map(needle))}
+      OR e.bound && ${params.add(textArray(allowed), 'text[]')})`);
+  }
+  return conditions;
 }
 
 /** A kind's bucket is known, so a filter with kinds leaves the other partitions alone. */

@@ -1,16 +1,19 @@
-/** A raw client: says exactly what a test wants on the wire, and remembers every frame. */
+/** A raw client: says exactly what a test wants on the wire, and remembers every frame; the challenge of AUTH apart. */
 import WebSocket from 'ws';
 
 export type Frame = [string, ...unknown[]];
 
 export class RawClient {
   readonly frames: Frame[] = [];
+  challenge: string | undefined;
   closed: { code: number; reason: string } | undefined;
   private readonly watchers = new Set<() => void>();
 
   private constructor(readonly ws: WebSocket) {
     ws.on('message', (data) => {
-      this.frames.push(JSON.parse(String(data)) as Frame);
+      const frame = JSON.parse(String(data)) as Frame;
+      if (frame[0] === 'AUTH') this.challenge = String(frame[1]);
+      else this.frames.push(frame);
       this.changed();
     });
     ws.on('close', (code, reason) => {

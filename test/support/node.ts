@@ -4,6 +4,8 @@ import { readConfig } from '../../src/config.js';
 import { createLog } from '../../src/log.js';
 import { type Node, startNode } from '../../src/node.js';
 import { type Database, openDatabase } from '../../src/postgres/database.js';
+import { writeTopic } from '../../src/store/topics.js';
+import { eventually } from './cli.js';
 import { createTestDatabase, type TestDatabase } from './database.js';
 
 export interface TestNode {
@@ -49,4 +51,16 @@ export async function startTestNode({ env = {}, now, on }: TestNodeOptions = {})
       if (on === undefined) await test.drop();
     },
   };
+}
+
+/** Topics that the node carries from now on, open to everyone. */
+export async function pinTopics({ node, database }: TestNode, topics: readonly string[]): Promise<void> {
+  const community = () => node.communities.find(undefined, undefined)!;
+  for (const topic of topics) {
+    const rules = { pinned: true, public: true, priority: 0, policy: {} };
+    await writeTopic(database.pool, community().id, topic, rules, Date.now());
+  }
+  await eventually('the topics are carried', () =>
+    topics.every((topic) => community().topics.get(topic)?.enabled) ? true : undefined,
+  );
 }

@@ -1,0 +1,224 @@
+import { describe, expect, it } from 'vitest';
+import {
+  type Access,
+  type AccessRules,
+  ANONYMOUS,
+  isGuarded,
+  refuseEventAccess,
+  refuseFilterAccess,
+  seenBy,
+  sees,
+} from './access.js';
+import type { NostrEvent } from './event.js';
+import { type Filter, parseFilter } from './filter.js';
+import { type SettingKey, settingsFrom } from './settings.js';
+
+const ALICE = 'a'.repeat(64);
+const BOB = 'b'.repeat(64);
+const topic = (enabled: boolean, isPublic = false) => ({
+  enabled,
+  public: isPublic,
+  priority: 0,
+  policy: {},
+});
+
+function rulesOf(settings: Partial<Record<SettingKey, unknown>> = {}, refused: string[] = []): AccessRules {
+  return {
+    settings: settingsFrom(new Map(Object.entries(settings))),
+    topics: new Map([
+      ['kukuri:global', topic(true, true)],
+      ['kukuri:boats', topic(true)],
+      ['kukuri:nets', topic(true)],
+      ['kukuri:old', topic(false)],
+      ['plain', topic(true)],
+    ]),
+    refused: new Set(refused),
+  };
+}
+const rules = rulesOf();
+
+function eventOf(change: Partial<NostrEvent>): NostrEvent {
+  const id = 'c'.repeat(64);
+  return {
+    id,
+    pubkey: ALICE,
+    created_at: 1,
+    kind: 1,
+    tags: [],
+    content: '',
+    sig: 'd'.repeat(128),
+    ...change,
+  };
+}
+const tagged = (...topics: string[]) => eventOf({ tags: topics.map((value) => ['t', value]) });
+const filterOf = (raw: object) => parseFilter(raw, settingsFrom(new Map())) as Filter;
+
+const member = (...subscribed: string[]): Access => ({
+  pubkeys: new Set([ALICE]),
+  enforced: true,
+  subscribed: new Set(subscribed),
+});
+const known: Access = { ...ANONYMOUS, pubkeys: new Set([ALICE]) };
+const stranger: Access = { ...ANONYMOUS, enforced: true };
+
+describe('an event', () => {
+  it('is taken from anyone while authentication is off', () => {
+    expect(refuseEventAccess(tagged('kukuri:boats', 'x'), ANONYMOUS, rules)).toBeUndefined();
+  });
+
+  it('needs an authenticated sender once that is enforced', () => {
+    expect(refuseEventAccess(tagged('kukuri:global'), stranger, rules)).toMatchObject({
+      refused: 'auth-required',
+    });
+  });
+
+  it.each<[string, string[], string[], boolean]>([
+    ['a public topic', ['kukuri:global'], [], true],
+    ['a topic without the right', ['kukuri:boats'], [], false],
+    ['a topic with the right', ['kukuri:boats'], ['kukuri:boats'], true],
+    ['an allowed and a forbidden topic', ['kukuri:boats', 'kukuri:nets'], ['kukuri:boats'], false],
+    ['a forbidden and a public topic', ['kukuri:global', 'kukuri:nets'], [], false],
+    ['a plain topic of the operator', ['plain'], [], false],
+    ['a hashtag beside an allowed topic', ['kukuri:boats', 'sunset'], ['kukuri:boats'], true],
+    ['a topic that is not carried', ['kukuri:old'], [], true],
+    ['no topic', [], [], true],
+  ])('with %s', (_what, topics, subscribed, passes) => {
+    const refused = refuseEventAccess(tagged(...topics), member(...subscribed), rules);
+    expect(refused?.refused).toBe(passes ? undefined : 'restricted');
+  });
+
+  it('of a disabled member is refused, whoever brings it and whatever the mode', () => {
+    for (const access of [ANONYMOUS, known, member()])
+      expect(refuseEventAccess(eventOf({ pubkey: BOB }), access, rulesOf({}, [BOB]))).toMatchObject({
+        refused: 'restricted',
+      });
+  });
+
+  it('that is protected (NIP-70) is taken from its author alone, in both modes', () => {
+    const own = eventOf({ tags: [['-']] });
+    expect(refuseEventAccess(own, ANONYMOUS, rules)).toMatchObject({ refused: 'auth-required' });
+    expect(refuseEventAccess({ ...own, pubkey: BOB }, known, rules)).toMatchObject({
+      refused: 'auth-required',
+    });
+    expect(refuseEventAccess(own, known, rules)).toBeUndefined();
+    expect(refuseEventAccess(own, member(), rules)).toBeUndefined();
+  });
+});
+
+describe('a filter', () => {
+  const refused = (raw: object, access: Access) => refuseFilterAccess(filterOf(raw), access, rules)?.refused;
+
+  it('of private kinds alone needs an authenticated client, in both modes', () => {
+    expect(refused({ kinds: [4, 1059] }, ANONYMOUS)).toBe('auth-required');
+    expect(refused({ kinds: [1059], '#p': [ALICE] }, ANONYMOUS)).toBe('auth-required');
+    expect(refused({ kinds: [4, 1] }, ANONYMOUS)).toBeUndefined();
+    expect(refused({ kinds: [] }, ANONYMOUS)).toBeUndefined();
+    expect(refused({}, ANONYMOUS)).toBeUndefined();
+    expect(refused({ kinds: [4, 1059] }, known)).toBeUndefined();
+  });
+
+  it('needs the right to every carried topic that it names, once enforced', () => {
+    expect(refused({ '#t': ['kukuri:global'] }, stranger)).toBe('auth-required');
+    expect(refused({ '#t': ['kukuri:boats'] }, member())).toBe('restricted');
+    expect(refused({ '#t': ['kukuri:boats', 'kukuri:nets'] }, member('kukuri:boats'))).toBe('restricted');
+    expect(
+      refused({ '#t': ['kukuri:boats', 'kukuri:global', 'sunset'] }, member('kukuri:boats')),
+    ).toBeUndefined();
+    expect(refused({ '#t': ['kukuri:boats'] }, ANONYMOUS)).toBeUndefined();
+  });
+});
+
+describe('the view of a filter', () => {
+  const viewOf = (raw: object, access: Access, by = rules) => seenBy(filterOf(raw), access, by).view;
+
+  it('is left out where the filter itself asks for nothing hidden', () => {
+    expect(viewOf({ kinds: [1] }, ANONYMOUS)).toBeUndefined();
+    expect(viewOf({ kinds: [1059], '#p': [ALICE] }, known)).toBeUndefined();
+    expect(viewOf({ authors: [ALICE] }, known)).toBeUndefined();
+    expect(
+      viewOf({ kinds: [1], '#t': ['kukuri:boats', 'kukuri:global'] }, member('kukuri:boats')),
+    ).toBeUndefined();
+    expect(viewOf({}, ANONYMOUS, rulesOf({ 'auth.privateKinds': [] }))).toBeUndefined();
+  });
+
+  it('is the same for clients who see the same, and another for others', () => {
+    expect(viewOf({}, ANONYMOUS)?.key).toBe(viewOf({}, { ...ANONYMOUS, pubkeys: new Set() })?.key);
+    expect(viewOf({}, known)?.key).not.toBe(viewOf({}, ANONYMOUS)?.key);
+    expect(viewOf({ kinds: [0] }, member('kukuri:boats'))?.key).not.toBe(
+      viewOf({ kinds: [0] }, member())?.key,
+    );
+  });
+
+  const sights: [string, object, Access, Partial<NostrEvent>, boolean][] = [
+    ['a stranger does not see a private event', {}, ANONYMOUS, { kind: 4 }, false],
+    ['nor one in a range of private kinds', {}, ANONYMOUS, { kind: 21_059 }, false],
+    ['its author sees it', {}, known, { kind: 4 }, true],
+    [
+      'whom it names sees it',
+      {},
+      known,
+      {
+        kind: 4,
+        pubkey: BOB,
+        tags: [
+          ['p', BOB],
+          ['p', ALICE],
+        ],
+      },
+      true,
+    ],
+    [
+      'a third does not',
+      {},
+      known,
+      {
+        kind: 4,
+        pubkey: BOB,
+        tags: [
+          ['p', BOB],
+          ['e', ALICE],
+        ],
+      },
+      false,
+    ],
+    ['anyone sees the other kinds', { kinds: [1, 4] }, ANONYMOUS, { kind: 1 }, true],
+    ['a forbidden topic hides an event', { kinds: [0] }, member(), { tags: [['t', 'kukuri:boats']] }, false],
+    ['a topic of the operator too', { kinds: [0] }, member(), { tags: [['t', 'plain']] }, false],
+    ['a topic that is not carried too', { kinds: [0] }, member(), { tags: [['t', 'kukuri:old']] }, false],
+    ['an unknown topic id too', { kinds: [0] }, member(), { tags: [['t', 'kukuri:any']] }, false],
+    ['a hashtag does not', { kinds: [0] }, member(), { tags: [['t', 'sunset']] }, true],
+    ['no topic does not', { kinds: [0] }, member(), {}, true],
+    [
+      'one allowed topic is enough',
+      { '#t': ['sunset'] },
+      member('kukuri:boats'),
+      {
+        tags: [
+          ['t', 'kukuri:nets'],
+          ['t', 'kukuri:boats'],
+          ['t', 'sunset'],
+        ],
+      },
+      true,
+    ],
+    [
+      'a hashtag does not open a topic',
+      { '#t': ['sunset'] },
+      member(),
+      {
+        tags: [
+          ['t', 'kukuri:boats'],
+          ['t', 'sunset'],
+        ],
+      },
+      false,
+    ],
+  ];
+  it.each(sights)('%s', (_what, raw, access, change, expected) => {
+    const view = viewOf(raw, access)!;
+    const event = eventOf(change);
+    expect(sees(view, event)).toBe(expected);
+    // What a view says it cannot hide, it does not hide.
+    if (!isGuarded(view, event.kind)) expect(sees(view, event)).toBe(true);
+  });
+});

@@ -1,0 +1,161 @@
+/**
+ * Who may read and post what. Pure. Private kinds are shown to their parties only, whatever the mode; once clients must
+ * authenticate, every carried topic that an event or a filter names needs the right: a subscription, or a public topic.
+ * COUNT asks through the same view as REQ, so it reveals nothing more.
+ */
+import { isProtected, type NostrEvent } from './event.js';
+import type { Filter } from './filter.js';
+import { isAmong, type KindEntry } from './kinds.js';
+import { type Refusal, refusal } from './reply.js';
+import type { TopicSubscription } from './retention.js';
+import type { Settings } from './settings.js';
+import { topicsOf } from './topic.js';
+
+/** What a community has decided, as far as access goes. */
+export interface AccessRules {
+  readonly settings: Settings;
+  readonly topics: ReadonlyMap<string, TopicSubscription>;
+  /** Keys that neither post nor authenticate. */
+  readonly refused: ReadonlySet<string>;
+}
+
+/** One client at one moment. */
+export interface Access {
+  /** The keys that it has proved to hold. */
+  readonly pubkeys: ReadonlySet<string>;
+  /** It must authenticate, and needs rights. */
+  readonly enforced: boolean;
+  /** The topics that its keys have subscribed to. */
+  readonly subscribed: ReadonlySet<string>;
+}
+
+const NONE: ReadonlySet<string> = new Set();
+export const ANONYMOUS: Access = { pubkeys: NONE, enforced: false, subscribed: NONE };
+
+const AUTHENTICATE = refusal('auth-required', 'this relay serves those who authenticate (NIP-42)');
+
+function mayUse(topic: string, access: Access, { topics }: AccessRules): boolean {
+  const rules = topics.get(topic);
+  return rules === undefined || !rules.enabled || rules.public || access.subscribed.has(topic);
+}
+
+/** The first of these topics that is carried here and not for this client. */
+function refuseTopics(topics: Iterable<string>, access: Access, rules: AccessRules): Refusal | undefined {
+  for (const topic of topics) {
+    if (!mayUse(topic, access, rules))
+      return refusal('restricted', `the topic ${topic.slice(0, 100)} needs a subscription`);
+  }
+  return undefined;
+}
+
+export function refuseEventAccess(
+  event: NostrEvent,
+  access: Access,
+  rules: AccessRules,
+): Refusal | undefined {
+  if (access.enforced && access.pubkeys.size === 0) return AUTHENTICATE;
+  if (rules.refused.has(event.pubkey)) return refusal('restricted', 'this account is disabled');
+  // NIP-70: nobody else may carry it here.
+  if (isProtected(event) && !access.pubkeys.has(event.pubkey)) {
+    return refusal('auth-required', 'a protected event (NIP-70) is taken from its author only');
+  }
+  return access.enforced ? refuseTopics(topicsOf(event), access, rules) : undefined;
+}
+
+export function refuseFilterAccess(filter: Filter, access: Access, rules: AccessRules): Refusal | undefined {
+  const isAnonymous = access.pubkeys.size === 0;
+  if (access.enforced && isAnonymous) return AUTHENTICATE;
+  if (isAnonymous && asksOnlyPrivate(filter, rules.settings['auth.privateKinds'])) {
+    return refusal('auth-required', 'these kinds are served to their authenticated parties only');
+  }
+  if (!access.enforced) return undefined;
+  for (const { name, values } of filter.tags) {
+    const refused = name === 't' ? refuseTopics(values, access, rules) : undefined;
+    if (refused !== undefined) return refused;
+  }
+  return undefined;
+}
+
+function asksOnlyPrivate({ kinds }: Filter, privateKinds: readonly KindEntry[]): boolean {
+  return kinds !== undefined && kinds.size > 0 && [...kinds].every((kind) => isAmong(kind, privateKinds));
+}
+
+/** What of a filter's matches a client sees. Part of the filter, so that every matcher asks it. */
+export interface View {
+  /** Equal keys show the same events. */
+  readonly key: string;
+  /** Kinds that only these parties see; undefined where the filter itself sees to that. */
+  readonly parties:
+    | { readonly kinds: readonly KindEntry[]; readonly pubkeys: ReadonlySet<string> }
+    | undefined;
+  /** Of an event that is bound to topics, one must be among the allowed. */
+  readonly topics: TopicView | undefined;
+}
+
+export interface TopicView {
+  /** Values of `t` with this beginning are topics. */
+  readonly prefix: string;
+  /** Other values that the operator has made topics. */
+  readonly plain: ReadonlySet<string>;
+  readonly allowed: ReadonlySet<string>;
+}
+
+/** The filter with the client's view, if one is needed. */
+export function seenBy(filter: Filter, access: Access, rules: AccessRules): Filter {
+  const parties = partiesOf(filter, access, rules.settings['auth.privateKinds']);
+  const topics = access.enforced ? topicViewOf(filter, access, rules) : undefined;
+  if (parties === undefined && topics === undefined) return filter;
+  const key = JSON.stringify([
+    parties === undefined ? null : [parties.kinds, [...parties.pubkeys].sort()],
+    topics === undefined ? null : [...topics.allowed].sort(),
+  ]);
+  return { ...filter, view: { key, parties, topics } };
+}
+
+function partiesOf(filter: Filter, { pubkeys }: Access, kinds: readonly KindEntry[]): View['parties'] {
+  const mayMatch = filter.kinds === undefined || [...filter.kinds].some((kind) => isAmong(kind, kinds));
+  if (kinds.length === 0 || !mayMatch) return undefined;
+  const isOwn = (asked: ReadonlySet<string> | undefined) =>
+    asked !== undefined && [...asked].every((pubkey) => pubkeys.has(pubkey));
+  const toOwn = filter.tags.some(({ name, values }) => name === 'p' && isOwn(values));
+  return isOwn(filter.authors) || toOwn ? undefined : { kinds, pubkeys };
+}
+
+function topicViewOf({ tags }: Filter, access: Access, rules: AccessRules): TopicView | undefined {
+  const carriedFor = (topic: string) =>
+    rules.topics.get(topic)?.enabled === true && mayUse(topic, access, rules);
+  if (tags.some(({ name, values }) => name === 't' && [...values].every(carriedFor))) return undefined;
+  const prefix = `${rules.settings['topic.namespace']}:`;
+  const topics = [...rules.topics.keys()];
+  return {
+    prefix,
+    plain: new Set(topics.filter((topic) => !topic.startsWith(prefix))),
+    allowed: new Set(topics.filter(carriedFor)),
+  };
+}
+
+/** Can the view hide an event of this kind at all? */
+export function isGuarded({ parties, topics }: View, kind: number): boolean {
+  return topics !== undefined || (parties !== undefined && isAmong(kind, parties.kinds));
+}
+
+export function sees({ parties, topics }: View, event: NostrEvent): boolean {
+  if (parties !== undefined && isAmong(event.kind, parties.kinds) && !isParty(event, parties.pubkeys))
+    return false;
+  return topics === undefined || isAllowed(event, topics);
+}
+
+function isParty({ pubkey, tags }: NostrEvent, pubkeys: ReadonlySet<string>): boolean {
+  if (pubkeys.size === 0) return false;
+  return pubkeys.has(pubkey) || tags.some(([name, value]) => name === 'p' && pubkeys.has(value ?? ''));
+}
+
+function isAllowed({ tags }: NostrEvent, { prefix, plain, allowed }: TopicView): boolean {
+  let isBound = false;
+  for (const [name, value] of tags) {
+    if (name !== 't' || value === undefined) continue;
+    if (allowed.has(value)) return true;
+    isBound ||= value.startsWith(prefix) || plain.has(value);
+  }
+  return !isBound;
+}

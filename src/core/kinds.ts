@@ -1,0 +1,24 @@
+/** Lists of kinds as settings have them: numbers, and ranges such as "10000-19999". */
+
+export type KindEntry = number | string;
+export type KindRange = readonly [from: number, to: number];
+
+/** A setting's list never changes in place, so it is read once. */
+const known = new WeakMap<readonly KindEntry[], readonly KindRange[]>();
+
+export function kindRanges(entries: readonly KindEntry[]): readonly KindRange[] {
+  let ranges = known.get(entries);
+  if (ranges === undefined) {
+    ranges = entries.map((entry): KindRange => {
+      const [from, to = from] = String(entry).split('-').map(Number) as [number, number?];
+      return [from, to];
+    });
+    known.set(entries, ranges);
+  }
+  return ranges;
+}
+
+export function isAmong(kind: number, entries: readonly KindEntry[]): boolean {
+  for (const [from, to] of kindRanges(entries)) if (kind >= from && kind <= to) return true;
+  return false;
+}

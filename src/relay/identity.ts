@@ -1,0 +1,131 @@
+/**
+ * Who a client is: the keys that it has proved to hold (NIP-42), several if it likes, and what they give it. The challenge is
+ * this connection's own, so that a proof holds nowhere else.
+ */
+import { randomBytes } from 'node:crypto';
+import type { Community } from '../communities.js';
+import { type Access, refuseFilterAccess, seenBy } from '../core/access.js';
+import { authDeadline, enforcedFrom, refuseAuth } from '../core/auth.js';
+import { parseEvent, serializeEvent } from '../core/event.js';
+import type { Filter } from '../core/filter.js';
+import { isRefusal, type Refusal, refusal, tooMany } from '../core/reply.js';
+import { refuseFilterTopic } from '../core/topic.js';
+import type { Rates } from '../limits/rates.js';
+import type { Rights } from '../rights.js';
+import type { Verifier } from '../verify/pool.js';
+
+const PUBKEYS_MAX = 20;
+
+export interface IdentityContext {
+  readonly rights: Rights;
+  readonly rates: Rates;
+  readonly verifier: Verifier;
+  /** By which addresses clients know the community. */
+  readonly addressesOf: (community: Community) => readonly string[];
+  /** Milliseconds. */
+  readonly now: () => number;
+}
+
+export class Identity {
+  readonly challenge = randomBytes(16).toString('hex');
+  private readonly keys = new Set<string>();
+  private readonly openedAt: number;
+  private gone = false;
+  private known: { access: Access; community: Community; rights: number } | undefined;
+
+  constructor(
+    private readonly community: number,
+    private readonly context: IdentityContext,
+  ) {
+    this.openedAt = context.now();
+  }
+
+  get pubkeys(): ReadonlySet<string> {
+    return this.keys;
+  }
+
+  async authenticate(community: Community, input: unknown, isExempt: boolean): Promise<Refusal | undefined> {
+    const event = parseEvent(input);
+    if (isRefusal(event)) return event;
+    const { now, addressesOf, verifier } = this.context;
+    const refused = refuseAuth(event, {
+      challenge: this.challenge,
+      addresses: addressesOf(community),
+      nowSeconds: Math.floor(now() / 1_000),
+    });
+    if (refused !== undefined) return refused;
+    if (community.refused.has(event.pubkey)) return refusal('restricted', 'this account is disabled');
+    if (this.keys.size >= PUBKEYS_MAX) return refusal('restricted', `more than ${PUBKEYS_MAX} keys`);
+    if ((await verifier.verify({ payload: serializeEvent(event) })) !== 'valid') {
+      return refusal('invalid', 'the signature does not hold');
+    }
+    return (isExempt ? undefined : await this.overRate(community, event.pubkey)) ?? this.add(event.pubkey);
+  }
+
+  /** A key counts as a connection wherever it comes from; only once it is proved, or anybody could spend its rate. */
+  private async overRate({ id, settings }: Community, pubkey: string): Promise<Refusal | undefined> {
+    const { rates, now } = this.context;
+    const { 'rate.connectionsPerSecond': perSecond, 'rate.connectionsBurst': burst } = settings;
+    const verdict = await rates.take(`connections/${id}/${pubkey}`, perSecond, burst, now());
+    return verdict.allowed ? undefined : tooMany('authentications of this key', verdict.retryAfterMs);
+  }
+
+  private async add(pubkey: string): Promise<Refusal | undefined> {
+    if (this.keys.has(pubkey)) return undefined;
+    const { rights } = this.context;
+    await rights.hold(this.community, pubkey);
+    if (this.gone || this.keys.has(pubkey)) rights.release(this.community, pubkey);
+    else this.keys.add(pubkey);
+    this.known = undefined;
+    return undefined;
+  }
+
+  leave(): void {
+    this.gone = true;
+    for (const pubkey of this.keys) this.forget(pubkey);
+  }
+
+  private forget(pubkey: string): void {
+    this.keys.delete(pubkey);
+    this.context.rights.release(this.community, pubkey);
+    this.known = undefined;
+  }
+
+  /** What this client may do now; the same object for as long as that does not change. */
+  access(community: Community): Access {
+    const enforced = this.context.now() >= enforcedFrom(community, this.openedAt);
+    const { rights } = this.context;
+    const { known } = this;
+    if (
+      known !== undefined &&
+      known.community === community &&
+      known.rights === rights.version &&
+      known.access.enforced === enforced
+    )
+      return known.access;
+    for (const pubkey of this.keys) if (community.refused.has(pubkey)) this.forget(pubkey);
+    const topics = [...this.keys].flatMap((pubkey) => [...rights.topicsOf(this.community, pubkey)]);
+    const access = { pubkeys: new Set(this.keys), enforced, subscribed: new Set(topics) };
+    this.known = { access, community, rights: rights.version };
+    return access;
+  }
+
+  /** It had its time to authenticate and did not. */
+  isOverdue(community: Community): boolean {
+    return this.keys.size === 0 && this.context.now() >= authDeadline(community, this.openedAt);
+  }
+
+  /** The filters with what this client may see of them, or why it may not ask them. */
+  view(community: Community, filters: readonly Filter[]): Filter[] | Refusal {
+    const access = this.access(community);
+    const seen: Filter[] = [];
+    for (const filter of filters) {
+      const refused =
+        refuseFilterAccess(filter, access, community) ??
+        refuseFilterTopic(filter, community.settings, community.topics);
+      if (refused !== undefined) return refused;
+      seen.push(seenBy(filter, access, community));
+    }
+    return seen;
+  }
+}

@@ -1,0 +1,266 @@
+/** Rights to topics on the relay: what they open, and that what they opened ends with them, on every instance. */
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { isDenial } from '../src/core/errors.js';
+import { requestRules } from '../src/core/membership.js';
+import { settingsFrom } from '../src/core/settings.js';
+import { blockTopic, unblockTopic } from '../src/store/blocked-topics.js';
+import { writeSetting } from '../src/store/communities.js';
+import { changeMember } from '../src/store/members.js';
+import { changeNodeTopic } from '../src/store/node-topics.js';
+import { endSubscription, pauseSubscription, resumeSubscription } from '../src/store/subscriptions.js';
+import { approveRequest, requestTopic } from '../src/store/topic-requests.js';
+import { writeTopic } from '../src/store/topics.js';
+import { authenticate } from './support/auth.js';
+import { type Frame, RawClient } from './support/client.js';
+import { type Author, newAuthor, sign } from './support/events.js';
+import { startTestNode, type TestNode } from './support/node.js';
+
+const topicOf = (digit: string) => `kukuri:${digit.repeat(64)}`;
+const [BOATS, NETS, OPEN] = [topicOf('a'), topicOf('b'), topicOf('c')];
+const CAP = { enabledMax: 1_000 };
+const rules = requestRules(settingsFrom(new Map()));
+
+let relay: TestNode;
+let second: TestNode;
+const clients: RawClient[] = [];
+const community = () => relay.node.communities.find(undefined, 'default')!;
+const pool = () => relay.database.pool;
+
+beforeAll(async () => {
+  relay = await startTestNode({ env: { MINATO_TOPIC_MODE: 'required', MINATO_AUTH_MODE: 'required' } });
+  second = await startTestNode({ on: relay.test });
+  const base = { pinned: true, priority: 0, policy: {} };
+  await writeTopic(pool(), community().id, BOATS, { ...base, public: false }, Date.now());
+  await writeTopic(pool(), community().id, NETS, { ...base, public: false }, Date.now());
+  await writeTopic(pool(), community().id, OPEN, { ...base, public: true }, Date.now());
+  await vi.waitUntil(() => [relay, second].every(({ node }) => node.communities.all()[0]!.topics.has(OPEN)));
+});
+afterEach(async () => {
+  await Promise.all(clients.splice(0).map((client) => client.close()));
+});
+afterAll(async () => {
+  await second.close();
+  await relay.close();
+});
+
+async function done<T>(work: Promise<T>): Promise<T> {
+  const result = await work;
+  if (isDenial(result)) throw new Error(JSON.stringify(result));
+  return result;
+}
+
+async function subscribe(member: Author, topic: string): Promise<void> {
+  const ask = { community: community().id, pubkey: member.pubkey, topic, services: [] };
+  const asked = await requestTopic(pool(), ask, rules, Date.now());
+  if (isDenial(asked)) throw new Error(asked.denied);
+  const { requestId } = asked.request;
+  await done(approveRequest(pool(), { community: community().id, requestId }, CAP, Date.now()));
+}
+const ref = (member: Author, topic: string) => ({
+  community: community().id,
+  pubkey: member.pubkey,
+  topic,
+});
+
+/** Connected and authenticated. */
+async function connect(node: TestNode, ...members: Author[]): Promise<RawClient> {
+  const client = await RawClient.connect(node.url);
+  clients.push(client);
+  for (const member of members) expect(await authenticate(client, member, node.url)).toEqual([true, '']);
+  return client;
+}
+
+async function open(client: RawClient, id: string, filter: object): Promise<Frame> {
+  const from = client.frames.length;
+  client.send(['REQ', id, { limit: 0, ...filter }]);
+  return client.waitFor(([verb, of]) => (verb === 'EOSE' || verb === 'CLOSED') && of === id, from);
+}
+const post = (...topics: string[]) =>
+  sign(newAuthor(), { content: `${Math.random()}`, tags: topics.map((topic) => ['t', topic]) });
+const RESTRICTED = expect.stringMatching(/^restricted: /);
+const idOf = (frame: Frame) => (frame[2] as { id: string }).id;
+
+describe('a member', () => {
+  it('reads and posts where the member has subscribed and where all may, and nowhere else', async () => {
+    const alice = newAuthor();
+    await subscribe(alice, BOATS);
+    for (const node of [relay, second]) {
+      const client = await connect(node, alice);
+      for (const topics of [[BOATS], [OPEN], ['kukuri:global'], [BOATS, OPEN], [BOATS, 'sunset']]) {
+        expect(await client.publish(post(...topics))).toEqual([true, '']);
+        expect((await client.query({ '#t': topics })).closed).toBeUndefined();
+      }
+      for (const topics of [[NETS], [BOATS, NETS], [NETS, OPEN]]) {
+        expect(await client.publish(post(...topics))).toEqual([false, RESTRICTED]);
+        expect((await client.query({ '#t': topics })).closed).toEqual(RESTRICTED);
+      }
+      const [, , words] = await open(client, 'mixed', { '#t': [BOATS, NETS] });
+      expect(words).toEqual(RESTRICTED);
+    }
+  });
+
+  it('has the rights of every key that was proved on the connection', async () => {
+    const [alice, bob] = [newAuthor(), newAuthor()];
+    await subscribe(alice, BOATS);
+    await subscribe(bob, NETS);
+    const client = await connect(relay, alice, bob);
+    expect(await client.publish(post(BOATS, NETS))).toEqual([true, '']);
+    expect((await client.query({ '#t': [BOATS, NETS] })).closed).toBeUndefined();
+  });
+
+  it('does not find events of another topic by a hashtag, by a kind without topics, or by counting', async () => {
+    const [alice, bob] = [newAuthor(), newAuthor()];
+    await subscribe(alice, NETS);
+    const inside = await connect(relay, alice);
+    const hidden = sign(alice, {
+      tags: [
+        ['t', NETS],
+        ['t', 'dusk'],
+      ],
+    });
+    const shown = sign(alice, {
+      tags: [
+        ['t', OPEN],
+        ['t', 'dusk'],
+      ],
+    });
+    const profile = sign(alice, { kind: 10_002, tags: [['t', NETS]] });
+    const outside = await connect(relay, bob);
+    await open(outside, 'dusk', { '#t': ['dusk', OPEN] });
+    await open(outside, 'lists', { kinds: [10_002] });
+    for (const event of [hidden, profile, shown]) expect(await inside.publish(event)).toEqual([true, '']);
+    await outside.waitFor((frame) => frame[0] === 'EVENT' && idOf(frame) === shown.id);
+    expect(outside.frames.filter(([verb]) => verb === 'EVENT').map(idOf)).toEqual([shown.id]);
+    const filter = { authors: [alice.pubkey], '#t': ['dusk', OPEN] };
+    expect((await outside.query(filter)).events).toEqual([shown]);
+    expect((await inside.query(filter)).events).toHaveLength(2);
+    expect((await outside.query({ kinds: [10_002], authors: [alice.pubkey] })).events).toEqual([]);
+    expect((await inside.query({ kinds: [10_002], authors: [alice.pubkey] })).events).toEqual([profile]);
+    const from = outside.frames.length;
+    outside.send(['COUNT', 'c', filter]);
+    expect((await outside.waitFor((frame) => frame[1] === 'c', from))[2]).toEqual({ count: 1 });
+  });
+
+  it('sees a deletion in the topics of what it deletes, and only those who have the right do', async () => {
+    const [alice, bob] = [newAuthor(), newAuthor()];
+    await subscribe(alice, NETS);
+    const inside = await connect(relay, alice);
+    const outside = await connect(second, bob);
+    const target = sign(alice, { tags: [['t', NETS]] });
+    const request = sign(alice, { kind: 5, tags: [['e', target.id]] });
+    await inside.publish(target);
+    expect(await inside.publish(request)).toEqual([true, '']);
+    expect((await inside.query({ kinds: [5], '#t': [NETS] })).events).toContainEqual(request);
+    expect((await inside.query({ kinds: [5], authors: [alice.pubkey] })).events).toEqual([request]);
+    expect((await outside.query({ kinds: [5], authors: [alice.pubkey] })).events).toEqual([]);
+  });
+});
+
+describe('a right that ends closes what it opened, on the other instance, and nothing else', () => {
+  const endings: [string, (member: Author) => Promise<unknown>, (member: Author) => Promise<unknown>][] = [
+    [
+      'when the subscription is paused',
+      (member) => pauseSubscription(pool(), ref(member, BOATS), Date.now()),
+      (member) => resumeSubscription(pool(), ref(member, BOATS), CAP, Date.now()),
+    ],
+    [
+      'when the subscription is ended',
+      (member) => endSubscription(pool(), ref(member, BOATS), Date.now()),
+      (member) => subscribe(member, BOATS),
+    ],
+    [
+      'when the topic is blocked',
+      () => blockTopic(pool(), { community: community().id, topic: BOATS }, Date.now()),
+      () => unblockTopic(pool(), { community: community().id, topic: BOATS }, Date.now()),
+    ],
+  ];
+  it.each(endings)('%s', async (_when, end, beginAgain) => {
+    const [alice, bob] = [newAuthor(), newAuthor()];
+    await subscribe(alice, BOATS);
+    await subscribe(bob, NETS);
+    const client = await connect(second, alice);
+    const other = await connect(second, bob);
+    for (const [id, filter] of [
+      ['ends', { '#t': [BOATS] }],
+      ['stays', { '#t': [OPEN] }],
+    ] as const)
+      expect((await open(client, id, filter))[0]).toBe('EOSE');
+    expect((await open(other, 'stays', { '#t': [NETS] }))[0]).toBe('EOSE');
+    await done(end(alice));
+    expect(await client.waitFor(([verb]) => verb === 'CLOSED')).toEqual(['CLOSED', 'ends', RESTRICTED]);
+    expect(await client.publish(post(BOATS))).toEqual([false, RESTRICTED]);
+    expect((await client.query({ '#t': [BOATS] })).closed).toEqual(RESTRICTED);
+    const [mark, foreign] = [post(OPEN), post(NETS)];
+    await client.publish(mark);
+    await other.publish(foreign);
+    expect(idOf(await client.waitFor(([verb, id]) => verb === 'EVENT' && id === 'stays'))).toBe(mark.id);
+    expect(idOf(await other.waitFor(([verb, id]) => verb === 'EVENT' && id === 'stays'))).toBe(foreign.id);
+    await done(beginAgain(alice));
+    await vi.waitUntil(async () => (await open(client, 'again', { '#t': [BOATS] }))[0] === 'EOSE');
+    expect(await client.publish(post(BOATS))).toEqual([true, '']);
+  });
+
+  it('when the topic is no longer public', async () => {
+    const client = await connect(second, newAuthor());
+    await open(client, 'ends', { '#t': [OPEN] });
+    const make = (isPublic: boolean) => {
+      const change = { community: community().id, topic: OPEN, changes: { public: isPublic } };
+      return done(changeNodeTopic(pool(), change, CAP, Date.now()));
+    };
+    await make(false);
+    expect(await client.waitFor(([verb]) => verb === 'CLOSED')).toEqual(['CLOSED', 'ends', RESTRICTED]);
+    await make(true);
+    await vi.waitUntil(async () => (await open(client, 'again', { '#t': [OPEN] }))[0] === 'EOSE');
+  });
+
+  it('when the account is disabled: nothing is left of it, on any connection', async () => {
+    const alice = newAuthor();
+    await subscribe(alice, BOATS);
+    const client = await connect(second, alice);
+    await open(client, 'ends', { '#t': [BOATS] });
+    await open(client, 'public', { '#t': [OPEN] });
+    const change = { community: community().id, pubkey: alice.pubkey, status: 'disabled' as const };
+    await done(changeMember(pool(), change, { fixed: [] }, Date.now()));
+    await client.until(() => client.frames.filter(([verb]) => verb === 'CLOSED').length === 2);
+    const own = sign(alice, { tags: [['t', OPEN]] });
+    expect((await client.publish(own))[0]).toBe(false);
+    expect((await (await connect(relay, newAuthor())).publish(own))[1]).toMatch(/^restricted: this account/);
+    const again = await RawClient.connect(relay.url);
+    clients.push(again);
+    expect((await authenticate(again, alice, relay.url))[1]).toMatch(/^restricted: this account/);
+  });
+});
+
+it('a right that begins shows more to a subscription that is open, without asking again', async () => {
+  const [alice, bob] = [newAuthor(), newAuthor()];
+  await subscribe(bob, NETS);
+  const reader = await connect(second, alice);
+  const author = await connect(relay, bob);
+  await open(reader, 'lists', { kinds: [10_003], authors: [bob.pubkey] });
+  await author.publish(sign(bob, { kind: 10_003, created_at: 1_000, tags: [['t', NETS]] }));
+  await subscribe(alice, NETS);
+  let version = 1_000;
+  await vi.waitUntil(
+    async () => {
+      version += 1;
+      const list = sign(bob, { kind: 10_003, created_at: version, tags: [['t', NETS]] });
+      await author.publish(list);
+      return reader.frames.some((frame) => frame[0] === 'EVENT');
+    },
+    { timeout: 10_000, interval: 100 },
+  );
+  expect(reader.frames.some(([verb]) => verb === 'CLOSED')).toBe(false);
+});
+
+it('while authentication is off, what is carried is open to everybody', async () => {
+  const { id } = community();
+  await writeSetting(pool(), id, 'auth.mode', 'off', Date.now());
+  await vi.waitUntil(() => second.node.communities.get(id)?.settings['auth.mode'] === 'off', {
+    timeout: 10_000,
+  });
+  const client = await connect(second);
+  expect(await client.publish(post(NETS))).toEqual([true, '']);
+  expect((await client.query({ '#t': [NETS] })).events.length).toBeGreaterThan(0);
+  expect(await client.publish(post(topicOf('d')))).toEqual([false, 'restricted: topic not enabled']);
+  await writeSetting(pool(), id, 'auth.mode', 'required', Date.now());
+});

@@ -1,0 +1,34 @@
+/** NIP-42 as a client does it. */
+import type { RawClient } from './client.js';
+import { type Author, type Draft, sign } from './events.js';
+
+/** The challenge that the relay gave when the client connected. */
+export async function challengeOf(client: RawClient): Promise<string> {
+  await client.until(() => client.challenge !== undefined);
+  return client.challenge!;
+}
+
+export async function proofOf(client: RawClient, author: Author, relay: string, draft: Draft = {}) {
+  const tags = [
+    ['relay', relay],
+    ['challenge', await challengeOf(client)],
+  ];
+  return sign(author, { kind: 22_242, tags, ...draft });
+}
+
+/** Sends a proof of the key and gives back `[accepted, message]`. */
+export async function authenticate(
+  client: RawClient,
+  author: Author,
+  relay: string,
+  draft: Draft = {},
+): Promise<[boolean, string]> {
+  const proof = await proofOf(client, author, relay, draft);
+  const from = client.frames.length;
+  client.send(['AUTH', proof]);
+  const [, , accepted, message] = await client.waitFor(
+    ([verb, id]) => verb === 'OK' && id === proof.id,
+    from,
+  );
+  return [accepted as boolean, message as string];
+}

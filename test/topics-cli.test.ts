@@ -1,0 +1,126 @@
+/** `minato topics`: what an operator sees and decides about topics, as a process of its own beside a node that goes by it. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { runCli } from './support/cli.js';
+import { RawClient } from './support/client.js';
+import { newAuthor, sign } from './support/events.js';
+import { startTestNode, type TestNode } from './support/node.js';
+import v1 from './vectors/topic-ids-v1.json' with { type: 'json' };
+
+let relay: TestNode;
+let client: RawClient;
+const alice = newAuthor();
+
+beforeAll(async () => {
+  relay = await startTestNode({ env: { MINATO_TOPIC_MODE: 'required' } });
+  client = await RawClient.connect(relay.url);
+});
+afterAll(async () => {
+  await client.close();
+  await relay.close();
+});
+
+const topics = (...args: string[]) => runCli(['topics', ...args], { DATABASE_URL: relay.test.url });
+const lineOf = async (topic: string) =>
+  (await topics('list')).stdout.split('\n').find((line) => line.startsWith(`${topic} `));
+const vectorOf = (name: string) => v1.vectors.find((vector) => vector.name === name)!;
+
+describe('topics resolve', () => {
+  it('prints the id of a name, its gossip topic, and whether it is carried', async () => {
+    const { id, gossip } = vectorOf('harbour');
+    expect(await topics('resolve', ' Harbour ')).toMatchObject({
+      code: 0,
+      stdout: `id       ${id}\ngossip   ${gossip}\ncarried  no\n`,
+    });
+    await topics('set', id, '--name', 'Harbour');
+    expect((await topics('resolve', 'harbour')).stdout).toContain('carried  yes');
+    expect(await lineOf(id)).toMatch(/enabled +pinned +private.*"Harbour"$/);
+  });
+
+  it('takes an id as it is', async () => {
+    const { gossip } = vectorOf('kukuri:global');
+    expect((await topics('resolve', 'kukuri:global')).stdout).toBe(
+      `id       kukuri:global\ngossip   ${gossip}\ncarried  yes\n`,
+    );
+  });
+
+  it('goes by the namespace of the community', async () => {
+    const env = { DATABASE_URL: relay.test.url };
+    await runCli(['communities', 'add', 'boats'], env);
+    await runCli(['settings', 'set', 'topic.namespace', 'minato', '-c', 'boats'], env);
+    const { id } = v1.vectors.find(({ namespace, name }) => namespace === 'minato' && name === 'harbour')!;
+    expect((await topics('resolve', 'harbour', '-c', 'boats')).stdout).toContain(`id       ${id}\n`);
+    expect((await topics('resolve', 'minato:global', '-c', 'boats')).stdout).toContain('carried  yes');
+  });
+
+  it('refuses what is no name, with the reason', async () => {
+    expect(await topics('resolve', ' ')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('a topic name is not empty'),
+    });
+  });
+});
+
+describe('topics set', () => {
+  const post = () => client.publish(sign(alice, { tags: [['t', 'nets']], content: `${Math.random()}` }));
+  const becomes = (answer: [boolean, string]) => expect.poll(post, { timeout: 10_000 }).toEqual(answer);
+
+  it('pins and unpins, and the running node goes by it', async () => {
+    expect(await post()).toEqual([false, 'restricted: topic not enabled']);
+    expect(await topics('set', 'nets')).toMatchObject({ code: 0 });
+    await becomes([true, '']);
+    for (const off of ['--unpin', '--disable']) {
+      await topics('set', 'nets', off);
+      expect(await lineOf('nets')).toMatch(/ disabled +private/);
+      await becomes([false, 'restricted: topic not enabled']);
+      await topics('set', 'nets', '--pin');
+      await becomes([true, '']);
+    }
+  });
+
+  it('keeps what is not given', async () => {
+    await topics('set', 'ropes', '--public', '--name', 'Ropes', '--priority', '3', '--retention-days', '9');
+    await topics('set', 'ropes', '--unpin', '--max-events', '100');
+    expect(await lineOf('ropes')).toMatch(
+      / disabled +public +subscribers 0 +priority 3 +\{"retentionDays": ?9,"maxEvents": ?100\} +"Ropes"$/,
+    );
+    await topics('set', 'ropes', '--private', '--priority', '0');
+    expect(await lineOf('ropes')).toMatch(/ disabled +private +subscribers 0 +priority 0/);
+  });
+
+  it.each([
+    ['--pin', '--unpin'],
+    ['--pin', '--disable'],
+    ['--public', '--private'],
+  ])('%s and %s at once are refused', async (one, other) => {
+    expect(await topics('set', 'oars', one, other)).toMatchObject({
+      stderr: expect.stringContaining('cannot be used with'),
+    });
+    expect(await lineOf('oars')).toBeUndefined();
+  });
+});
+
+describe('topics remove', () => {
+  it('takes the rules away, but not from members', async () => {
+    await topics('set', 'buoys');
+    expect(await topics('remove', 'buoys')).toMatchObject({ code: 0 });
+    expect(await lineOf('buoys')).toBeUndefined();
+    expect(await topics('remove', 'buoys')).toMatchObject({ code: 1 });
+
+    await topics('set', 'buoys', '--unpin');
+    const { pool } = relay.database;
+    await pool.query('INSERT INTO members (community, pubkey, created_at, updated_at) VALUES (1, $1, 0, 0)', [
+      Buffer.from(alice.pubkey, 'hex'),
+    ]);
+    await pool.query(
+      `INSERT INTO topic_subscriptions (subscription_id, community, pubkey, topic, status, started_at, updated_at)
+       VALUES (gen_random_uuid(), 1, $1, 'buoys', 'active', 0, 0)`,
+      [Buffer.from(alice.pubkey, 'hex')],
+    );
+    expect(await lineOf('buoys')).toMatch(/ enabled .*subscribers 1/);
+    expect(await topics('remove', 'buoys')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('members subscribe'),
+    });
+    expect(await lineOf('buoys')).toMatch(/ enabled .*subscribers 1/);
+  });
+});

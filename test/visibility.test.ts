@@ -1,0 +1,163 @@
+/**
+ * What a client may see of a filter's matches: SQL, the live index and a naive reading agree on random events, filters and
+ * clients; COUNT reveals no more than the pages; a hidden row never makes a page short.
+ */
+import fc from 'fast-check';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { type Access, type AccessRules, seenBy } from '../src/core/access.js';
+import { type NostrEvent, serializeEvent } from '../src/core/event.js';
+import { type Filter, parseFilter } from '../src/core/filter.js';
+import { settingsFrom } from '../src/core/settings.js';
+import { asMatched } from '../src/core/topic.js';
+import { SubscriptionIndex } from '../src/relay/subscription-index.js';
+import { countEvents, findEvents } from '../src/store/query.js';
+import { openTestStore, type TestStore } from './support/store.js';
+
+const COMMUNITY = 1;
+const NOW = 1_700_000_000;
+const KEYS = ['a', 'b', 'c', 'd'].map((digit) => digit.repeat(64));
+const KINDS = [1, 4, 7, 1_059, 9_000, 9_005];
+const ASKED_KINDS = [...KINDS, 5];
+const TOPICS = [
+  'kukuri:global',
+  'kukuri:boats',
+  'kukuri:nets',
+  'kukuri:old',
+  'kukuri:unknown',
+  'plain',
+  'sunset',
+];
+
+const topic = (enabled: boolean, isPublic = false) => ({
+  enabled,
+  public: isPublic,
+  priority: 0,
+  policy: {},
+});
+const rules: AccessRules = {
+  settings: settingsFrom(new Map(Object.entries({ 'auth.privateKinds': [4, 1_059, '9001-9009'] }))),
+  topics: new Map([
+    ['kukuri:global', topic(true, true)],
+    ['kukuri:boats', topic(true)],
+    ['kukuri:nets', topic(true)],
+    ['kukuri:old', topic(false)],
+    ['plain', topic(true)],
+  ]),
+  refused: new Set(),
+};
+
+const key = fc.constantFrom(...KEYS);
+const tag = fc.oneof(
+  fc.tuple(fc.constantFrom('p', 'e', 'pp'), key).map((pair): string[] => pair),
+  fc.constantFrom(...TOPICS).map((value) => ['t', value]),
+  fc.constantFrom(...KEYS).map((value) => ['x', `["p","${value}"`]),
+);
+const event: fc.Arbitrary<NostrEvent> = fc.record({
+  id: fc.uint8Array({ minLength: 32, maxLength: 32 }).map((bytes) => Buffer.from(bytes).toString('hex')),
+  pubkey: key,
+  created_at: fc.integer({ min: 1, max: 40 }),
+  kind: fc.constantFrom(...KINDS),
+  tags: fc.array(tag, { maxLength: 4 }),
+  content: fc.constantFrom('', `["p","${KEYS[0]}"]`, '["t","kukuri:boats"]'),
+  sig: fc.constant('e'.repeat(128)),
+});
+const [TARGETS, OTHERS] = [
+  fc.sample(event, { seed: 1, numRuns: 60 }),
+  fc.sample(event, { seed: 7447, numRuns: 400 }),
+];
+/** A deletion request is bound to the topics of what it deletes, and hidden with them. */
+const REQUESTS = TARGETS.map(
+  (target, at): NostrEvent => ({
+    ...target,
+    id: at.toString(16).padStart(64, '0'),
+    kind: 5,
+    tags: [['e', target.id]],
+  }),
+);
+const EVENTS = [...OTHERS, ...REQUESTS];
+const topicsIn = ({ tags }: NostrEvent) => tags.filter(([name]) => name === 't').map(([, value]) => value!);
+const boundTo = (one: NostrEvent) => {
+  const at = REQUESTS.indexOf(one);
+  return at === -1 ? [] : [...new Set(topicsIn(TARGETS[at]!))];
+};
+
+const maybe = <T>(arbitrary: fc.Arbitrary<T>) => fc.option(arbitrary, { nil: undefined, freq: 1 });
+const rawFilter = fc.record({
+  ids: maybe(
+    fc.subarray(
+      EVENTS.map(({ id }) => id),
+      { minLength: 1, maxLength: 60 },
+    ),
+  ),
+  authors: maybe(fc.subarray(KEYS, { minLength: 1 })),
+  kinds: maybe(fc.subarray(ASKED_KINDS, { minLength: 1 })),
+  '#p': maybe(fc.subarray(KEYS, { minLength: 1 })),
+  '#t': maybe(fc.subarray(TOPICS, { minLength: 1 })),
+  limit: fc.integer({ min: 1, max: 30 }),
+});
+const access: fc.Arbitrary<Access> = fc.record({
+  pubkeys: fc.subarray(KEYS).map((keys) => new Set(keys)),
+  enforced: fc.boolean(),
+  subscribed: fc.subarray(TOPICS).map((topics) => new Set(topics)),
+});
+
+/** The rule in other words. */
+function isShown(one: NostrEvent, { pubkeys, enforced, subscribed }: Access): boolean {
+  const { kind, pubkey, tags } = one;
+  const named = tags.filter(([name]) => name === 'p').map(([, value]) => value!);
+  const isPrivate = kind === 4 || kind === 1_059 || (kind > 9_000 && kind < 9_010);
+  if (isPrivate && ![pubkey, ...named].some((party) => pubkeys.has(party))) return false;
+  const bound = [...topicsIn(one), ...boundTo(one)].filter((value) => value !== 'sunset');
+  if (!enforced || bound.length === 0) return true;
+  const carried = bound.filter((value) => rules.topics.get(value)?.enabled);
+  return carried.some((value) => value === 'kukuri:global' || subscribed.has(value));
+}
+
+let store: TestStore;
+beforeAll(async () => {
+  store = await openTestStore();
+  const lane = store.lane();
+  await Promise.all(
+    [...TARGETS, ...EVENTS].map((one) =>
+      lane.submit({ community: COMMUNITY, event: one, payload: serializeEvent(one) }),
+    ),
+  );
+});
+afterAll(() => store.close());
+
+it('all readings show the same events, none too many and none too few', async () => {
+  const { database, tagHash } = store;
+  let hidden = 0;
+  await fc.assert(
+    fc.asyncProperty(rawFilter, access, async (raw, client) => {
+      const asked = parseFilter(JSON.parse(JSON.stringify(raw)), {
+        'limits.filterValuesMax': 1_000,
+      }) as Filter;
+      const filter = seenBy(asked, client, rules);
+      const matching = EVENTS.filter((one) => {
+        const index = new SubscriptionIndex<string>();
+        index.add('it', [asked]);
+        return index.match(asMatched(one, boundTo(one))).size > 0;
+      });
+      const shown = matching.filter((one) => isShown(one, client));
+      hidden += matching.length - shown.length;
+      const live = EVENTS.filter((one) => {
+        const index = new SubscriptionIndex<string>();
+        index.add('it', [filter]);
+        return index.match(asMatched(one, boundTo(one))).size > 0;
+      });
+      // Where every topic asked for is allowed, an event of an allowed and a forbidden topic is shown.
+      expect(live).toEqual(shown);
+      const page = shown
+        .sort((a, b) => b.created_at - a.created_at || (a.id < b.id ? -1 : 1))
+        .map(({ id }) => id);
+      const rows = await findEvents(database.pool, COMMUNITY, filter, raw.limit, tagHash, NOW);
+      expect(rows.map(({ id }) => id)).toEqual(page.slice(0, raw.limit));
+      const { limit: _limit, ...unlimited } = filter;
+      const count = await countEvents(database.pool, COMMUNITY, [unlimited], 1_000, tagHash, NOW);
+      expect(count).toBe(page.length);
+    }),
+    { seed: 42, numRuns: 300 },
+  );
+  expect(hidden).toBeGreaterThan(1_000);
+});
