@@ -185,7 +185,10 @@ function minato(args: string[], env: Record<string, string> = {}): Promise<Run> 
 }
 
 describe('minato', () => {
-  const COMMANDS = ['serve', 'migrate', 'settings', 'communities', 'import', 'export', 'doctor'];
+  const COMMANDS = [
+    ...['serve', 'migrate', 'settings', 'communities', 'import', 'export', 'doctor'],
+    ...['topics', 'requests', 'members', 'operators', 'invites'],
+  ];
 
   it('--help names every command', async () => {
     const { code, out } = await minato(['--help']);

@@ -39,6 +39,15 @@ const member = z.strictObject({
   updated_at: milliseconds,
 });
 
+const decision = z
+  .strictObject({
+    status: z.enum(MEMBER_STATUSES).optional(),
+    note: plainText(1_000).nullable().optional().describe('null takes it away'),
+  })
+  .refine(({ status, note }) => status !== undefined || note !== undefined, {
+    error: 'status or note, or both',
+  });
+
 function showMember(one: Member): z.output<typeof member> {
   return {
     pubkey: one.pubkey,
@@ -90,10 +99,7 @@ A deleted account has lost them and its open requests, and stays deleted.`,
       tags,
       who: 'operator',
       params: byPubkey,
-      body: z.strictObject({
-        status: z.enum(MEMBER_STATUSES).optional(),
-        note: plainText(1_000).nullable().optional().describe('null takes it away'),
-      }),
+      body: decision,
       response: member,
       errors: ['STATUS_CONFLICT', 'FIXED_OPERATOR'],
       handler: async ({ community, pubkey: actor, params, body, now }) => {

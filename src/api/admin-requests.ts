@@ -28,9 +28,7 @@ const TAGS = ['admin: requests'] as const;
 
 const reviewed = topicRequest.extend({ reviewed_by: pubkey.nullable() });
 const params = z.strictObject({ request_id: z.uuid() });
-const review = z
-  .strictObject({ note: plainText(1_000).optional().describe('The member sees it') })
-  .default({});
+const review = z.strictObject({ note: plainText(1_000).optional().describe('The member sees it') });
 
 function showReviewed(request: TopicRequest): z.output<typeof reviewed> {
   return { ...showRequest(request), reviewed_by: request.reviewedBy };

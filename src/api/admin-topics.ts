@@ -206,7 +206,7 @@ function blockedRoutes({ pool }: { readonly pool: Pool }): Route[] {
       tags,
       who: 'operator',
       params,
-      body: z.strictObject({ reason: plainText(1_000).optional() }).default({}),
+      body: z.strictObject({ reason: plainText(1_000).optional() }),
       response: blockedTopic,
       errors: ['INVALID_TOPIC'],
       handler: async ({ community, pubkey: actor, params: { topic_id }, body: { reason }, now }) => {

@@ -183,7 +183,8 @@ function bytesOf({ body }: FastifyRequest): Uint8Array {
 function readBody(request: FastifyRequest, reply: FastifyReply, route: Route): FastifyReply | undefined {
   const bytes = bytesOf(request);
   if (bytes.length === 0) {
-    request.body = undefined;
+    // No body says as much as one without fields.
+    request.body = route.body === undefined ? undefined : {};
     return undefined;
   }
   if (route.body === undefined) return refuse(reply, badBody('there must be none'));

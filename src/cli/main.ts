@@ -26,6 +26,7 @@ Examples:
   $ minato serve                                  a relay at ws://127.0.0.1:7447, its data in ./data
   $ MINATO_TOPIC_MODE=open minato serve           the first start of a plain relay for any client
   $ minato settings set relay.name "Our harbour"  takes effect at once, without a restart
+  $ minato requests                               what members ask for, to approve or reject
   $ minato import events.jsonl.gz                 through the same checks as a post
   $ minato doctor                                 what is configured, and what to do about problems
 
