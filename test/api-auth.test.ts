@@ -3,6 +3,7 @@ import { connect as connectSocket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { addCommunity } from '../src/store/communities.js';
 import { changeMember } from '../src/store/members.js';
+import { addOperator, removeOperator } from '../src/store/operators.js';
 import { type Api, authorization, createApi, credential, type Refused, sha256 } from './support/api.js';
 import { type Draft, newAuthor, nowSeconds, sign } from './support/events.js';
 import { startTestNode, type TestNode } from './support/node.js';
@@ -14,9 +15,12 @@ let relay: TestNode;
 let second: TestNode;
 let api: Api;
 const alice = newAuthor();
+const root = newAuthor();
+
+const communityOf = (slug: string) => relay.node.communities.find(undefined, slug)!.id;
 
 beforeAll(async () => {
-  relay = await startTestNode();
+  relay = await startTestNode({ env: { MINATO_ADMIN_PUBKEYS: root.pubkey } });
   second = await startTestNode({ on: relay.test });
   api = createApi(relay.http);
   await addCommunity(relay.database.pool, 'art', undefined, Date.now());
@@ -263,7 +267,7 @@ describe('accounts', () => {
   const fixed = { fixed: [] };
 
   it('that are disabled or deleted are told so, from the next request on, in their community only', async () => {
-    const community = relay.node.communities.find(undefined, 'art')!.id;
+    const community = communityOf('art');
     const { pubkey } = alice;
     const asArt = `/c/art${LIST}`;
     await changeMember(relay.database.pool, { community, pubkey, status: 'disabled' }, fixed, Date.now());
@@ -274,6 +278,42 @@ describe('accounts', () => {
     await changeMember(relay.database.pool, { community, pubkey, status: 'deleted' }, fixed, Date.now());
     await api.refused(410, 'ACCOUNT_DELETED', 'GET', asArt, { as: alice });
     await api.refused(410, 'ACCOUNT_DELETED', 'POST', `/c/art${ASK}`, { as: alice, body: { name: 'x' } });
+  });
+});
+
+describe('operators', () => {
+  const LOG = '/v1/admin/audit-log';
+
+  it('of the node may act in every community, whatever those whom they have let in decide', async () => {
+    await api.refused(401, 'AUTH_REQUIRED', 'GET', LOG);
+    await api.refused(403, 'OPERATORS_ONLY', 'GET', LOG, { as: newAuthor() });
+    for (const path of [LOG, `/c/art${LOG}`])
+      expect((await api.ask('GET', path, { as: root })).status).toBe(200);
+    await relay.database.pool.query(
+      `INSERT INTO members (community, pubkey, status, created_at, updated_at) VALUES ($1, $2, 'disabled', 0, 0)`,
+      [communityOf('art'), Buffer.from(root.pubkey, 'hex')],
+    );
+    expect((await api.ask('GET', `/c/art${LOG}`, { as: root })).status).toBe(200);
+    await api.refused(403, 'ACCOUNT_DISABLED', 'GET', `/c/art${LIST}`, { as: root });
+  });
+
+  it('of a community act there and nowhere else, and only while their account is active', async () => {
+    const bob = newAuthor();
+    const { pool } = relay.database;
+    const ref = { community: communityOf('art'), pubkey: bob.pubkey };
+    await addOperator(pool, ref, { fixed: [root.pubkey] }, Date.now());
+    await expect
+      .poll(async () => (await api.ask('GET', `/c/art${LOG}`, { as: bob })).status, { timeout: 10_000 })
+      .toBe(200);
+    await api.refused(403, 'OPERATORS_ONLY', 'GET', LOG, { as: bob });
+    await api.refused(403, 'OPERATORS_ONLY', 'GET', `/c/music${LOG}`, { as: bob });
+    await changeMember(pool, { ...ref, status: 'disabled' }, { fixed: [] }, Date.now());
+    await api.refused(403, 'ACCOUNT_DISABLED', 'GET', `/c/art${LOG}`, { as: bob });
+    await changeMember(pool, { ...ref, status: 'active' }, { fixed: [] }, Date.now());
+    await removeOperator(pool, ref, { fixed: [] }, Date.now());
+    await expect
+      .poll(async () => (await api.ask('GET', `/c/art${LOG}`, { as: bob })).status, { timeout: 10_000 })
+      .toBe(403);
   });
 });
 
