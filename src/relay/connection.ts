@@ -117,7 +117,7 @@ export class Connection implements FrameSource {
     if (frame === undefined) return false;
     this.framesBytes -= frame.data.length;
     this.onMessage(frame);
-    return this.frames.length > 0 && !this.awaitingVerdict;
+    return this.frames.length > 0;
   }
 
   private onMessage({ data, isBinary }: Frame): void {
