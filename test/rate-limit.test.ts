@@ -345,9 +345,9 @@ describe('while the shared bucket is asked', () => {
     const asked = proxy.when('take-tokens', { kind: 'freeze' });
     client.send(['REQ', 'first', 'not a filter']);
     client.send('not JSON');
+    await asked;
     client.send(['REQ', 'second', 'not a filter']);
     client.send(['CLOSE', 7]);
-    await asked;
     const here = await connectTo(relay, undefined);
     expect(await post(here, 1)).toEqual([[true, '']]);
     expect((await here.query({ kinds: [7_777] })).closed).toBeUndefined();

@@ -10,6 +10,8 @@ import {
   okFrame,
   outcomeOf,
   refusal,
+  tooMany,
+  words,
 } from './reply.js';
 
 const id = 'a'.repeat(64);
@@ -36,6 +38,17 @@ function each(check: (text: string) => void): void {
   });
   fc.assert(property, { seed: 7447, numRuns: 200 });
 }
+
+it.each([
+  [0, 1],
+  [1, 1],
+  [1_000, 1],
+  [1_001, 2],
+  [59_999, 60],
+])('what is over its rate by %i ms is told to wait %i s: never too short', (retryAfterMs, seconds) => {
+  const told = words(tooMany('events', retryAfterMs));
+  expect(told).toBe(`rate-limited: too many events, try again in ${seconds} s`);
+});
 
 describe('OK', () => {
   it('says true and nothing more for what is accepted', () => {
