@@ -2,7 +2,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { SettingKey } from '../src/core/settings.js';
 import { writeSetting } from '../src/store/communities.js';
-import { removeTopic, writeTopic } from '../src/store/topics.js';
+import { deleteNodeTopic } from '../src/store/node-topics.js';
+import { writeTopic } from '../src/store/topics.js';
 import { RawClient } from './support/client.js';
 import { newAuthor, sign } from './support/events.js';
 import { pinTopics, startTestNode, type TestNode } from './support/node.js';
@@ -186,7 +187,7 @@ describe('a topic', () => {
     expect((await client.query({ '#t': ['tide'] })).closed).toBe(NOT_ENABLED);
     await pinTopics(relay, ['tide']);
     expect(await client.query({ '#t': ['tide'] })).toEqual({ events: [before] });
-    await removeTopic(relay.database.pool, community().id, 'tide');
+    await deleteNodeTopic(relay.database.pool, { community: community().id, topic: 'tide' }, Date.now());
     await expect.poll(() => carried('tide'), { timeout: 10_000 }).toBe(false);
     expect(await client.publish(tagged('tide'))).toEqual([false, NOT_ENABLED]);
   });
@@ -273,7 +274,7 @@ describe('default mode', () => {
 
   it('takes nothing without a topic while the global one is not carried', async () => {
     const { id } = plain.node.communities.find(undefined, undefined)!;
-    await removeTopic(plain.database.pool, id, 'harbour:global');
+    await deleteNodeTopic(plain.database.pool, { community: id, topic: 'harbour:global' }, Date.now());
     await expect
       .poll(() => plain.node.communities.get(id)!.topics.has('harbour:global'), { timeout: 10_000 })
       .toBe(false);

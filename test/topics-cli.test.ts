@@ -77,6 +77,17 @@ describe('topics set', () => {
     }
   });
 
+  it('keeps to the cap of the community', async () => {
+    const env = { DATABASE_URL: relay.test.url };
+    await runCli(['settings', 'set', 'topic.enabledMax', '1'], env);
+    expect(await topics('set', 'masts')).toMatchObject({
+      code: 1,
+      stderr: 'minato: This node carries as many topics as it can. (limit: 1)\n',
+    });
+    expect(await lineOf('masts')).toBeUndefined();
+    await runCli(['settings', 'reset', 'topic.enabledMax'], env);
+  });
+
   it('keeps what is not given', async () => {
     await topics('set', 'ropes', '--public', '--name', 'Ropes', '--priority', '3', '--retention-days', '9');
     await topics('set', 'ropes', '--unpin', '--max-events', '100');
@@ -105,6 +116,10 @@ describe('topics remove', () => {
     expect(await topics('remove', 'buoys')).toMatchObject({ code: 0 });
     expect(await lineOf('buoys')).toBeUndefined();
     expect(await topics('remove', 'buoys')).toMatchObject({ code: 1 });
+    const { rows } = await relay.database.pool.query(
+      "SELECT action FROM audit_log WHERE target = 'buoys' AND actor IS NULL ORDER BY position",
+    );
+    expect(rows).toEqual([{ action: 'topic.create' }, { action: 'topic.delete' }]);
 
     await topics('set', 'buoys', '--unpin');
     const { pool } = relay.database;
@@ -119,7 +134,7 @@ describe('topics remove', () => {
     expect(await lineOf('buoys')).toMatch(/ enabled .*subscribers 1/);
     expect(await topics('remove', 'buoys')).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining('members subscribe'),
+      stderr: 'minato: Members subscribe to this topic; block it to stop it anyway. (subscriptions: 1)\n',
     });
     expect(await lineOf('buoys')).toMatch(/ enabled .*subscribers 1/);
   });

@@ -4,7 +4,15 @@ import { isRefusal } from '../core/reply.js';
 import { type IngestPolicy, ingestPolicySchema } from '../core/retention.js';
 import { isTopic, TOPIC_LENGTH_MAX } from '../core/topic.js';
 import { gossipTopic, topicId } from '../core/topic-id.js';
-import { listTopics, removeTopic, type TopicRow, writeTopic } from '../store/topics.js';
+import {
+  changeNodeTopic,
+  createNodeTopic,
+  deleteNodeTopic,
+  listNodeTopics,
+  type NodeTopic,
+  readNodeTopic,
+} from '../store/node-topics.js';
+import { granted, printAll } from './answers.js';
 import { COMMUNITY_OPTION, withCommunity } from './context.js';
 
 interface SetOptions extends IngestPolicy {
@@ -63,10 +71,9 @@ Examples:
     .option(...COMMUNITY_OPTION)
     .action((topic: string, options: { community: string }) =>
       withCommunity(options.community, async ({ database }, community) => {
-        const [row] = await listTopics(database.pool, community.id, topic);
-        if (row === undefined) throw new Error(`"${topic}" has no rules of its own`);
-        if (row.refCount > 0) throw new Error(`members subscribe to "${topic}": it stays as long as they do`);
-        await removeTopic(database.pool, community.id, topic);
+        const found = isTopic(topic) ? await readNodeTopic(database.pool, community.id, topic) : undefined;
+        if (found === undefined) throw new Error(`"${topic}" has no rules of its own`);
+        granted(await deleteNodeTopic(database.pool, { community: community.id, topic }, Date.now()));
         process.stdout.write(`${topic} follows the settings of the community\n`);
       }),
     );
@@ -75,14 +82,16 @@ Examples:
 const UNPINNING = ['unpin', 'disable'];
 
 async function list(options: { community: string }): Promise<void> {
-  await withCommunity(options.community, async ({ database }, community) => {
-    const rows = await listTopics(database.pool, community.id);
-    if (rows.length === 0) process.stdout.write('no topic is carried or has rules of its own\n');
-    for (const row of rows) process.stdout.write(`${lineOf(row)}\n`);
-  });
+  await withCommunity(options.community, ({ database }, community) =>
+    printAll(
+      (page) => listNodeTopics(database.pool, community.id, page),
+      lineOf,
+      'no topic is carried or has rules of its own',
+    ),
+  );
 }
 
-function lineOf(row: TopicRow): string {
+function lineOf(row: NodeTopic): string {
   const state = row.blocked ? 'blocked' : row.enabled ? 'enabled' : 'disabled';
   const facts = [
     row.topic.padEnd(40),
@@ -115,7 +124,7 @@ async function set(topic: string, options: SetOptions): Promise<void> {
   await withCommunity(options.community, async ({ database }, community) => {
     const { community: _slug, name, pin, unpin, disable, priority, ...given } = options;
     const { public: isPublic, private: isPrivate, ...limits } = given;
-    const [before] = await listTopics(database.pool, community.id, topic);
+    const before = await readNodeTopic(database.pool, community.id, topic);
     const rules = {
       pinned: chosen(pin, unpin ?? disable) ?? before?.pinned ?? true,
       public: chosen(isPublic, isPrivate) ?? before?.public ?? false,
@@ -123,7 +132,13 @@ async function set(topic: string, options: SetOptions): Promise<void> {
       priority: priority ?? before?.priority ?? 0,
       policy: ingestPolicySchema.parse({ ...before?.policy, ...limits }),
     };
-    await writeTopic(database.pool, community.id, topic, rules, Date.now());
+    const ref = { community: community.id, topic };
+    const cap = { enabledMax: community.settings['topic.enabledMax'] };
+    granted(
+      before === undefined
+        ? await createNodeTopic(database.pool, { ...ref, ...rules }, cap, Date.now())
+        : await changeNodeTopic(database.pool, { ...ref, changes: rules }, cap, Date.now()),
+    );
     process.stdout.write(`${topic} ${JSON.stringify(rules)}\n`);
   });
 }

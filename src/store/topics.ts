@@ -27,29 +27,6 @@ export async function readTopics(db: Db): Promise<Map<number, Map<string, TopicS
   return topics;
 }
 
-/** A topic as the operator sees it. */
-export interface TopicRow extends Omit<TopicRules, 'name'> {
-  readonly topic: string;
-  readonly name: string | null;
-  readonly enabled: boolean;
-  readonly blocked: boolean;
-  /** Members who subscribe to it now. */
-  readonly refCount: number;
-}
-
-/** The topics of a community with rules of their own or with subscribers; of one only, if it is named. */
-export async function listTopics(db: Db, community: number, topic?: string): Promise<TopicRow[]> {
-  const { rows } = await db.query<Omit<TopicRow, 'policy'> & { ingest_policy: unknown }>(
-    `SELECT topic, name, enabled, blocked, pinned, public, priority, ingest_policy, ref_count AS "refCount"
-     FROM node_topics WHERE community = $1 AND ($2::text IS NULL OR topic = $2) ORDER BY topic`,
-    [community, topic ?? null],
-  );
-  return rows.map(({ ingest_policy, ...row }) => ({
-    ...row,
-    policy: ingestPolicySchema.safeParse(ingest_policy).data ?? {},
-  }));
-}
-
 /** What the operator decides about a topic. */
 export interface TopicRules {
   readonly pinned: boolean;
@@ -92,13 +69,4 @@ export async function pinGlobalTopic(
      SELECT $1, $2, true, true, $3::bigint, $3 FROM changed ON CONFLICT (community, topic) DO NOTHING`,
     [community, `${namespace}:global`, now],
   );
-}
-
-export async function removeTopic(db: Db, community: number, topic: string): Promise<boolean> {
-  const { rowCount } = await db.query(
-    `WITH changed AS (UPDATE config_version SET version = version + 1 RETURNING version)
-     DELETE FROM node_subscriptions USING changed WHERE community = $1 AND topic = $2`,
-    [community, topic],
-  );
-  return (rowCount ?? 0) > 0;
 }
