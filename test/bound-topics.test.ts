@@ -13,8 +13,9 @@ import { BOUNDS, type Job } from '../src/jobs/job.js';
 import { retain } from '../src/jobs/retain.js';
 import { runJob } from '../src/jobs/run.js';
 import { writeSetting } from '../src/store/communities.js';
+import { deleteNodeTopic } from '../src/store/node-topics.js';
 import { ensurePartitions } from '../src/store/partitions.js';
-import { removeTopic, writeTopic } from '../src/store/topics.js';
+import { writeTopic } from '../src/store/topics.js';
 import { eventually, runCli } from './support/cli.js';
 import { RawClient } from './support/client.js';
 import { type Author, type Draft, newAuthor, sign } from './support/events.js';
@@ -334,7 +335,7 @@ describe('size and days', () => {
     await setTopic('harbour:global', {});
     await run(capacity);
     await set('topic.namespace', 'kukuri');
-    await removeTopic(pool, 1, 'harbour:global');
+    await deleteNodeTopic(pool, { community: 1, topic: 'harbour:global' }, Date.now());
   });
 
   it('goes by the community’s days, not by those of the topic it is bound to, also at read', async () => {

@@ -28,7 +28,7 @@ Environment:
   MINATO_NETWORK_ID      names the network in topic ids; fixed at the first boot (kukuri:main:)
   MINATO_ADMIN_PUBKEYS   the operators, hex or npub, comma separated
   MINATO_TOPIC_MODE      first value of topic.mode: required, default or open (required)
-  MINATO_AUTH_MODE       first value of auth.mode (off)
+  MINATO_AUTH_MODE       first value of auth.mode: off or required (off)
   MINATO_TRUSTED_PROXIES whose X-Forwarded-For is believed: addresses, networks, loopback, comma separated (loopback)
   MINATO_METRICS_TOKEN   lets a bearer of it read /metrics from elsewhere
   MINATO_LOG_LEVEL       debug, info, warn, error or silent (info)

@@ -204,9 +204,9 @@ export class Connection implements FrameSource {
       case 'EVENT':
         return this.onEvent(community, message[1]);
       case 'REQ':
-        return this.onQuery(community, message, (id, filters) => this.subscribe(community, id, filters));
+        return this.onQuery(community, message, (now, id, filters) => this.subscribe(now, id, filters));
       case 'COUNT':
-        return this.onQuery(community, message, (id, { seen }) => this.count(community, id, seen));
+        return this.onQuery(community, message, (now, id, { seen }) => this.count(now, id, seen));
       case 'CLOSE':
         return this.onClose(message[1]);
       case 'AUTH':
@@ -220,7 +220,7 @@ export class Connection implements FrameSource {
     const id = eventIdOf(input);
     if (id === undefined) return refusal('invalid', 'EVENT needs an event with an id');
     this.judge(this.mayGoOn(community, 'events'), ({ allowed, retryAfterMs }) => {
-      if (allowed) return this.admit(community, id, input);
+      if (allowed) return this.admit(this.current(community), id, input);
       this.context.metrics.events.inc({ outcome: 'rate-limited' });
       this.outgoing.send(okFrame(id, tooMany('events', retryAfterMs)));
     });
@@ -241,7 +241,7 @@ export class Connection implements FrameSource {
   private onQuery(
     community: Community,
     [verb, id, ...inputs]: unknown[],
-    run: (id: string, filters: Filters) => void,
+    run: (community: Community, id: string, filters: Filters) => void,
   ): Refusal | undefined {
     if (this.ws.readyState !== this.ws.OPEN) return undefined;
     const { settings } = community;
@@ -259,9 +259,10 @@ export class Connection implements FrameSource {
       // It may have gone while the verdict was awaited.
       if (this.ws.readyState !== this.ws.OPEN) return;
       if (!allowed) return refuse(tooMany('queries', retryAfterMs));
-      const filters = this.readFilters(community, inputs);
+      const current = this.current(community);
+      const filters = this.readFilters(current, inputs);
       if (isRefusal(filters)) return refuse(filters);
-      run(id, filters);
+      run(current, id, filters);
     });
     return undefined;
   }
@@ -394,6 +395,11 @@ export class Connection implements FrameSource {
     const keys = this.isExempt(community) ? [] : this.keysOf(community, what);
     const { rates, now } = this.context;
     return rates.takeAll(keys, settings[`rate.${what}PerSecond`], settings[`rate.${what}Burst`], now());
+  }
+
+  /** A verdict may have been waited for, and the rules may have changed meanwhile. */
+  private current(community: Community): Community {
+    return this.context.communities.get(community.id) ?? community;
   }
 
   private isExempt({ settings }: Community): boolean {
