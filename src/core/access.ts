@@ -9,7 +9,7 @@ import { isAmong, type KindEntry } from './kinds.js';
 import { type Refusal, refusal } from './reply.js';
 import type { TopicSubscription } from './retention.js';
 import type { Settings } from './settings.js';
-import { topicsOf } from './topic.js';
+import { type MatchedEvent, topicsOf } from './topic.js';
 
 /** What a community has decided, as far as access goes. */
 export interface AccessRules {
@@ -139,7 +139,7 @@ export function isGuarded({ parties, topics }: View, kind: number): boolean {
   return topics !== undefined || (parties !== undefined && isAmong(kind, parties.kinds));
 }
 
-export function sees({ parties, topics }: View, event: NostrEvent): boolean {
+export function sees({ parties, topics }: View, event: MatchedEvent): boolean {
   if (parties !== undefined && isAmong(event.kind, parties.kinds) && !isParty(event, parties.pubkeys))
     return false;
   return topics === undefined || isAllowed(event, topics);
@@ -150,12 +150,8 @@ function isParty({ pubkey, tags }: NostrEvent, pubkeys: ReadonlySet<string>): bo
   return pubkeys.has(pubkey) || tags.some(([name, value]) => name === 'p' && pubkeys.has(value ?? ''));
 }
 
-function isAllowed({ tags }: NostrEvent, { prefix, plain, allowed }: TopicView): boolean {
-  let isBound = false;
-  for (const [name, value] of tags) {
-    if (name !== 't' || value === undefined) continue;
-    if (allowed.has(value)) return true;
-    isBound ||= value.startsWith(prefix) || plain.has(value);
-  }
-  return !isBound;
+function isAllowed({ tags, bound = [] }: MatchedEvent, { prefix, plain, allowed }: TopicView): boolean {
+  const named = tags.flatMap(([name, value]) => (name === 't' && value !== undefined ? [value] : []));
+  const topics = [...named, ...bound].filter((topic) => topic.startsWith(prefix) || plain.has(topic));
+  return topics.length === 0 || topics.some((topic) => allowed.has(topic));
 }

@@ -2,6 +2,7 @@
  * Topics are carried in `t` tags. This file holds the rules of the modes `required`, `default` and `open`: what an event and
  * a filter have to name, and what an event is bound to without naming it.
  */
+import { KIND_DELETION } from './classify.js';
 import type { NostrEvent } from './event.js';
 import type { Filter } from './filter.js';
 import { isAmong } from './kinds.js';
@@ -64,10 +65,22 @@ export function allTopics(event: NostrEvent, bound: readonly string[]): string[]
   return bound.length === 0 ? own : [...own, ...bound];
 }
 
-/** The event as filters see it: a bound topic is like a `t` tag. Never served. */
-export function asMatched(event: NostrEvent, bound: readonly string[]): NostrEvent {
-  if (bound.length === 0) return event;
-  return { ...event, tags: [...event.tags, ...bound.map((topic) => ['t', topic])] };
+/** The event as filters see it. Never served. */
+export interface MatchedEvent extends NostrEvent {
+  readonly bound?: readonly string[];
+}
+
+export function asMatched(event: NostrEvent, bound: readonly string[]): MatchedEvent {
+  return bound.length === 0 ? event : { ...event, bound };
+}
+
+/**
+ * A bound topic is like a `t` tag for a filter, with one exception: a deletion request is found by the topics of its targets
+ * only where its kind is asked for, or whoever asks for a topic alone would get, in the place of what was deleted, an event
+ * that does not carry it.
+ */
+export function findsBound({ kinds }: Pick<Filter, 'kinds'>, kind: number): boolean {
+  return kind !== KIND_DELETION || kinds !== undefined;
 }
 
 // ── At the door ───────────────────────────────────────────────────────────────────────────────────────────────────

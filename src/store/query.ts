@@ -8,12 +8,13 @@
  */
 import type { Pool } from 'pg';
 import type { View } from '../core/access.js';
+import { KIND_DELETION } from '../core/classify.js';
 import { KIND_GIFT_WRAP } from '../core/deletion.js';
 import type { Filter, TagCondition } from '../core/filter.js';
 import { Keep, keepsOf, REGULAR_KEEPS, STEPS } from '../core/keep.js';
 import { kindRanges } from '../core/kinds.js';
 import { bucketDays, cutoff, type Retention, topicDays } from '../core/retention.js';
-import { isTopic, UNBOUND } from '../core/topic.js';
+import { findsBound, isTopic, UNBOUND } from '../core/topic.js';
 import { hexArray, int2Array, int4Array, int8Array, textArray } from './binary.js';
 import type { TagHash } from './tag-hash.js';
 
@@ -166,7 +167,7 @@ function conditions(context: Context, community: number, filter: Filter, settled
     if (tag === settled.tag) continue;
     all.push(`EXISTS (SELECT 1 FROM ${askedTags(context, community, tag)} JOIN event_tags g
       ON g.tag = asked.tag AND g.created_at = e.created_at AND g.seq = e.seq
-      WHERE g.keep = e.keep AND g.ingested_at = e.ingested_at AND ${carries(tag)})`);
+      WHERE g.keep = e.keep AND g.ingested_at = e.ingested_at AND ${carries(tag, filter)})`);
   }
   if (filter.view !== undefined) all.push(...visible(params, filter.view));
   return all.join(' AND ');
@@ -240,12 +241,16 @@ const keptSince = (time: string) => `(g.keep < ${Keep.days30} OR g.ingested_at >
  * A topic may also be bound to the event without a tag (core/topic.ts); then its days are those of an event without topics.
  * What is past both is not even looked up.
  */
-const CARRIES_TOPIC = `${keptSince('least(asked.kept_since, asked.bound_since)')} AND (
-    (${HAS_TAG} AND ${keptSince('asked.kept_since')})
-    OR (e.bound IS NOT NULL AND asked.topic = ANY (e.bound) AND ${keptSince('asked.bound_since')}))`;
-
-function carries({ name }: TagCondition): string {
-  return name === 't' ? CARRIES_TOPIC : HAS_TAG;
+function carries({ name }: TagCondition, filter: Filter): string {
+  if (name !== 't') return HAS_TAG;
+  const bound = [
+    'e.bound IS NOT NULL',
+    'asked.topic = ANY (e.bound)',
+    keptSince('asked.bound_since'),
+    ...(findsBound(filter, KIND_DELETION) ? [] : [`e.kind <> ${KIND_DELETION}`]),
+  ];
+  return `${keptSince('least(asked.kept_since, asked.bound_since)')} AND (
+    (${HAS_TAG} AND ${keptSince('asked.kept_since')}) OR (${bound.join(' AND ')}))`;
 }
 
 function drivingTag({ tags, authors }: Filter): TagCondition | undefined {
@@ -282,7 +287,7 @@ function selectByTag(context: Context, community: number, filter: Filter, tag: T
       SELECT ${context.columns.replace('e.created_at', 'g.created_at')} FROM event_tags g
       ${eventAt('g')}
       WHERE g.tag = asked.tag AND g.keep IN (${servedKeeps(filter)}) ${range}
-        AND ${carries(tag)} AND ${rest}
+        AND ${carries(tag, filter)} AND ${rest}
       ORDER BY g.created_at DESC, e.id LIMIT ${context.limit}) r
     ${NEWEST_FIRST} LIMIT ${context.limit}`;
 }
