@@ -237,6 +237,17 @@ describe('what names no topic in default mode', () => {
     }
   });
 
+  it('is found by an instance that did not see it come, also once it is in its memory', async () => {
+    const event = await post({});
+    const late = await startTestNode({ now: () => now, on: here.test });
+    const client = await RawClient.connect(late.url);
+    for (const filter of [{}, {}, { '#t': [GLOBAL] }, { '#t': [GLOBAL] }])
+      expect((await client.query({ ...filter, ids: [event.id] })).events).toEqual([event]);
+    expect((await client.query({ '#t': ['boats'], ids: [event.id] })).events).toEqual([]);
+    await client.close();
+    await late.close();
+  });
+
   it('comes live to the readers of the global topic, ephemeral or not, on both instances', async () => {
     for (const client of clients) {
       client.send(['REQ', 'global', { '#t': [GLOBAL], authors: [alice.pubkey] }]);
