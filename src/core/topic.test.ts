@@ -176,9 +176,17 @@ describe('bound topics', () => {
     const event = eventOf(5, ['e', 'x'], ['t', 'sea']);
     const matched = asMatched(event, ['wind']);
     expect(allTopics(event, ['wind'])).toEqual(['sea', 'wind']);
-    for (const topic of ['sea', 'wind']) expect(matchFilter(filterOf({ '#t': [topic] }), matched)).toBe(true);
+    for (const topic of ['sea', 'wind'])
+      expect(matchFilter(filterOf({ kinds: [1, 5], '#t': [topic] }), matched)).toBe(true);
+    expect(matchFilter(filterOf({ '#t': ['wind'] }), asMatched(eventOf(1), ['wind']))).toBe(true);
     expect(matchFilter(filterOf({ '#t': ['wind'] }), event)).toBe(false);
     expect(matchFilter(filterOf({ '#T': ['wind'] }), matched)).toBe(false);
     expect(asMatched(event, UNBOUND)).toBe(event);
+  });
+
+  it('of a deletion request count only where its kind is asked for', () => {
+    const request = asMatched(eventOf(5), ['wind']);
+    expect(matchFilter(filterOf({ '#t': ['wind'] }), request)).toBe(false);
+    expect(matchFilter(filterOf({ '#t': ['wind'], kinds: [5] }), request)).toBe(true);
   });
 });
