@@ -175,7 +175,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   const { database, config, log, now = Date.now, roles = new Set(ROLES) } = options;
   const memory = new Memory();
   let port = config.port;
-  const limits = await openLimits(config.redisUrl, database.ownPool, log);
+  const limits = await openLimits(config.redisUrl, database.limitsPool, log);
   const rates = new Rates({ shared: limits, log });
   const onCommit = (plan: Plan) => fanout.onCommit(plan);
   const hooks = { port: () => port, rates, ...(roles.has('relay') ? { onCommit } : {}) };
