@@ -15,6 +15,7 @@ import type { Rights } from '../rights.js';
 import type { Verifier } from '../verify/pool.js';
 
 const PUBKEYS_MAX = 20;
+const NO_TOPICS: ReadonlySet<string> = new Set();
 
 export interface IdentityContext {
   readonly rights: Rights;
@@ -31,6 +32,9 @@ export class Identity {
   private readonly keys = new Set<string>();
   private readonly openedAt: number;
   private gone = false;
+  /** Once it had to authenticate, it has to for as long as the mode holds: a setting saved again gives no new grace. */
+  private enforced = false;
+  private authenticating = 0;
   private known: { access: Access; community: Community; rights: number } | undefined;
 
   constructor(
@@ -45,6 +49,15 @@ export class Identity {
   }
 
   async authenticate(community: Community, input: unknown, isExempt: boolean): Promise<Refusal | undefined> {
+    this.authenticating += 1;
+    try {
+      return await this.prove(community, input, isExempt);
+    } finally {
+      this.authenticating -= 1;
+    }
+  }
+
+  private async prove(community: Community, input: unknown, isExempt: boolean): Promise<Refusal | undefined> {
     const event = parseEvent(input);
     if (isRefusal(event)) return event;
     const { now, addressesOf, verifier } = this.context;
@@ -93,7 +106,7 @@ export class Identity {
 
   /** What this client may do now; the same object for as long as that does not change. */
   access(community: Community): Access {
-    const enforced = this.context.now() >= enforcedFrom(community, this.openedAt);
+    const enforced = this.isEnforced(community);
     const { rights } = this.context;
     const { known } = this;
     if (
@@ -104,15 +117,32 @@ export class Identity {
     )
       return known.access;
     for (const pubkey of this.keys) if (community.refused.has(pubkey)) this.forget(pubkey);
-    const topics = [...this.keys].flatMap((pubkey) => [...rights.topicsOf(this.community, pubkey)]);
-    const access = { pubkeys: new Set(this.keys), enforced, subscribed: new Set(topics) };
+    const computed = { pubkeys: new Set(this.keys), enforced, subscribed: this.subscribedTopics() };
+    const access = known !== undefined && isSameAccess(known.access, computed) ? known.access : computed;
     this.known = { access, community, rights: rights.version };
     return access;
   }
 
+  private isEnforced(community: Community): boolean {
+    const isRequired = community.settings['auth.mode'] === 'required';
+    const begun = this.context.now() >= enforcedFrom(community, this.openedAt);
+    this.enforced = isRequired && (this.enforced || begun);
+    return this.enforced;
+  }
+
+  private subscribedTopics(): ReadonlySet<string> {
+    const [first, ...others] = this.keys;
+    if (first === undefined) return NO_TOPICS;
+    const { rights } = this.context;
+    const topics = rights.topicsOf(this.community, first);
+    if (others.length === 0) return topics;
+    return new Set([...topics, ...others.flatMap((other) => [...rights.topicsOf(this.community, other)])]);
+  }
+
   /** It had its time to authenticate and did not. */
   isOverdue(community: Community): boolean {
-    return this.keys.size === 0 && this.context.now() >= authDeadline(community, this.openedAt);
+    if (this.keys.size > 0 || this.authenticating > 0) return false;
+    return this.context.now() >= authDeadline(community, this.openedAt);
   }
 
   /** The filters with what this client may see of them, or why it may not ask them. */
@@ -128,4 +158,19 @@ export class Identity {
     }
     return seen;
   }
+}
+
+function isSameAccess(one: Access, other: Access): boolean {
+  return (
+    one.enforced === other.enforced &&
+    isSameSet(one.pubkeys, other.pubkeys) &&
+    isSameSet(one.subscribed, other.subscribed)
+  );
+}
+
+function isSameSet(one: ReadonlySet<string>, other: ReadonlySet<string>): boolean {
+  if (one === other) return true;
+  if (one.size !== other.size) return false;
+  for (const value of one) if (!other.has(value)) return false;
+  return true;
 }

@@ -7,7 +7,7 @@
  * A short answer to a narrow filter comes with its payloads in one step.
  */
 import type { Pool } from 'pg';
-import type { View } from '../core/access.js';
+import { allowedTopics, type View } from '../core/access.js';
 import { KIND_DELETION } from '../core/classify.js';
 import { KIND_GIFT_WRAP } from '../core/deletion.js';
 import type { Filter, TagCondition } from '../core/filter.js';
@@ -173,6 +173,9 @@ function conditions(context: Context, community: number, filter: Filter, settled
   return all.join(' AND ');
 }
 
+/** A `t` tag in a payload, with its value as JSON spells it. */
+const TOPIC_TAG = String.raw`\["t",("(?:[^"\\]|\\.)*")`;
+
 /** The SQL twin of `sees` in core/access.ts. */
 function visible(params: Parameters, { parties, topics }: View): string[] {
   const holdsOne = (needles: string[]) =>
@@ -190,14 +193,15 @@ function visible(params: Parameters, { parties, topics }: View): string[] {
     conditions.push(`(NOT (${ranges.join(' OR ')}) OR ${isParty})`);
   }
   if (topics !== undefined) {
-    const needle = (topic: string) => `["t",${JSON.stringify(topic)}`;
-    const named = [`["t","${topics.prefix}`, ...[...topics.plain].map(needle)];
-    const allowed = [...topics.allowed];
-    const isBound = `EXISTS (SELECT 1 FROM unnest(e.bound) AS bound (topic)
-      WHERE starts_with(bound.topic, ${params.add(topics.prefix, 'text')})
-        OR bound.topic = ANY (${params.add(textArray([...topics.plain]), 'text[]')}))`;
-    conditions.push(`(NOT (${holdsOne(named)} OR ${isBound}) OR ${holdsOne(allowed.map(needle))}
-      OR e.bound && ${params.add(textArray(allowed), 'text[]')})`);
+    // One pass over the tags, however many topics are allowed. Topics are compared as JSON spells them.
+    const spelt = (list: Iterable<string>) =>
+      params.add(textArray([...list].map((topic) => JSON.stringify(topic))), 'text[]');
+    const prefix = params.add(JSON.stringify(topics.carried.prefix).slice(0, -1), 'text');
+    conditions.push(`((e.bound IS NULL AND strpos(e.payload, '["t","') = 0) OR (
+      SELECT coalesce(bool_or(t.topic = ANY (${spelt(allowedTopics(topics))})), true)
+      FROM (SELECT found[1] AS topic FROM regexp_matches(e.payload, '${TOPIC_TAG}', 'g') AS found
+        UNION ALL SELECT to_json(bound.topic)::text FROM unnest(e.bound) AS bound (topic)) t
+      WHERE starts_with(t.topic, ${prefix}) OR t.topic = ANY (${spelt(topics.carried.plain)})))`);
   }
   return conditions;
 }
