@@ -84,6 +84,15 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
     }
   };
 
+  /** What fails in one listener is neither the other listeners' nor the settings' affair. */
+  const tell = async (listener: () => Promise<void> | void): Promise<void> => {
+    try {
+      await listener();
+    } catch (error) {
+      log.error({ error: String(error) }, 'what follows a change of settings failed');
+    }
+  };
+
   const poll = async (): Promise<void> => {
     while (!stopping.signal.aborted) {
       await delay(POLL_MS, undefined, { signal: stopping.signal }).catch(() => undefined);
@@ -96,7 +105,7 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
       if (problem !== undefined && !failing) log.warn({ error: problem }, 'settings cannot be read');
       if (problem === undefined && failing) log.info('settings can be read again');
       failing = problem !== undefined;
-      for (const listener of listeners) await listener();
+      for (const listener of listeners) await tell(listener);
     }
   };
 

@@ -92,7 +92,13 @@ function templateOf(path: string): string {
 
 async function ask(topic: string, who: Author = member, community = home): Promise<string> {
   const wanted = { community, pubkey: who.pubkey, topic, services: ['index'] };
-  const rules = { pendingMax: 100, enabledMax: 1_000, autoApproval: 'off', allowList: [] } as const;
+  const rules = {
+    pendingMax: 100,
+    pendingTotalMax: 10_000,
+    enabledMax: 1_000,
+    autoApproval: 'off',
+    allowList: [],
+  } as const;
   const asked = await requestTopic(relay.database.pool, wanted, rules, Date.now());
   if (isDenial(asked)) throw new Error(asked.denied);
   return asked.request.requestId;

@@ -57,7 +57,9 @@ export async function authenticate(
   const verdict = await verifier.verify({ payload: serializeEvent(event) });
   if (verdict !== 'valid') return invalid(verdict === 'wrong-id' ? 'id' : 'signature');
   // By its signature: two of the same request in one second have the same id, and nobody else can make another signature.
-  const isFirst = await useOnce(`nip98:${event.sig}`, CREDENTIAL_KEPT_MS, nowMs);
+  // Whether it was used before cannot be told: then it is not taken.
+  const isFirst = await useOnce(`nip98:${event.sig}`, CREDENTIAL_KEPT_MS, nowMs).catch(() => undefined);
+  if (isFirst === undefined) return denial('UNAVAILABLE');
   return isFirst ? event.pubkey : denial('REPLAYED_AUTH');
 }
 

@@ -80,7 +80,14 @@ export function route<
 
 const BY_WHO: Record<Who, readonly ErrorCode[]> = {
   public: [],
-  member: ['AUTH_REQUIRED', 'INVALID_AUTH', 'REPLAYED_AUTH', 'ACCOUNT_DISABLED', 'ACCOUNT_DELETED'],
+  member: [
+    'AUTH_REQUIRED',
+    'INVALID_AUTH',
+    'REPLAYED_AUTH',
+    'ACCOUNT_DISABLED',
+    'ACCOUNT_DELETED',
+    'UNAVAILABLE',
+  ],
   operator: [
     'AUTH_REQUIRED',
     'INVALID_AUTH',
@@ -88,6 +95,7 @@ const BY_WHO: Record<Who, readonly ErrorCode[]> = {
     'ACCOUNT_DISABLED',
     'ACCOUNT_DELETED',
     'OPERATORS_ONLY',
+    'UNAVAILABLE',
   ],
 };
 

@@ -30,6 +30,21 @@ export interface Access {
   readonly subscribed: ReadonlySet<string>;
 }
 
+export function isSameAccess(one: Access, other: Access): boolean {
+  return (
+    one.enforced === other.enforced &&
+    isSameSet(one.pubkeys, other.pubkeys) &&
+    isSameSet(one.subscribed, other.subscribed)
+  );
+}
+
+export function isSameSet(one: ReadonlySet<string>, other: ReadonlySet<string>): boolean {
+  if (one === other) return true;
+  if (one.size !== other.size) return false;
+  for (const value of one) if (!other.has(value)) return false;
+  return true;
+}
+
 const NONE: ReadonlySet<string> = new Set();
 export const ANONYMOUS: Access = { pubkeys: NONE, enforced: false, subscribed: NONE };
 

@@ -50,6 +50,7 @@ const BAD: Record<SettingKey, unknown[]> = {
   'auth.timeoutSeconds': [0, 86_401],
   'auth.privateKinds': [4, [-1], ['5-4'], Array(101).fill(4)],
   'subscription.pendingMax': [0, 1_001],
+  'subscription.pendingTotalMax': [0, 1_000_001],
   'subscription.autoApproval': ['on', true],
   'subscription.allowList': ['a', ['npub1x'], ['A'.repeat(64)]],
   'retention.regularDays': [-1, 36_501, 1.5],

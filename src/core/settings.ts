@@ -91,6 +91,11 @@ export const settingDefinitions = {
   ),
 
   'subscription.pendingMax': define(count(1, 1_000), 5, 'Requests of one member that may wait for review'),
+  'subscription.pendingTotalMax': define(
+    count(1, 1_000_000),
+    10_000,
+    'Requests of all members together that may wait for review',
+  ),
   'subscription.autoApproval': define(
     z.enum(['off', 'within-limits', 'allow-list', 'invite']),
     'off',

@@ -78,9 +78,9 @@ describe('needsNoTopic', () => {
 });
 
 const KNOWN = new Map([
-  ['sea', { enabled: true }],
-  ['wind', { enabled: true }],
-  ['closed', { enabled: false }],
+  ['sea', { enabled: true, blocked: false }],
+  ['wind', { enabled: true, blocked: false }],
+  ['closed', { enabled: false, blocked: false }],
 ]);
 const MISSING = { refused: 'invalid', why: 'missing topic' };
 const NOT_ENABLED = { refused: 'restricted', why: 'topic not enabled' };
@@ -110,7 +110,7 @@ describe('refuseEventTopic', () => {
   });
 
   it('in default mode what names no topic is for the global one; what names some needs one that is carried', () => {
-    const withGlobal = new Map([...KNOWN, ['kukuri:global', { enabled: true }]]);
+    const withGlobal = new Map([...KNOWN, ['kukuri:global', { enabled: true, blocked: false }]]);
     expect(refuseEventTopic(eventOf(1), byDefault, withGlobal)).toBeUndefined();
     expect(refuseEventTopic(eventOf(1, ['t', '']), byDefault, withGlobal)).toBeUndefined();
     expect(refuseEventTopic(eventOf(1), byDefault, KNOWN)).toEqual(NOT_ENABLED);
@@ -189,4 +189,17 @@ describe('bound topics', () => {
     expect(matchFilter(filterOf({ '#t': ['wind'] }), request)).toBe(false);
     expect(matchFilter(filterOf({ '#t': ['wind'], kinds: [5] }), request)).toBe(true);
   });
+});
+
+it('what names a blocked topic is refused in every mode, whatever else it names', () => {
+  const blocked = new Map([...KNOWN, ['forbidden', { enabled: false, blocked: true }]]);
+  const BLOCKED = { refused: 'restricted', why: 'topic blocked by the operator' };
+  for (const settings of [required, byDefault, open]) {
+    expect(refuseEventTopic(eventOf(1, ['t', 'sea'], ['t', 'forbidden']), settings, blocked)).toEqual(
+      BLOCKED,
+    );
+    expect(refuseEventTopic(eventOf(0, ['t', 'forbidden']), settings, blocked)).toEqual(BLOCKED);
+    expect(refuseFilterTopic(filterOf({ '#t': ['sea', 'forbidden'] }), settings, blocked)).toEqual(BLOCKED);
+    expect(refuseFilterTopic(filterOf({ '#t': ['sea'] }), settings, blocked)).toBeUndefined();
+  }
 });

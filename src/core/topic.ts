@@ -17,7 +17,7 @@ const CONTROL = /[\u0000-\u001f\u007f]/;
 
 export type TopicSettings = Pick<Settings, 'topic.mode' | 'topic.namespace' | 'topic.freeKinds'>;
 /** The topics that a community knows; those that are enabled are carried. */
-export type KnownTopics = ReadonlyMap<string, Pick<TopicSubscription, 'enabled'>>;
+export type KnownTopics = ReadonlyMap<string, Pick<TopicSubscription, 'enabled' | 'blocked'>>;
 
 export function isTopic(value: string | undefined): value is string {
   return value !== undefined && value !== '' && value.length <= TOPIC_LENGTH_MAX && !CONTROL.test(value);
@@ -86,6 +86,12 @@ export function findsBound({ kinds }: Pick<Filter, 'kinds'>, kind: number): bool
 // ── At the door ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 const NOT_ENABLED = refusal('restricted', 'topic not enabled');
+const BLOCKED = refusal('restricted', 'topic blocked by the operator');
+
+const isBlocked = (topics: Iterable<string>, known: KnownTopics): boolean => {
+  for (const topic of topics) if (known.get(topic)?.blocked) return true;
+  return false;
+};
 
 const isCarried = (topics: Iterable<string>, known: KnownTopics): boolean => {
   for (const topic of topics) if (known.get(topic)?.enabled) return true;
@@ -98,8 +104,9 @@ export function refuseEventTopic(
   settings: TopicSettings,
   known: KnownTopics,
 ): Refusal | undefined {
-  if (settings['topic.mode'] === 'open' || needsNoTopic(event.kind, settings)) return undefined;
   const topics = allTopics(event, impliedTopics(event, settings));
+  if (isBlocked(topics, known)) return BLOCKED;
+  if (settings['topic.mode'] === 'open' || needsNoTopic(event.kind, settings)) return undefined;
   if (topics.length === 0) return refusal('invalid', 'missing topic');
   return isCarried(topics, known) ? undefined : NOT_ENABLED;
 }
@@ -114,8 +121,9 @@ export function refuseFilterTopic(
   known: KnownTopics,
 ): Refusal | undefined {
   const mode = settings['topic.mode'];
-  if (mode === 'open') return undefined;
   const asked = filter.tags.find((tag) => tag.name === 't')?.values;
+  if (asked !== undefined && isBlocked(asked, known)) return BLOCKED;
+  if (mode === 'open') return undefined;
   if (asked !== undefined) return asked.size === 0 || isCarried(asked, known) ? undefined : NOT_ENABLED;
   if (mode === 'default') return undefined;
   const { kinds } = filter;

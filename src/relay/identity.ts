@@ -4,7 +4,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import type { Community } from '../communities.js';
-import { type Access, refuseFilterAccess, seenBy } from '../core/access.js';
+import { type Access, isSameAccess, refuseFilterAccess, seenBy } from '../core/access.js';
 import { authDeadline, enforcedFrom, refuseAuth } from '../core/auth.js';
 import { parseEvent, serializeEvent } from '../core/event.js';
 import type { Filter } from '../core/filter.js';
@@ -158,19 +158,4 @@ export class Identity {
     }
     return seen;
   }
-}
-
-function isSameAccess(one: Access, other: Access): boolean {
-  return (
-    one.enforced === other.enforced &&
-    isSameSet(one.pubkeys, other.pubkeys) &&
-    isSameSet(one.subscribed, other.subscribed)
-  );
-}
-
-function isSameSet(one: ReadonlySet<string>, other: ReadonlySet<string>): boolean {
-  if (one === other) return true;
-  if (one.size !== other.size) return false;
-  for (const value of one) if (!other.has(value)) return false;
-  return true;
 }
