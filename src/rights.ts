@@ -1,18 +1,18 @@
 /**
- * The rights of the members who are connected to this instance, kept fresh: when any right changes, those of all of them are
+ * The rights of the members who are connected to this instance, and what they have agreed to, kept fresh: when any right changes, those of all of them are
  * read again in one statement. A right that ends is known here within a second, whichever instance ended it.
  */
 import type { Pool } from 'pg';
 import type { Communities } from './communities.js';
 import type { Log } from './log.js';
-import { type RightsHolder, readRights, rightsKey } from './store/subscriptions.js';
+import { type MemberRights, type RightsHolder, readRights, rightsKey } from './store/subscriptions.js';
 
 interface Held extends RightsHolder {
   uses: number;
-  topics: ReadonlySet<string>;
+  rights: MemberRights;
 }
 
-const NONE: ReadonlySet<string> = new Set();
+const NONE: MemberRights = { topics: new Set(), agreed: new Set() };
 
 export class Rights {
   private readonly held = new Map<string, Held>();
@@ -31,11 +31,11 @@ export class Rights {
     communities.afterPoll(() => this.refresh());
   }
 
-  topicsOf(community: number, pubkey: string): ReadonlySet<string> {
-    return this.held.get(rightsKey({ community, pubkey }))?.topics ?? NONE;
+  of(community: number, pubkey: string): MemberRights {
+    return this.held.get(rightsKey({ community, pubkey }))?.rights ?? NONE;
   }
 
-  /** Until it is released, `topicsOf` knows this member. */
+  /** Until it is released, `of` knows this member. */
   async hold(community: number, pubkey: string): Promise<void> {
     const key = rightsKey({ community, pubkey });
     const known = this.held.get(key);
@@ -43,7 +43,7 @@ export class Rights {
       known.uses += 1;
       return this.inTurn(async () => undefined);
     }
-    const held = { community, pubkey, uses: 1, topics: NONE };
+    const held = { community, pubkey, uses: 1, rights: NONE };
     this.held.set(key, held);
     try {
       await this.inTurn(() => this.read([held]));
@@ -76,7 +76,7 @@ export class Rights {
 
   private async read(members: readonly Held[]): Promise<void> {
     const rights = await readRights(this.pool, members);
-    for (const member of members) member.topics = rights.get(rightsKey(member)) ?? NONE;
+    for (const member of members) member.rights = rights.get(rightsKey(member)) ?? NONE;
   }
 
   private inTurn(work: () => Promise<void>): Promise<void> {

@@ -56,9 +56,10 @@ const filterOf = (raw: object) => parseFilter(raw, settingsFrom(new Map())) as F
 const member = (...subscribed: string[]): Access => ({
   pubkeys: new Set([ALICE]),
   enforced: true,
+  consented: new Set([ALICE]),
   subscribed: new Set(subscribed),
 });
-const known: Access = { ...ANONYMOUS, pubkeys: new Set([ALICE]) };
+const known: Access = { ...ANONYMOUS, pubkeys: new Set([ALICE]), consented: new Set([ALICE]) };
 const stranger: Access = { ...ANONYMOUS, enforced: true };
 
 describe('an event', () => {

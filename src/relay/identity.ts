@@ -8,6 +8,7 @@ import { type Access, refuseFilterAccess, seenBy } from '../core/access.js';
 import { authDeadline, enforcedFrom, refuseAuth } from '../core/auth.js';
 import { parseEvent, serializeEvent } from '../core/event.js';
 import type { Filter } from '../core/filter.js';
+import { hasAgreed } from '../core/policies.js';
 import { isRefusal, type Refusal, refusal, tooMany } from '../core/reply.js';
 import { refuseFilterTopic } from '../core/topic.js';
 import type { Rates } from '../limits/rates.js';
@@ -104,10 +105,18 @@ export class Identity {
     )
       return known.access;
     for (const pubkey of this.keys) if (community.refused.has(pubkey)) this.forget(pubkey);
-    const topics = [...this.keys].flatMap((pubkey) => [...rights.topicsOf(this.community, pubkey)]);
-    const access = { pubkeys: new Set(this.keys), enforced, subscribed: new Set(topics) };
+    const pubkeys = new Set(this.keys);
+    const consented = enforced ? this.agreeing(community) : pubkeys;
+    const topics = [...consented].flatMap((pubkey) => [...rights.of(this.community, pubkey).topics]);
+    const access = { pubkeys, enforced, consented, subscribed: new Set(topics) };
     this.known = { access, community, rights: rights.version };
     return access;
+  }
+
+  private agreeing({ policies }: Community): ReadonlySet<string> {
+    const { rights } = this.context;
+    const keys = [...this.keys];
+    return new Set(keys.filter((pubkey) => hasAgreed(policies, rights.of(this.community, pubkey).agreed)));
   }
 
   /** It had its time to authenticate and did not. */
