@@ -496,7 +496,11 @@ describe('a consent', () => {
     await api.refused(404, 'NOT_FOUND', 'POST', `/c/art${path}`, { as });
     await api.refused(404, 'NOT_FOUND', 'POST', `${CONSENTS}/${UNKNOWN}/withdraw`, { as });
     await api.refused(400, 'INVALID_REQUEST', 'POST', `${CONSENTS}/x/withdraw`, { as });
-    const withdrawn = await done<Consent>('POST', path, { as });
+    let withdrawn: Consent | undefined;
+    const withdraw = async () => {
+      withdrawn = await done<Consent>('POST', path, { as });
+    };
+    expect(await raised(withdraw)).toEqual([0, 1]);
     expect(withdrawn).toEqual({ ...first, withdrawn_at: TIME });
     expect(await raised(() => done('POST', path, { as }))).toEqual([0, 0]);
     expect(await done('POST', path, { as })).toEqual(withdrawn);

@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest
 import { isDenial } from '../src/core/errors.js';
 import { type PolicyRef, policyKey } from '../src/core/policies.js';
 import type { SettingKey } from '../src/core/settings.js';
-import { addCommunity, writeSetting } from '../src/store/communities.js';
+import { addCommunity, readConfigVersions, writeSetting } from '../src/store/communities.js';
 import { type Consent, giveConsent } from '../src/store/consents.js';
 import { createPolicy, makeCurrent, publishPolicy, writeText } from '../src/store/policies.js';
 import { writeTopic } from '../src/store/topics.js';
@@ -86,6 +86,15 @@ async function current(type: PolicyRef['type'] = 'terms'): Promise<PolicyRef> {
 const agree = ({ pubkey }: Author, policy: PolicyRef): Promise<Consent> =>
   done(giveConsent(pool(), { ...policy, community: home, pubkey, locale: 'en' }, Date.now()));
 
+/** Every instance has heard of all that was done. */
+async function heard(): Promise<void> {
+  const { rightsVersion } = await readConfigVersions(pool());
+  await vi.waitUntil(
+    () => nodes().every(({ node }) => node.communities.rightsVersion() >= rightsVersion),
+    SOON,
+  );
+}
+
 async function connect(node: TestNode, ...members: Author[]): Promise<RawClient> {
   const client = await RawClient.connect(node.url);
   clients.push(client);
@@ -138,10 +147,11 @@ describe('on the socket', () => {
       expect(await count(client)).toEqual(['CLOSED', 'c', CONSENT]);
     }
     const client = await connect(second, member);
-    await agree(member, terms);
     const witness = newAuthor();
+    const beside = await connect(second, witness);
+    await agree(member, terms);
     for (const policy of [terms, privacy]) await agree(witness, policy);
-    await opens(await connect(second, witness));
+    await opens(beside);
     expect(await client.publish(post())).toEqual([false, CONSENT]);
     await agree(member, privacy);
     await opens(client);
@@ -191,10 +201,8 @@ describe('on the socket', () => {
     const text = { title: '規約', content: '仲良く' };
     await done(writeText(pool(), { ...terms, community: home, locale: 'ja' }, text, Date.now()));
     // Something that every instance hears of, after all of it.
-    const { rightsVersion } = second.node.communities;
-    const before = rightsVersion();
     await agree(newAuthor(), terms);
-    await vi.waitUntil(() => rightsVersion() > before, SOON);
+    await heard();
     const mark = post();
     await client.publish(mark);
     expect(await client.waitFor(([verb]) => verb === 'EVENT')).toEqual(['EVENT', 'a', mark]);
@@ -207,6 +215,7 @@ describe('on the socket', () => {
     const given = await agree(member, terms);
     await agree(member, privacy);
     const client = await connect(second, member);
+    await heard();
     expect((await open(client, 'a'))[0]).toBe('EOSE');
     const path = `/v1/consents/${given.consentId}/withdraw`;
     expect((await api(relay).ask('POST', path, { as: member })).status).toBe(200);
