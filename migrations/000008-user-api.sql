@@ -44,6 +44,7 @@ CREATE TABLE consents (
 );
 CREATE UNIQUE INDEX consents_in_force ON consents (community, pubkey, type, version) WHERE withdrawn_at IS NULL;
 CREATE INDEX consents_member ON consents (community, pubkey, consented_at, consent_id);
+CREATE INDEX consents_newest ON consents (community, consented_at, consent_id);
 
 -- What a member may use. A plan named `free` exists without a row (core/plan-limits.ts); a row overrides it.
 -- limits: maxTopics, searchPerDay, trustPerDay, reportsPerDay, exportsPerDay; what is missing is unlimited.

@@ -5,6 +5,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Pool } from 'pg';
 import { AT_EASE, type Capacity, STEP_WORDS, type Step } from './core/capacity.js';
+import type { PolicyRef } from './core/policies.js';
 import type { TopicSubscription } from './core/retention.js';
 import { type Settings, settingsFrom } from './core/settings.js';
 import type { Log } from './log.js';
@@ -25,6 +26,8 @@ export interface Community {
   readonly refused: ReadonlySet<string>;
   /** Operators that were added to those of MINATO_ADMIN_PUBKEYS. */
   readonly operators: ReadonlySet<string>;
+  /** What is current of the texts that members agree to. */
+  readonly policies: readonly PolicyRef[];
   /** Topics with rules of their own or with subscribers; those that are enabled are carried. */
   readonly topics: ReadonlyMap<string, TopicSubscription>;
   /** How short space is, by the steps in force. */
@@ -61,7 +64,7 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
     const capacities = await readCapacities(pool);
     const before = version === -1 ? undefined : byId;
     byId = new Map(
-      rows.map(({ id, slug, host, settings, authModeAt, refused, operators }) => [
+      rows.map(({ id, slug, host, settings, authModeAt, refused, operators, policies }) => [
         id,
         {
           id,
@@ -71,6 +74,7 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
           authModeAt,
           refused: new Set(refused),
           operators: new Set(operators),
+          policies,
           topics: topics.get(id) ?? new Map(),
           capacity: capacities.get(id) ?? AT_EASE,
         },

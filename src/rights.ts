@@ -1,20 +1,20 @@
 /**
- * The rights of the members who are connected to this instance, kept fresh: when any right changes, those of all of them are
+ * The rights of the members who are connected to this instance, and what they have agreed to, kept fresh: when any right changes, those of all of them are
  * read again in one statement. A right that ends is known here within a second, whichever instance ended it.
  */
 import type { Pool } from 'pg';
 import type { Communities } from './communities.js';
 import { isSameSet } from './core/access.js';
 import type { Log } from './log.js';
-import { type RightsHolder, readRights, rightsKey } from './store/subscriptions.js';
+import { type MemberRights, type RightsHolder, readRights, rightsKey } from './store/subscriptions.js';
 
 interface Held extends RightsHolder {
   uses: number;
-  topics: ReadonlySet<string>;
+  rights: MemberRights;
   isRead: boolean;
 }
 
-const NONE: ReadonlySet<string> = new Set();
+const NONE: MemberRights = { topics: new Set(), agreed: new Set() };
 
 export class Rights {
   private readonly held = new Map<string, Held>();
@@ -34,14 +34,14 @@ export class Rights {
     communities.afterPoll(() => this.refresh());
   }
 
-  topicsOf(community: number, pubkey: string): ReadonlySet<string> {
-    return this.held.get(rightsKey({ community, pubkey }))?.topics ?? NONE;
+  of(community: number, pubkey: string): MemberRights {
+    return this.held.get(rightsKey({ community, pubkey }))?.rights ?? NONE;
   }
 
-  /** Until it is released, `topicsOf` knows this member. Those who come together are read together. */
+  /** Until it is released, `of` knows this member. Those who come together are read together. */
   async hold(community: number, pubkey: string): Promise<void> {
     const key = rightsKey({ community, pubkey });
-    const held = this.held.get(key) ?? { community, pubkey, uses: 0, topics: NONE, isRead: false };
+    const held = this.held.get(key) ?? { community, pubkey, uses: 0, rights: NONE, isRead: false };
     this.held.set(key, held);
     held.uses += 1;
     try {
@@ -88,11 +88,16 @@ export class Rights {
     const rights = await readRights(this.pool, members);
     let changed = false;
     for (const member of members) {
-      const topics = rights.get(rightsKey(member)) ?? NONE;
-      changed ||= member.isRead && !isSameSet(member.topics, topics);
-      member.topics = isSameSet(member.topics, topics) ? member.topics : topics;
+      const found = rights.get(rightsKey(member)) ?? NONE;
+      const isSame = isSameRights(member.rights, found);
+      changed ||= member.isRead && !isSame;
+      if (!isSame) member.rights = found;
       member.isRead = true;
     }
     if (changed) this.version += 1;
   }
+}
+
+function isSameRights(one: MemberRights, other: MemberRights): boolean {
+  return isSameSet(one.topics, other.topics) && isSameSet(one.agreed, other.agreed);
 }

@@ -282,7 +282,7 @@ describe('requests', () => {
     });
     expect(await done('POST', `${REQUESTS}/${id}/approve`, { note: 'again' })).toEqual(first);
     const holder = { community: home, pubkey: member.pubkey };
-    expect((await readRights(relay.database.pool, [holder])).get(rightsKey(holder))).toContain(topic);
+    expect((await readRights(relay.database.pool, [holder])).get(rightsKey(holder))?.topics).toContain(topic);
     expect(await audit()).toEqual([
       expect.objectContaining({
         actor: root.pubkey,

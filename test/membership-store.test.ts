@@ -99,7 +99,7 @@ const audit = async () => items(await listAudit(pool(), community, FIRST));
 const rightsOf = async (member: string) => [
   ...((await readRights(pool(), [{ community, pubkey: member }])).get(
     rightsKey({ community, pubkey: member }),
-  ) ?? []),
+  )?.topics ?? []),
 ];
 
 /** How far the two polled numbers go up by some work. */
@@ -979,7 +979,7 @@ describe('lists', () => {
     await subscribed(two, topicOf('b'));
     const holders = [one, two, three].map((key) => ({ community, pubkey: key }));
     const rights = await readRights(pool(), holders);
-    expect(holders.map((holder) => [...rights.get(rightsKey(holder))!].sort())).toEqual([
+    expect(holders.map((holder) => [...rights.get(rightsKey(holder))!.topics].sort())).toEqual([
       ['kukuri:a', 'kukuri:b'],
       ['kukuri:b'],
       [],

@@ -5,10 +5,12 @@
 import { createHash } from 'node:crypto';
 import type { Pool } from 'pg';
 import type { Community } from '../communities.js';
+import { isInForce } from '../core/auth.js';
 import { type Denial, denial, isDenial } from '../core/errors.js';
 import { parseEvent, serializeEvent } from '../core/event.js';
 import { findAuthProblem } from '../core/http-auth.js';
 import { isRefusal } from '../core/reply.js';
+import { readRequired } from '../store/consents.js';
 import { refuseMember } from '../store/members.js';
 import type { Verifier } from '../verify/pool.js';
 import type { Who } from './contract.js';
@@ -76,6 +78,22 @@ export async function refuseAccount(
   const refused = await refuseMember(pool, community.id, pubkey);
   if (refused !== undefined) return refused;
   return who === 'operator' && !community.operators.has(pubkey) ? denial('OPERATORS_ONLY') : undefined;
+}
+
+/** What is current and not agreed to, read from the database, so that a consent holds from the next request on any instance. */
+export async function refuseWithoutConsent(
+  { pool }: Pick<AuthOptions, 'pool'>,
+  community: Community,
+  pubkey: string,
+  now: number,
+): Promise<Denial | undefined> {
+  if (!isInForce(community, now)) return undefined;
+  const missing = (await readRequired(pool, community.id, pubkey)).filter(
+    ({ consentId }) => consentId === null,
+  );
+  if (missing.length === 0) return undefined;
+  const required = missing.map(({ type, version, locales }) => ({ type, version, locales }));
+  return denial('CONSENT_REQUIRED', { required });
 }
 
 const EXPLAINED = {

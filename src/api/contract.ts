@@ -38,6 +38,8 @@ interface Description {
   readonly errors: readonly ErrorCode[];
   /** Counted by rate.subscriptionRequestsPerHour as well. */
   readonly isSubscriptionRequest?: boolean;
+  /** Uses the node on the member's behalf: where clients must authenticate, the current policies must be agreed to. */
+  readonly needsConsent?: boolean;
 }
 
 export interface RouteSpec<
@@ -100,13 +102,14 @@ const BY_WHO: Record<Who, readonly ErrorCode[]> = {
 };
 
 /** Every refusal that a route may answer. */
-export function errorsOf({ method, who, errors }: Route): ErrorCode[] {
+export function errorsOf({ method, who, errors, needsConsent = false }: Route): ErrorCode[] {
   const ofBody: ErrorCode[] = method === 'GET' ? [] : ['PAYLOAD_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE'];
   return [
     ...new Set<ErrorCode>([
       'INVALID_REQUEST',
       ...ofBody,
       ...BY_WHO[who],
+      ...(needsConsent ? (['CONSENT_REQUIRED'] as const) : []),
       ...errors,
       'RATE_LIMITED',
       'INTERNAL',

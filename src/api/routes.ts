@@ -1,6 +1,8 @@
 /** All routes of the API. */
 import { type AdminOptions, adminRoutes } from './admin.js';
+import { consentRoutes } from './consents.js';
 import type { Route } from './contract.js';
+import { policyRoutes } from './policies.js';
 import { subscriptionRoutes } from './subscriptions.js';
 import { type TopicOptions, topicRoutes } from './topics.js';
 
@@ -8,5 +10,11 @@ import { type TopicOptions, topicRoutes } from './topics.js';
 export interface RouteOptions extends TopicOptions, AdminOptions {}
 
 export function routesOf(options: RouteOptions): Route[] {
-  return [...topicRoutes(options), ...subscriptionRoutes(options), ...adminRoutes(options)];
+  return [
+    ...topicRoutes(options),
+    ...subscriptionRoutes(options),
+    ...policyRoutes(options),
+    ...consentRoutes(options),
+    ...adminRoutes(options),
+  ];
 }

@@ -1,6 +1,6 @@
 /**
  * What the API adds to the port: every route at /v1 (the community by host name) and at /c/<slug>/v1, and its description at
- * /docs. The way of a request: community → rate by address → signature → rate by key → account → shape → handler.
+ * /docs. The way of a request: community → rate by address → signature → rate by key → account → consent → shape → handler.
  */
 import cors from '@fastify/cors';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
@@ -13,7 +13,7 @@ import { type Http, hostOf } from '../http.js';
 import type { Rates } from '../limits/rates.js';
 import type { Log } from '../log.js';
 import { denialOf, refuse } from './answer.js';
-import { type AuthOptions, authenticate, readHeader, refuseAccount } from './auth.js';
+import { type AuthOptions, authenticate, readHeader, refuseAccount, refuseWithoutConsent } from './auth.js';
 import { type Call, type Route, schemaOf } from './contract.js';
 import { addDocs } from './docs.js';
 import { refuseRate } from './limit.js';
@@ -21,7 +21,7 @@ import { type RouteOptions, routesOf } from './routes.js';
 
 const BODY_BYTES_MAX = 65_536;
 
-type Limited = Pick<Route, 'who' | 'isSubscriptionRequest'>;
+type Limited = Pick<Route, 'who' | 'isSubscriptionRequest' | 'needsConsent'>;
 const NOWHERE: Limited = { who: 'public' };
 
 export interface ApiOptions extends AuthOptions, RouteOptions {
@@ -132,7 +132,7 @@ function unsigned(request: FastifyRequest): Denial | undefined {
 
 async function identify(
   request: FastifyRequest,
-  { who, isSubscriptionRequest = false }: Limited,
+  { who, isSubscriptionRequest = false, needsConsent = false }: Limited,
   options: ApiOptions,
 ): Promise<Denial | undefined> {
   if (who === 'public') return undefined;
@@ -158,7 +158,9 @@ async function identify(
     isSubscriptionRequest,
   };
   return (
-    (await refuseRate(options.rates, taking, now)) ?? (await refuseAccount(options, community, pubkey, who))
+    (await refuseRate(options.rates, taking, now)) ??
+    (await refuseAccount(options, community, pubkey, who)) ??
+    (needsConsent ? await refuseWithoutConsent(options, community, pubkey, now) : undefined)
   );
 }
 

@@ -76,6 +76,7 @@ function askRoute({ pool, networkId }: TopicOptions): Route {
       'TOPIC_LIMIT_REACHED',
     ],
     isSubscriptionRequest: true,
+    needsConsent: true,
     handler: async ({ community, pubkey, body, now }) => {
       const named = nameTopic(community, body, networkId);
       if (isDenial(named)) return named;
@@ -166,7 +167,8 @@ function requestRoutes({ pool }: { readonly pool: Pool }): Route[] {
 
 function ownRoutes({ pool }: { readonly pool: Pool }): Route[] {
   type Change = (ref: SubscriptionRef, community: Community, now: number) => Promise<Subscription | Denial>;
-  const changing = (described: Pick<Route, 'method' | 'url' | 'summary' | 'errors'>, change: Change): Route =>
+  type Described = Pick<Route, 'method' | 'url' | 'summary' | 'errors' | 'needsConsent'>;
+  const changing = (described: Described, change: Change): Route =>
     route({
       ...described,
       tags: ['subscriptions'],
@@ -220,6 +222,7 @@ function ownRoutes({ pool }: { readonly pool: Pool }): Route[] {
         url: `${SUBSCRIPTIONS}/:topic_id/resume`,
         summary: 'Resume a subscription that is paused',
         errors: ['NOT_FOUND', 'TOPIC_BLOCKED', 'TOPIC_LIMIT_REACHED'],
+        needsConsent: true,
       },
       (ref, { settings }, now) =>
         resumeSubscription(pool, ref, { enabledMax: settings['topic.enabledMax'] }, now),

@@ -57,9 +57,10 @@ const filterOf = (raw: object) => parseFilter(raw, settingsFrom(new Map())) as F
 const member = (...subscribed: string[]): Access => ({
   pubkeys: new Set([ALICE]),
   enforced: true,
+  consented: new Set([ALICE]),
   subscribed: new Set(subscribed),
 });
-const known: Access = { ...ANONYMOUS, pubkeys: new Set([ALICE]) };
+const known: Access = { ...ANONYMOUS, pubkeys: new Set([ALICE]), consented: new Set([ALICE]) };
 const stranger: Access = { ...ANONYMOUS, enforced: true };
 
 describe('an event', () => {
@@ -135,6 +136,36 @@ describe('a filter', () => {
       refused({ '#t': ['kukuri:boats', 'kukuri:global', 'sunset'] }, member('kukuri:boats')),
     ).toBeUndefined();
     expect(refused({ '#t': ['kukuri:boats'] }, ANONYMOUS)).toBeUndefined();
+  });
+});
+
+describe('a client that must authenticate', () => {
+  const silent: Access = { ...member('kukuri:boats'), consented: new Set() };
+  const CONSENT = { refused: 'restricted', why: 'consent required' };
+
+  it('and none of whose keys has agreed to what is current, neither posts nor asks', () => {
+    expect(refuseEventAccess(tagged('kukuri:global'), silent, rules)).toEqual(CONSENT);
+    expect(refuseEventAccess(eventOf({ tags: [['-']] }), silent, rules)).toEqual(CONSENT);
+    for (const raw of [{}, { '#t': ['kukuri:global'] }, { kinds: [4] }])
+      expect(refuseFilterAccess(filterOf(raw), silent, rules)).toEqual(CONSENT);
+  });
+
+  it('is told to authenticate first, and nothing of consent while it need not', () => {
+    expect(refuseFilterAccess(filterOf({}), stranger, rules)?.refused).toBe('auth-required');
+    const free = { ...silent, enforced: false, consented: new Set([ALICE]) };
+    expect(refuseEventAccess(tagged('kukuri:boats'), free, rules)).toBeUndefined();
+    expect(refuseFilterAccess(filterOf({}), free, rules)).toBeUndefined();
+  });
+
+  it('lends from those of its keys that have agreed, and from no other', () => {
+    const both: Access = { ...member(), pubkeys: new Set([ALICE, BOB]), consented: new Set([BOB]) };
+    const own = eventOf({ tags: [['-']] });
+    expect(refuseEventAccess(own, both, rules)).toEqual(CONSENT);
+    expect(refuseEventAccess({ ...own, pubkey: BOB }, both, rules)).toBeUndefined();
+    const { parties } = seenBy(filterOf({ kinds: [4] }), both, rules).view!;
+    expect([...parties!.pubkeys]).toEqual([BOB]);
+    expect(seenBy(filterOf({ kinds: [4], '#p': [ALICE] }), both, rules).view?.parties).toBeDefined();
+    expect(seenBy(filterOf({ kinds: [4], '#p': [BOB] }), both, rules).view?.parties).toBeUndefined();
   });
 });
 

@@ -1,6 +1,7 @@
 /**
  * Who may read and post what. Pure. Private kinds are shown to their parties only, whatever the mode; once clients must
- * authenticate, every carried topic that an event or a filter names needs the right: a subscription, or a public topic.
+ * authenticate, they need a key that has agreed to the current policies, and for every carried topic that an event or a filter
+ * names the right: a subscription, or a public topic.
  * COUNT asks through the same view as REQ, so it reveals nothing more.
  */
 import { createHash } from 'node:crypto';
@@ -26,7 +27,9 @@ export interface Access {
   readonly pubkeys: ReadonlySet<string>;
   /** It must authenticate, and needs rights. */
   readonly enforced: boolean;
-  /** The topics that its keys have subscribed to. */
+  /** Those of its keys that have agreed to what is current; all of them where it need not authenticate. Only they lend rights. */
+  readonly consented: ReadonlySet<string>;
+  /** The topics that those have subscribed to. */
   readonly subscribed: ReadonlySet<string>;
 }
 
@@ -34,6 +37,7 @@ export function isSameAccess(one: Access, other: Access): boolean {
   return (
     one.enforced === other.enforced &&
     isSameSet(one.pubkeys, other.pubkeys) &&
+    isSameSet(one.consented, other.consented) &&
     isSameSet(one.subscribed, other.subscribed)
   );
 }
@@ -46,9 +50,21 @@ export function isSameSet(one: ReadonlySet<string>, other: ReadonlySet<string>):
 }
 
 const NONE: ReadonlySet<string> = new Set();
-export const ANONYMOUS: Access = { pubkeys: NONE, enforced: false, subscribed: NONE };
+export const ANONYMOUS: Access = {
+  pubkeys: NONE,
+  enforced: false,
+  consented: NONE,
+  subscribed: NONE,
+};
 
 const AUTHENTICATE = refusal('auth-required', 'this relay serves those who authenticate (NIP-42)');
+const AGREE = refusal('restricted', 'consent required');
+
+function refuseClient({ enforced, pubkeys, consented }: Access): Refusal | undefined {
+  if (!enforced) return undefined;
+  if (pubkeys.size === 0) return AUTHENTICATE;
+  return consented.size === 0 ? AGREE : undefined;
+}
 
 function mayUse(topic: string, access: Access, { topics }: AccessRules): boolean {
   const rules = topics.get(topic);
@@ -69,10 +85,12 @@ export function refuseEventAccess(
   access: Access,
   rules: AccessRules,
 ): Refusal | undefined {
-  if (access.enforced && access.pubkeys.size === 0) return AUTHENTICATE;
+  const refused = refuseClient(access);
+  if (refused !== undefined) return refused;
   if (rules.refused.has(event.pubkey)) return refusal('restricted', 'this account is disabled');
   // NIP-70: nobody else may carry it here.
-  if (isProtected(event) && !access.pubkeys.has(event.pubkey)) {
+  if (isProtected(event) && !access.consented.has(event.pubkey)) {
+    if (access.pubkeys.has(event.pubkey)) return AGREE;
     return refusal('auth-required', 'a protected event (NIP-70) is taken from its author only');
   }
   if (!access.enforced) return undefined;
@@ -80,9 +98,9 @@ export function refuseEventAccess(
 }
 
 export function refuseFilterAccess(filter: Filter, access: Access, rules: AccessRules): Refusal | undefined {
-  const isAnonymous = access.pubkeys.size === 0;
-  if (access.enforced && isAnonymous) return AUTHENTICATE;
-  if (isAnonymous && asksOnlyPrivate(filter, rules.settings['auth.privateKinds'])) {
+  const refusedClient = refuseClient(access);
+  if (refusedClient !== undefined) return refusedClient;
+  if (access.pubkeys.size === 0 && asksOnlyPrivate(filter, rules.settings['auth.privateKinds'])) {
     return refusal('auth-required', 'these kinds are served to their authenticated parties only');
   }
   if (!access.enforced) return undefined;
@@ -137,7 +155,11 @@ export function seenBy(filter: Filter, access: Access, rules: AccessRules): Filt
   return { ...filter, view: { key: JSON.stringify([ofParties, topics?.key]), parties, topics } };
 }
 
-function partiesOf(filter: Filter, { pubkeys }: Access, kinds: readonly KindEntry[]): View['parties'] {
+function partiesOf(
+  filter: Filter,
+  { consented: pubkeys }: Access,
+  kinds: readonly KindEntry[],
+): View['parties'] {
   const mayMatch = filter.kinds === undefined || [...filter.kinds].some((kind) => isAmong(kind, kinds));
   if (kinds.length === 0 || !mayMatch) return undefined;
   const isOwn = (asked: ReadonlySet<string> | undefined) =>

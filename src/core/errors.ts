@@ -29,6 +29,7 @@ export const ERRORS = {
     status: 409,
     message: 'What is published is not changed any more; make a new version.',
   },
+  POLICY_EXISTS: { status: 409, message: 'There is such a version already.' },
   POLICY_NOT_CURRENT: { status: 409, message: 'Only the current version can be agreed to.' },
   PLAN_IN_USE: { status: 409, message: 'Members are on this plan; give them another first.' },
   NOT_READY: { status: 409, message: 'This is not ready yet.' },

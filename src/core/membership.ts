@@ -108,5 +108,11 @@ export const AUDIT_ACTIONS = [
   'invite.revoke',
   'setting.change',
   'setting.reset',
+  'policy.create',
+  'policy.delete',
+  'policy.publish',
+  'policy.make-current',
+  'policy-text.write',
+  'policy-text.delete',
 ] as const;
 export type AuditAction = (typeof AUDIT_ACTIONS)[number];

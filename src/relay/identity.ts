@@ -8,6 +8,7 @@ import { type Access, isSameAccess, refuseFilterAccess, seenBy } from '../core/a
 import { authDeadline, enforcedFrom, refuseAuth } from '../core/auth.js';
 import { parseEvent, serializeEvent } from '../core/event.js';
 import type { Filter } from '../core/filter.js';
+import { hasAgreed } from '../core/policies.js';
 import { isRefusal, type Refusal, refusal, tooMany } from '../core/reply.js';
 import { refuseFilterTopic } from '../core/topic.js';
 import type { Rates } from '../limits/rates.js';
@@ -117,7 +118,9 @@ export class Identity {
     )
       return known.access;
     for (const pubkey of this.keys) if (community.refused.has(pubkey)) this.forget(pubkey);
-    const computed = { pubkeys: new Set(this.keys), enforced, subscribed: this.subscribedTopics() };
+    const pubkeys = new Set(this.keys);
+    const consented = enforced ? this.agreeing(community) : pubkeys;
+    const computed = { pubkeys, enforced, consented, subscribed: this.topicsOf(consented) };
     const access = known !== undefined && isSameAccess(known.access, computed) ? known.access : computed;
     this.known = { access, community, rights: rights.version };
     return access;
@@ -130,13 +133,19 @@ export class Identity {
     return this.enforced;
   }
 
-  private subscribedTopics(): ReadonlySet<string> {
-    const [first, ...others] = this.keys;
-    if (first === undefined) return NO_TOPICS;
+  private agreeing({ policies }: Community): ReadonlySet<string> {
     const { rights } = this.context;
-    const topics = rights.topicsOf(this.community, first);
-    if (others.length === 0) return topics;
-    return new Set([...topics, ...others.flatMap((other) => [...rights.topicsOf(this.community, other)])]);
+    const keys = [...this.keys];
+    return new Set(keys.filter((pubkey) => hasAgreed(policies, rights.of(this.community, pubkey).agreed)));
+  }
+
+  /** Of all keys together; of one, without a copy. */
+  private topicsOf(keys: ReadonlySet<string>): ReadonlySet<string> {
+    const [first, ...others] = [...keys].map(
+      (pubkey) => this.context.rights.of(this.community, pubkey).topics,
+    );
+    if (first === undefined) return NO_TOPICS;
+    return others.length === 0 ? first : new Set([first, ...others].flatMap((topics) => [...topics]));
   }
 
   /** It had its time to authenticate and did not. */

@@ -1,5 +1,6 @@
 /** Communities and their settings. Every change raises one number, which all instances poll. */
 import type { ClientBase, Pool } from 'pg';
+import type { PolicyRef } from '../core/policies.js';
 import { type SettingKey, settingDefinitions } from '../core/settings.js';
 import { globalTopic } from '../core/topic-id.js';
 import { pinGlobalTopic } from './topics.js';
@@ -15,6 +16,8 @@ export interface CommunityRow {
   readonly refused: readonly string[];
   /** Those added to the node's own. */
   readonly operators: readonly string[];
+  /** What is current of the texts that members agree to. */
+  readonly policies: readonly PolicyRef[];
 }
 
 export interface ConfigVersions {
@@ -51,11 +54,14 @@ export async function readCommunities(db: Db): Promise<CommunityRow[]> {
     authModeAt: number;
     refused: string[];
     operators: string[];
+    policies: PolicyRef[];
   }>(
     `SELECT c.id, c.slug, c.host, coalesce(jsonb_object_agg(s.key, s.value) FILTER (WHERE s.key IS NOT NULL), '{}') AS settings,
        coalesce(max(s.updated_at) FILTER (WHERE s.key = 'auth.mode'), 0) AS "authModeAt",
        ARRAY(SELECT encode(m.pubkey, 'hex') FROM members m WHERE m.community = c.id AND m.status <> 'active') AS refused,
-       ARRAY(SELECT encode(o.pubkey, 'hex') FROM operators o WHERE o.community = c.id) AS operators
+       ARRAY(SELECT encode(o.pubkey, 'hex') FROM operators o WHERE o.community = c.id) AS operators,
+       coalesce((SELECT jsonb_agg(jsonb_build_object('type', p.type, 'version', p.version) ORDER BY p.type)
+         FROM policy_versions p WHERE p.community = c.id AND p.status = 'current'), '[]') AS policies
      FROM communities c LEFT JOIN community_settings s ON s.community = c.id GROUP BY c.id ORDER BY c.id`,
   );
   return rows.map((row) => ({ ...row, settings: new Map(Object.entries(row.settings)) }));
