@@ -1,6 +1,7 @@
 /** All routes of the API. */
 import { type AdminOptions, adminRoutes } from './admin.js';
 import type { Route } from './contract.js';
+import { reportRoutes } from './reports.js';
 import { subscriptionRoutes } from './subscriptions.js';
 import { type TopicOptions, topicRoutes } from './topics.js';
 
@@ -8,5 +9,10 @@ import { type TopicOptions, topicRoutes } from './topics.js';
 export interface RouteOptions extends TopicOptions, AdminOptions {}
 
 export function routesOf(options: RouteOptions): Route[] {
-  return [...topicRoutes(options), ...subscriptionRoutes(options), ...adminRoutes(options)];
+  return [
+    ...topicRoutes(options),
+    ...subscriptionRoutes(options),
+    ...reportRoutes(options),
+    ...adminRoutes(options),
+  ];
 }
