@@ -4,10 +4,13 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Pool } from 'pg';
+import { CompiledBlocks } from './blocks.js';
+import type { Blocks } from './core/blocks.js';
 import { AT_EASE, type Capacity, STEP_WORDS, type Step } from './core/capacity.js';
 import type { TopicSubscription } from './core/retention.js';
 import { type Settings, settingsFrom } from './core/settings.js';
 import type { Log } from './log.js';
+import { NO_BLOCKS, readBlocks } from './store/blocks.js';
 import { readCapacities } from './store/capacity.js';
 import { DEFAULT_SLUG, readCommunities, readConfigVersions } from './store/communities.js';
 import { readTopics } from './store/topics.js';
@@ -25,6 +28,8 @@ export interface Community {
   readonly refused: ReadonlySet<string>;
   /** Operators that were added to those of MINATO_ADMIN_PUBKEYS. */
   readonly operators: ReadonlySet<string>;
+  /** What the operator keeps out at the door. */
+  readonly blocks: Blocks;
   /** Topics with rules of their own or with subscribers; those that are enabled are carried. */
   readonly topics: ReadonlyMap<string, TopicSubscription>;
   /** How short space is, by the steps in force. */
@@ -51,6 +56,7 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
   let rightsVersion = -1;
   let failing = false;
   let byId = new Map<number, Community>();
+  const compiled = new CompiledBlocks();
 
   const refresh = async (): Promise<void> => {
     const { version: current, rightsVersion: currentRights } = await readConfigVersions(pool);
@@ -59,6 +65,7 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
     const rows = await readCommunities(pool);
     const topics = await readTopics(pool);
     const capacities = await readCapacities(pool);
+    const blocks = await readBlocks(pool);
     const before = version === -1 ? undefined : byId;
     byId = new Map(
       rows.map(({ id, slug, host, settings, authModeAt, refused, operators }) => [
@@ -71,6 +78,7 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
           authModeAt,
           refused: new Set(refused),
           operators: new Set(operators),
+          blocks: compiled.of(id, blocks.get(id) ?? NO_BLOCKS),
           topics: topics.get(id) ?? new Map(),
           capacity: capacities.get(id) ?? AT_EASE,
         },

@@ -97,6 +97,7 @@ export function errorsOf({ method, who, errors }: Route): ErrorCode[] {
   return [
     ...new Set<ErrorCode>([
       'INVALID_REQUEST',
+      'ADDRESS_BLOCKED',
       ...ofBody,
       ...BY_WHO[who],
       ...errors,

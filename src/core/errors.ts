@@ -30,6 +30,7 @@ export const ERRORS = {
     message: 'What is published is not changed any more; make a new version.',
   },
   POLICY_NOT_CURRENT: { status: 409, message: 'Only the current version can be agreed to.' },
+  BLOCK_LIMIT_REACHED: { status: 409, message: 'There are as many of these blocks as there can be.' },
   PLAN_IN_USE: { status: 409, message: 'Members are on this plan; give them another first.' },
   NOT_READY: { status: 409, message: 'This is not ready yet.' },
   INVALID_INVITE: { status: 409, message: 'This invite is unknown, used, revoked or past its time.' },

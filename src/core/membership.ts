@@ -105,5 +105,11 @@ export const AUDIT_ACTIONS = [
   'invite.revoke',
   'setting.change',
   'setting.reset',
+  'author.block',
+  'author.unblock',
+  'word.block',
+  'word.unblock',
+  'address.block',
+  'address.unblock',
 ] as const;
 export type AuditAction = (typeof AUDIT_ACTIONS)[number];
