@@ -19,6 +19,7 @@ import { type AuthOptions, authenticate, readHeader, refuseAccount } from './aut
 import { type Call, type Route, schemaOf } from './contract.js';
 import { addDocs } from './docs.js';
 import { refuseRate } from './limit.js';
+import { addManagement } from './management.js';
 import { type RouteOptions, routesOf } from './routes.js';
 
 const BODY_BYTES_MAX = 65_536;
@@ -51,6 +52,7 @@ declare module 'fastify' {
 
 export function addApi(http: Http, options: ApiOptions): void {
   const routes = routesOf(options);
+  addManagement(http, options);
   http.app.register(async (scope) => {
     await addDocs(scope, options.version);
     for (const prefix of ['/v1', '/c/:slug/v1']) {

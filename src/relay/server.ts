@@ -25,11 +25,11 @@ import { PAGE_POLICY, renderPage, type Stats } from './page.js';
 
 const CONNECTIONS_MAX = 10_000;
 const TOO_MANY_REQUESTS = '429 Too Many Requests';
-/** NIP-11 is read by web pages of any origin. */
+/** NIP-11 is read by web pages of any origin, and NIP-86 is spoken by them. */
 const CORS = {
   'access-control-allow-origin': '*',
-  'access-control-allow-headers': '*',
-  'access-control-allow-methods': 'GET, OPTIONS',
+  'access-control-allow-headers': '*, authorization',
+  'access-control-allow-methods': 'GET, POST, OPTIONS',
 };
 const HEARTBEAT_MS = 30_000;
 const TOPICS_SHOWN = 24;
