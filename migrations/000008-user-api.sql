@@ -119,6 +119,10 @@ CREATE UNIQUE INDEX reports_event ON reports (community, event_id, target_event,
   WHERE event_id IS NOT NULL;
 CREATE INDEX reports_newest ON reports (community, created_at, report_id);
 CREATE INDEX reports_member ON reports (community, pubkey, created_at, report_id);
+CREATE INDEX reports_target_event ON reports (community, target_event, created_at, report_id)
+  WHERE target_event IS NOT NULL;
+CREATE INDEX reports_target_pubkey ON reports (community, target_pubkey, created_at, report_id)
+  WHERE target_pubkey IS NOT NULL;
 
 -- What the operator keeps out, at the door.
 CREATE TABLE blocked_authors (

@@ -136,7 +136,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
       settings,
       topics,
       nowSeconds,
-      ...(sender ? { sender: { access: sender.access, rules: community } } : {}),
+      ...(sender ? { sender: { access: sender.access, rules: community }, blocks: community.blocks } : {}),
     });
     if (refused !== undefined) return refused;
     const vanishIn = event.kind === KIND_VANISH ? vanishCommunities(event, community, options) : undefined;

@@ -187,6 +187,16 @@ describe('every route of operators', () => {
         'POST /invites',
         'DELETE /invites/{invite_id}',
         'GET /audit-log',
+        'GET /reports',
+        'GET /blocks/authors',
+        'PUT /blocks/authors/{pubkey}',
+        'DELETE /blocks/authors/{pubkey}',
+        'GET /blocks/words',
+        'POST /blocks/words',
+        'DELETE /blocks/words',
+        'GET /blocks/addresses',
+        'POST /blocks/addresses',
+        'DELETE /blocks/addresses',
       ].sort(),
     );
   });
@@ -772,6 +782,7 @@ it('every refusal that a route of operators names was met above', () => {
   // Those of every route: of its form, its signature, its rate, and of failures.
   const common = [
     'INVALID_REQUEST',
+    'ADDRESS_BLOCKED',
     'PAYLOAD_TOO_LARGE',
     'UNSUPPORTED_MEDIA_TYPE',
     'AUTH_REQUIRED',
@@ -782,7 +793,9 @@ it('every refusal that a route of operators names was met above', () => {
     'INTERNAL',
   ];
   const reviewed = `${REQUESTS}/{request_id}/approve`;
-  const named = samples().flatMap(({ method, template }) => {
+  // Those have their own files.
+  const here = samples().filter(({ template }) => !/^\/v1\/admin\/(reports|blocks)\b/.test(template));
+  const named = here.flatMap(({ method, template }) => {
     const operation = document.paths[template]![method.toLowerCase()]!;
     const codes = Object.keys(operation.responses).flatMap((status) =>
       Number(status) < 400 ? [] : codesOf(operation, Number(status)),

@@ -3,6 +3,7 @@ import type { Pool } from 'pg';
 import { z } from 'zod';
 import { AUDIT_ACTIONS } from '../core/membership.js';
 import { listAudit } from '../store/audit.js';
+import { blockRoutes } from './admin-blocks.js';
 import { memberRoutes } from './admin-members.js';
 import { policyAdminRoutes } from './admin-policies.js';
 import { reviewRoutes } from './admin-requests.js';
@@ -22,6 +23,7 @@ export function adminRoutes(options: AdminOptions): Route[] {
     ...reviewRoutes(options),
     ...nodeTopicRoutes(options),
     ...memberRoutes(options),
+    ...blockRoutes(options),
     ...settingRoutes(options),
     ...policyAdminRoutes(options),
     auditRoute(options),

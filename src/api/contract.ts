@@ -107,6 +107,7 @@ export function errorsOf({ method, who, errors, needsConsent = false }: Route): 
   return [
     ...new Set<ErrorCode>([
       'INVALID_REQUEST',
+      'ADDRESS_BLOCKED',
       ...ofBody,
       ...BY_WHO[who],
       ...(needsConsent ? (['CONSENT_REQUIRED'] as const) : []),

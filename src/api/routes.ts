@@ -3,6 +3,7 @@ import { type AdminOptions, adminRoutes } from './admin.js';
 import { consentRoutes } from './consents.js';
 import type { Route } from './contract.js';
 import { policyRoutes } from './policies.js';
+import { reportRoutes } from './reports.js';
 import { subscriptionRoutes } from './subscriptions.js';
 import { type TopicOptions, topicRoutes } from './topics.js';
 
@@ -15,6 +16,7 @@ export function routesOf(options: RouteOptions): Route[] {
     ...subscriptionRoutes(options),
     ...policyRoutes(options),
     ...consentRoutes(options),
+    ...reportRoutes(options),
     ...adminRoutes(options),
   ];
 }

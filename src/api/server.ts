@@ -1,6 +1,7 @@
 /**
  * What the API adds to the port: every route at /v1 (the community by host name) and at /c/<slug>/v1, and its description at
- * /docs. The way of a request: community → rate by address → signature → rate by key → account → consent → shape → handler.
+ * /docs. The way of a request: community → address blocked? → rate by address → signature → rate by key → account → consent →
+ * shape → handler.
  */
 import cors from '@fastify/cors';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
@@ -8,6 +9,7 @@ import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod
 import { addressesOf, toHttp } from '../addresses.js';
 import type { AddressOf } from '../client-address.js';
 import type { Communities, Community } from '../communities.js';
+import { isKeptOut } from '../core/blocks.js';
 import { type Denial, denial, isDenial } from '../core/errors.js';
 import { type Http, hostOf } from '../http.js';
 import type { Rates } from '../limits/rates.js';
@@ -17,6 +19,7 @@ import { type AuthOptions, authenticate, readHeader, refuseAccount, refuseWithou
 import { type Call, type Route, schemaOf } from './contract.js';
 import { addDocs } from './docs.js';
 import { refuseRate } from './limit.js';
+import { addManagement } from './management.js';
 import { type RouteOptions, routesOf } from './routes.js';
 
 const BODY_BYTES_MAX = 65_536;
@@ -49,6 +52,7 @@ declare module 'fastify' {
 
 export function addApi(http: Http, options: ApiOptions): void {
   const routes = routesOf(options);
+  addManagement(http, options);
   http.app.register(async (scope) => {
     await addDocs(scope, options.version);
     for (const prefix of ['/v1', '/c/:slug/v1']) {
@@ -119,6 +123,7 @@ async function enter(
   request.known = { community };
   if (who !== 'public') reply.header('cache-control', 'no-store');
   const client = addressOf(request.raw);
+  if (isKeptOut(community.blocks, client)) return refuse(reply, denial('ADDRESS_BLOCKED'));
   const taking = { community, client, who, by: client.rateKey, isSubscriptionRequest };
   const refused =
     (await refuseRate(rates, taking, now())) ?? (who === 'public' ? undefined : unsigned(request));

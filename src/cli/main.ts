@@ -1,6 +1,7 @@
 /** `minato`: one command per file. Errors become one sentence and an exit code; a stack is shown at debug level only. */
 import { Command } from 'commander';
 import { SOFTWARE_VERSION } from '../relay/nip11.js';
+import { blocksCommand } from './blocks.js';
 import { communitiesCommand } from './communities.js';
 import { doctorCommand } from './doctor.js';
 import { exportCommand } from './export.js';
@@ -45,6 +46,7 @@ for (const command of [
   operatorsCommand(),
   invitesCommand(),
   policiesCommand(),
+  blocksCommand(),
   importCommand(),
   exportCommand(),
   jobsCommand(),

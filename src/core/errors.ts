@@ -31,6 +31,7 @@ export const ERRORS = {
   },
   POLICY_EXISTS: { status: 409, message: 'There is such a version already.' },
   POLICY_NOT_CURRENT: { status: 409, message: 'Only the current version can be agreed to.' },
+  BLOCK_LIMIT_REACHED: { status: 409, message: 'There are as many of these blocks as there can be.' },
   PLAN_IN_USE: { status: 409, message: 'Members are on this plan; give them another first.' },
   NOT_READY: { status: 409, message: 'This is not ready yet.' },
   INVALID_INVITE: { status: 409, message: 'This invite is unknown, used, revoked or past its time.' },

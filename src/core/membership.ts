@@ -114,5 +114,11 @@ export const AUDIT_ACTIONS = [
   'policy.make-current',
   'policy-text.write',
   'policy-text.delete',
+  'author.block',
+  'author.unblock',
+  'word.block',
+  'word.unblock',
+  'address.block',
+  'address.unblock',
 ] as const;
 export type AuditAction = (typeof AUDIT_ACTIONS)[number];

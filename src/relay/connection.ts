@@ -8,6 +8,7 @@ import type { Admission } from '../admission.js';
 import type { ClientAddress } from '../client-address.js';
 import type { Communities, Community } from '../communities.js';
 import type { Access } from '../core/access.js';
+import { isKeptOut } from '../core/blocks.js';
 import { type Filter, matchesNothing, parseFilters, valuesIn } from '../core/filter.js';
 import {
   authFrame,
@@ -144,12 +145,16 @@ export class Connection implements FrameSource {
 
   /**
    * Called about twice a second: what a client may no longer see ends now (a right that ended, a topic that is no longer
-   * carried, a mode that changed), and one that must authenticate and does not is closed.
+   * carried, a mode that changed), and one that must authenticate and does not, or whose address was blocked, is closed.
    */
   review(): void {
     const community = this.context.communities.get(this.client.community);
     if (community === undefined) {
       this.close(CLOSE_GOING_AWAY, 'this community is gone');
+      return;
+    }
+    if (isKeptOut(community.blocks, this.client)) {
+      this.close(CLOSE_POLICY, 'blocked: the operator has blocked this address');
       return;
     }
     if (this.identity.isOverdue(community)) {
