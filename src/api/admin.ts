@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { AUDIT_ACTIONS } from '../core/membership.js';
 import { listAudit } from '../store/audit.js';
 import { memberRoutes } from './admin-members.js';
+import { planRoutes } from './admin-plans.js';
 import { reviewRoutes } from './admin-requests.js';
 import { settingRoutes } from './admin-settings.js';
 import { nodeTopicRoutes } from './admin-topics.js';
@@ -21,6 +22,7 @@ export function adminRoutes(options: AdminOptions): Route[] {
     ...reviewRoutes(options),
     ...nodeTopicRoutes(options),
     ...memberRoutes(options),
+    ...planRoutes(options),
     ...settingRoutes(options),
     auditRoute(options),
   ];

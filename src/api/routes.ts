@@ -1,12 +1,22 @@
 /** All routes of the API. */
 import { type AdminOptions, adminRoutes } from './admin.js';
 import type { Route } from './contract.js';
+import { type SignInOptions, signInRoutes } from './sign-in.js';
 import { subscriptionRoutes } from './subscriptions.js';
 import { type TopicOptions, topicRoutes } from './topics.js';
+import { usageRoutes } from './usage.js';
+import { webhookRoutes } from './webhook.js';
 
 /** What the handlers stand on. */
-export interface RouteOptions extends TopicOptions, AdminOptions {}
+export interface RouteOptions extends TopicOptions, AdminOptions, SignInOptions {}
 
 export function routesOf(options: RouteOptions): Route[] {
-  return [...topicRoutes(options), ...subscriptionRoutes(options), ...adminRoutes(options)];
+  return [
+    ...signInRoutes(options),
+    ...topicRoutes(options),
+    ...subscriptionRoutes(options),
+    ...usageRoutes(options),
+    ...webhookRoutes(options),
+    ...adminRoutes(options),
+  ];
 }

@@ -1,6 +1,7 @@
 /**
  * What the API adds to the port: every route at /v1 (the community by host name) and at /c/<slug>/v1, and its description at
- * /docs. The way of a request: community → rate by address → signature → rate by key → account → shape → handler.
+ * /docs. The way of a request: community → rate by address → signature or token → rate by key → account → shape → quota →
+ * handler.
  */
 import cors from '@fastify/cors';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
@@ -14,10 +15,12 @@ import type { Rates } from '../limits/rates.js';
 import type { Log } from '../log.js';
 import { denialOf, refuse } from './answer.js';
 import { type AuthOptions, authenticate, readHeader, refuseAccount } from './auth.js';
-import { type Call, type Route, schemaOf } from './contract.js';
+import { type Call, REQUEST_ID, type Route, schemaOf } from './contract.js';
 import { addDocs } from './docs.js';
 import { refuseRate } from './limit.js';
+import { counted } from './quota.js';
 import { type RouteOptions, routesOf } from './routes.js';
+import type { Token } from './tokens.js';
 
 const BODY_BYTES_MAX = 65_536;
 
@@ -39,6 +42,9 @@ export interface ApiOptions extends AuthOptions, RouteOptions {
 interface Known {
   community?: Community;
   pubkey?: string;
+  token?: Token | undefined;
+  /** The body as it came. */
+  bytes?: Uint8Array;
 }
 
 declare module 'fastify' {
@@ -47,8 +53,7 @@ declare module 'fastify' {
   }
 }
 
-export function addApi(http: Http, options: ApiOptions): void {
-  const routes = routesOf(options);
+export function addApi(http: Http, options: ApiOptions, routes = routesOf(options)): void {
   http.app.register(async (scope) => {
     await addDocs(scope, options.version);
     for (const prefix of ['/v1', '/c/:slug/v1']) {
@@ -73,7 +78,7 @@ async function addRoutes(
   await scope.register(cors, {
     origin: '*',
     methods: [...new Set(['HEAD', ...routes.map(({ method }) => String(method))])],
-    allowedHeaders: ['authorization', 'content-type'],
+    allowedHeaders: ['authorization', 'content-type', REQUEST_ID],
     exposedHeaders: ['retry-after', 'www-authenticate'],
     maxAge: 86_400,
     strictPreflight: false,
@@ -100,7 +105,7 @@ function addRoute(scope: FastifyInstance, route: Route, options: ApiOptions, isS
       return refused === undefined ? readBody(request, reply, route) : refuse(reply, refused);
     },
     handler: async (request, reply) => {
-      const answer = await route.handler(callOf(request, options.now()));
+      const answer = await counted(options, route, requestOf(request), callOf(request, options.now()));
       return isDenial(answer) ? refuse(reply, answer) : reply.code(route.status ?? 200).send(answer);
     },
   });
@@ -117,7 +122,7 @@ async function enter(
   const community = communities.find(hostOf(request.headers), slug);
   if (community === undefined) return refuse(reply, denial('COMMUNITY_NOT_FOUND'));
   request.known = { community };
-  if (who !== 'public') reply.header('cache-control', 'no-store');
+  if (who !== 'public' || request.method === 'POST') reply.header('cache-control', 'no-store');
   const client = addressOf(request.raw);
   const taking = { community, client, who, by: client.rateKey, isSubscriptionRequest };
   const refused =
@@ -132,24 +137,28 @@ function unsigned(request: FastifyRequest): Denial | undefined {
 
 async function identify(
   request: FastifyRequest,
-  { who, isSubscriptionRequest = false }: Limited,
+  { who, isSubscriptionRequest = false, guard }: Route,
   options: ApiOptions,
 ): Promise<Denial | undefined> {
-  if (who === 'public') return undefined;
   const community = request.known.community!;
+  const bytes = bytesOf(request);
+  request.known.bytes = bytes;
   const now = options.now();
-  const pubkey = await authenticate(
+  if (who === 'public') return guard?.({ community, headers: request.headers, bytes, now });
+  const identified = await authenticate(
     options,
     {
+      community: community.id,
       method: request.method,
       urls: urlsOf(request, addressesOf(community, options.bases())),
       header: request.headers.authorization,
-      body: bytesOf(request),
+      body: bytes,
     },
     now,
   );
-  if (isDenial(pubkey)) return pubkey;
-  request.known.pubkey = pubkey;
+  if (isDenial(identified)) return identified;
+  const { pubkey, token } = identified;
+  Object.assign(request.known, { pubkey, token });
   const taking = {
     community,
     client: options.addressOf(request.raw),
@@ -201,13 +210,19 @@ function badBody(message: string): Denial {
 }
 
 function callOf({ known, params, query, body }: FastifyRequest, now: number): Call<'member'> {
-  const { community, pubkey = '' } = known;
+  const { community, pubkey = '', token } = known;
   return {
     community: community!,
     pubkey,
+    token,
     params: params as object,
     query: query as object,
     body: (body ?? {}) as object,
     now,
   };
+}
+
+function requestOf({ raw, known, headers }: FastifyRequest) {
+  const { method = '', url = '' } = raw;
+  return { method, url, bytes: known.bytes!, id: headers[REQUEST_ID]?.toString() };
 }

@@ -73,6 +73,7 @@ function askRoute({ pool, networkId }: TopicOptions): Route {
       'INVALID_INVITE',
       'PENDING_SUBSCRIPTION_REQUEST_LIMIT_REACHED',
       'TOPIC_LIMIT_REACHED',
+      'QUOTA_EXCEEDED',
     ],
     isSubscriptionRequest: true,
     handler: async ({ community, pubkey, body, now }) => {
@@ -218,7 +219,7 @@ function ownRoutes({ pool }: { readonly pool: Pool }): Route[] {
         method: 'POST',
         url: `${SUBSCRIPTIONS}/:topic_id/resume`,
         summary: 'Resume a subscription that is paused',
-        errors: ['INVALID_TOPIC', 'NOT_FOUND', 'TOPIC_BLOCKED', 'TOPIC_LIMIT_REACHED'],
+        errors: ['INVALID_TOPIC', 'NOT_FOUND', 'TOPIC_BLOCKED', 'TOPIC_LIMIT_REACHED', 'QUOTA_EXCEEDED'],
       },
       (ref, { settings }, now) =>
         resumeSubscription(pool, ref, { enabledMax: settings['topic.enabledMax'] }, now),

@@ -105,5 +105,11 @@ export const AUDIT_ACTIONS = [
   'invite.revoke',
   'setting.change',
   'setting.reset',
+  'plan.create',
+  'plan.change',
+  'plan.delete',
+  'plan.assign',
+  'webhook-secret.create',
+  'webhook-secret.delete',
 ] as const;
 export type AuditAction = (typeof AUDIT_ACTIONS)[number];
