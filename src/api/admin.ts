@@ -5,6 +5,7 @@ import { AUDIT_ACTIONS } from '../core/membership.js';
 import { listAudit } from '../store/audit.js';
 import { blockRoutes } from './admin-blocks.js';
 import { memberRoutes } from './admin-members.js';
+import { planRoutes } from './admin-plans.js';
 import { policyAdminRoutes } from './admin-policies.js';
 import { reviewRoutes } from './admin-requests.js';
 import { settingRoutes } from './admin-settings.js';
@@ -24,6 +25,7 @@ export function adminRoutes(options: AdminOptions): Route[] {
     ...nodeTopicRoutes(options),
     ...memberRoutes(options),
     ...blockRoutes(options),
+    ...planRoutes(options),
     ...settingRoutes(options),
     ...policyAdminRoutes(options),
     auditRoute(options),

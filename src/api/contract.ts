@@ -2,10 +2,13 @@
  * How a route of the API is declared: one value that gives its validation, its types and its place in the OpenAPI document.
  * A route that is not declared so cannot exist under /v1.
  */
+import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifySchema, HTTPMethods } from 'fastify';
 import { z } from 'zod';
 import type { Community } from '../communities.js';
 import { type Denial, ERRORS, type ErrorCode } from '../core/errors.js';
+import type { DailyMetric } from '../core/plan-limits.js';
+import type { Token } from './tokens.js';
 
 /** `public`: anyone. `member`: any key that signs. `operator`: a key that runs this community. */
 export type Who = 'public' | 'member' | 'operator';
@@ -21,7 +24,22 @@ export type Call<W extends Who, P = object, Q = object, B = object> = {
   readonly query: Q;
   readonly body: B;
   readonly now: number;
-} & (W extends 'public' ? unknown : { readonly pubkey: string });
+} & (W extends 'public'
+  ? unknown
+  : {
+      readonly pubkey: string;
+      /** What it was asked with, when that is no signature. */
+      readonly token?: Token | undefined;
+    });
+
+/** What a guard goes by: nothing of it is checked yet. */
+export interface Knock {
+  readonly community: Community;
+  readonly headers: IncomingHttpHeaders;
+  /** The body as it came. */
+  readonly bytes: Uint8Array;
+  readonly now: number;
+}
 
 interface Description {
   readonly method: HTTPMethods;
@@ -40,6 +58,13 @@ interface Description {
   readonly isSubscriptionRequest?: boolean;
   /** Uses the node on the member's behalf: where clients must authenticate, the current policies must be agreed to. */
   readonly needsConsent?: boolean;
+  /**
+   * Each call is one use of this metric of the caller's plan, counted right before the handler. When the handler refuses or
+   * fails, the use is given back.
+   */
+  readonly counts?: DailyMetric;
+  /** A proof of its own that a public route asks for, before the body is read as JSON. */
+  readonly guard?: (knock: Knock) => Promise<Denial | undefined>;
 }
 
 export interface RouteSpec<
@@ -80,12 +105,22 @@ export function route<
   return spec as unknown as Route;
 }
 
+export const REQUEST_ID = 'x-request-id';
+const counting = z.looseObject({
+  [REQUEST_ID]: z
+    .string()
+    .regex(/^[ -~]{1,128}$/, '1 to 128 printable characters')
+    .optional()
+    .describe('Names this request: sent again, it is not counted again'),
+});
+
 const BY_WHO: Record<Who, readonly ErrorCode[]> = {
   public: [],
   member: [
     'AUTH_REQUIRED',
     'INVALID_AUTH',
     'REPLAYED_AUTH',
+    'INVALID_TOKEN',
     'ACCOUNT_DISABLED',
     'ACCOUNT_DELETED',
     'UNAVAILABLE',
@@ -94,6 +129,7 @@ const BY_WHO: Record<Who, readonly ErrorCode[]> = {
     'AUTH_REQUIRED',
     'INVALID_AUTH',
     'REPLAYED_AUTH',
+    'INVALID_TOKEN',
     'ACCOUNT_DISABLED',
     'ACCOUNT_DELETED',
     'OPERATORS_ONLY',
@@ -102,7 +138,7 @@ const BY_WHO: Record<Who, readonly ErrorCode[]> = {
 };
 
 /** Every refusal that a route may answer. */
-export function errorsOf({ method, who, errors, needsConsent = false }: Route): ErrorCode[] {
+export function errorsOf({ method, who, errors, counts, needsConsent = false }: Route): ErrorCode[] {
   const ofBody: ErrorCode[] = method === 'GET' ? [] : ['PAYLOAD_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE'];
   return [
     ...new Set<ErrorCode>([
@@ -111,6 +147,7 @@ export function errorsOf({ method, who, errors, needsConsent = false }: Route): 
       ...ofBody,
       ...BY_WHO[who],
       ...(needsConsent ? (['CONSENT_REQUIRED'] as const) : []),
+      ...(counts === undefined ? [] : (['QUOTA_EXCEEDED'] as const)),
       ...errors,
       'RATE_LIMITED',
       'INTERNAL',
@@ -126,10 +163,11 @@ export function schemaOf(route: Route, isShown: boolean): FastifySchema {
     tags: [...tags],
     operationId: operationId(route),
     ...(description === undefined ? {} : { description }),
-    ...(who === 'public' ? {} : { security: [{ nostr: [] }] }),
+    ...(who === 'public' ? {} : { security: [{ nostr: [] }, { token: [] }] }),
     ...(isShown ? {} : { hide: true }),
     params: paramsOf(route, isShown),
     querystring: route.query ?? nothing,
+    ...(route.counts === undefined ? {} : { headers: counting }),
     ...(body === undefined ? {} : { body }),
     response: responsesOf(route),
   };

@@ -74,6 +74,7 @@ function askRoute({ pool, networkId }: TopicOptions): Route {
       'INVALID_INVITE',
       'PENDING_SUBSCRIPTION_REQUEST_LIMIT_REACHED',
       'TOPIC_LIMIT_REACHED',
+      'QUOTA_EXCEEDED',
     ],
     isSubscriptionRequest: true,
     needsConsent: true,
@@ -221,7 +222,7 @@ function ownRoutes({ pool }: { readonly pool: Pool }): Route[] {
         method: 'POST',
         url: `${SUBSCRIPTIONS}/:topic_id/resume`,
         summary: 'Resume a subscription that is paused',
-        errors: ['NOT_FOUND', 'TOPIC_BLOCKED', 'TOPIC_LIMIT_REACHED'],
+        errors: ['NOT_FOUND', 'TOPIC_BLOCKED', 'TOPIC_LIMIT_REACHED', 'QUOTA_EXCEEDED'],
         needsConsent: true,
       },
       (ref, { settings }, now) =>

@@ -11,12 +11,14 @@ import { jobsCommand } from './jobs.js';
 import { membersCommand } from './members.js';
 import { migrateCommand } from './migrate.js';
 import { operatorsCommand } from './operators.js';
+import { plansCommand } from './plans.js';
 import { policiesCommand } from './policies.js';
 import { purgeCommand } from './purge.js';
 import { requestsCommand } from './requests.js';
 import { serveCommand } from './serve.js';
 import { settingsCommand } from './settings.js';
 import { topicsCommand } from './topics.js';
+import { usageCommand } from './usage.js';
 
 const program = new Command('minato')
   .description('A community node for Nostr: a relay with topics, members and an operator, on PostgreSQL.')
@@ -47,6 +49,8 @@ for (const command of [
   invitesCommand(),
   policiesCommand(),
   blocksCommand(),
+  plansCommand(),
+  usageCommand(),
   importCommand(),
   exportCommand(),
   jobsCommand(),

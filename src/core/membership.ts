@@ -120,5 +120,11 @@ export const AUDIT_ACTIONS = [
   'word.unblock',
   'address.block',
   'address.unblock',
+  'plan.create',
+  'plan.change',
+  'plan.delete',
+  'plan.assign',
+  'webhook-secret.create',
+  'webhook-secret.delete',
 ] as const;
 export type AuditAction = (typeof AUDIT_ACTIONS)[number];

@@ -84,6 +84,7 @@ export const settingDefinitions = {
     30,
     'A connection that has not authenticated for so long, though it must, is closed',
   ),
+  'auth.tokenSeconds': define(count(60, 86_400), 900, 'How long a token of the HTTP API is good for'),
   'auth.privateKinds': define(
     z.array(kindEntry).max(100),
     [4, 1059, 21059] as (number | string)[],

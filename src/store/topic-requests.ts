@@ -24,6 +24,7 @@ import {
   type Subscription,
   startSubscription,
 } from './subscriptions.js';
+import { refuseTopicQuota } from './usage.js';
 
 export interface TopicRequest {
   readonly requestId: string;
@@ -65,7 +66,8 @@ export function requestTopic(
   const { community, pubkey, topic } = ask;
   return changeConfig(pool, { community, now }, async (change) => {
     const { db } = change;
-    const refused = (await refuseUse(db, ask)) ?? (await refuseAgain(db, ask));
+    const refused =
+      (await refuseUse(db, ask)) ?? (await refuseAgain(db, ask)) ?? (await refuseInVain(db, ask, now));
     if (refused !== undefined) return refused;
     const invite = ask.invite === undefined ? undefined : await findInvite(change, ask.invite, topic);
     if (ask.invite !== undefined && invite === undefined) return denial('INVALID_INVITE');
@@ -201,6 +203,11 @@ async function refuseAgain(db: Db, { community, pubkey, topic }: Ask): Promise<D
     [community, bytes(pubkey), topic],
   );
   return rows[0] && denial('REQUEST_PENDING', { request_id: rows[0].requestId });
+}
+
+/** What waits counts as well: nobody should wait for what the plan has no room for. */
+function refuseInVain(db: Db, ask: Ask, now: number): Promise<Denial | undefined> {
+  return refuseTopicQuota(db, ask, ({ active, pending }) => active + pending, now);
 }
 
 /** Keys cost nothing, so all of them together have a limit as well. */
