@@ -105,5 +105,6 @@ export const AUDIT_ACTIONS = [
   'invite.revoke',
   'setting.change',
   'setting.reset',
+  'personal-data.export',
 ] as const;
 export type AuditAction = (typeof AUDIT_ACTIONS)[number];

@@ -3,6 +3,7 @@ import { capacity } from './capacity.js';
 import { deleteHistory } from './delete-history.js';
 import { eraseVanished } from './erase-vanished.js';
 import { expire } from './expire.js';
+import { exportPersonalData } from './export-personal-data.js';
 import { forgetDedupeRows } from './forget-dedupe.js';
 import type { Job } from './job.js';
 import { purgeDeletedEvents } from './purge-deleted.js';
@@ -20,6 +21,7 @@ export const JOBS: readonly Job[] = [
   forgetDedupeRows,
   forgetQuotas,
   forgetLimits,
+  exportPersonalData,
   partitions,
   trimLiveBus,
   freeJobs,
