@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { AUDIT_ACTIONS } from '../core/membership.js';
 import { listAudit } from '../store/audit.js';
 import { memberRoutes } from './admin-members.js';
+import { personalDataReviewRoutes } from './admin-personal-data.js';
 import { reviewRoutes } from './admin-requests.js';
 import { settingRoutes } from './admin-settings.js';
 import { nodeTopicRoutes } from './admin-topics.js';
@@ -22,6 +23,7 @@ export function adminRoutes(options: AdminOptions): Route[] {
     ...nodeTopicRoutes(options),
     ...memberRoutes(options),
     ...settingRoutes(options),
+    ...personalDataReviewRoutes(options),
     auditRoute(options),
   ];
 }

@@ -2,6 +2,7 @@
  * How a route of the API is declared: one value that gives its validation, its types and its place in the OpenAPI document.
  * A route that is not declared so cannot exist under /v1.
  */
+import type { Readable } from 'node:stream';
 import type { FastifySchema, HTTPMethods } from 'fastify';
 import { z } from 'zod';
 import type { Community } from '../communities.js';
@@ -31,7 +32,11 @@ interface Description {
   readonly description?: string;
   readonly tags: readonly [string, ...string[]];
   /** Of a success; 200 unless told. */
-  readonly status?: 200 | 201;
+  readonly status?: 200 | 201 | 202;
+  /** Also for an account that the operator has disabled: what a person may ask about their own data. */
+  readonly allowsDisabled?: boolean;
+  /** The success is a file of this type, and the handler gives a `Download`. */
+  readonly produces?: 'application/zip';
   /** Longest body, where 64 KiB are too few. */
   readonly bodyBytesMax?: number;
   /** Refusals of the handler; those of the checks before it are added. */
@@ -78,6 +83,15 @@ export function route<
   return spec as unknown as Route;
 }
 
+/** A file, sent as fast as its reader takes it. */
+export class Download {
+  constructor(
+    readonly stream: Readable,
+    readonly bytes: number,
+    readonly fileName: string,
+  ) {}
+}
+
 const BY_WHO: Record<Who, readonly ErrorCode[]> = {
   public: [],
   member: ['AUTH_REQUIRED', 'INVALID_AUTH', 'REPLAYED_AUTH', 'ACCOUNT_DISABLED', 'ACCOUNT_DELETED'],
@@ -92,13 +106,13 @@ const BY_WHO: Record<Who, readonly ErrorCode[]> = {
 };
 
 /** Every refusal that a route may answer. */
-export function errorsOf({ method, who, errors }: Route): ErrorCode[] {
+export function errorsOf({ method, who, errors, allowsDisabled = false }: Route): ErrorCode[] {
   const ofBody: ErrorCode[] = method === 'GET' ? [] : ['PAYLOAD_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE'];
   return [
     ...new Set<ErrorCode>([
       'INVALID_REQUEST',
       ...ofBody,
-      ...BY_WHO[who],
+      ...BY_WHO[who].filter((code) => !(allowsDisabled && code === 'ACCOUNT_DISABLED')),
       ...errors,
       'RATE_LIMITED',
       'INTERNAL',
@@ -148,7 +162,7 @@ function responsesOf(route: Route): Record<number, unknown> {
   }
   const refusals = [...byStatus].map(([status, codes]) => [status, refusalOf(codes)]);
   return {
-    [route.status ?? 200]: json('Done', route.response),
+    [route.status ?? 200]: route.produces === undefined ? json('Done', route.response) : file(route.produces),
     ...Object.fromEntries(refusals),
   };
 }
@@ -169,4 +183,9 @@ export function errorBody(codes: readonly ErrorCode[]) {
 const json = (description: string, schema: z.ZodType) => ({
   description,
   content: { 'application/json': { schema } },
+});
+
+const file = (type: string) => ({
+  description: 'The file',
+  content: { [type]: { schema: z.string().meta({ format: 'binary' }) } },
 });

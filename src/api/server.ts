@@ -14,14 +14,16 @@ import type { Rates } from '../limits/rates.js';
 import type { Log } from '../log.js';
 import { denialOf, refuse } from './answer.js';
 import { type AuthOptions, authenticate, readHeader, refuseAccount } from './auth.js';
-import { type Call, type Route, schemaOf } from './contract.js';
+import { type Call, Download, type Route, schemaOf } from './contract.js';
 import { addDocs } from './docs.js';
 import { refuseRate } from './limit.js';
 import { type RouteOptions, routesOf } from './routes.js';
 
 const BODY_BYTES_MAX = 65_536;
+/** A reader of a file who takes nothing for so long is gone. */
+const STALLED_MS_MAX = 60_000;
 
-type Limited = Pick<Route, 'who' | 'isSubscriptionRequest'>;
+type Limited = Pick<Route, 'who' | 'isSubscriptionRequest' | 'allowsDisabled'>;
 const NOWHERE: Limited = { who: 'public' };
 
 export interface ApiOptions extends AuthOptions, RouteOptions {
@@ -93,6 +95,8 @@ function addRoute(scope: FastifyInstance, route: Route, options: ApiOptions, isS
     method,
     url,
     schema: schemaOf(route, isShown),
+    // A HEAD would read the whole file to say nothing of it.
+    exposeHeadRoute: route.produces === undefined,
     bodyLimit: route.bodyBytesMax ?? BODY_BYTES_MAX,
     onRequest: async (request, reply) => enter(request, reply, route, options),
     preValidation: async (request, reply) => {
@@ -101,9 +105,25 @@ function addRoute(scope: FastifyInstance, route: Route, options: ApiOptions, isS
     },
     handler: async (request, reply) => {
       const answer = await route.handler(callOf(request, options.now()));
+      if (answer instanceof Download) return sendFile(request, reply, answer, route.produces!);
       return isDenial(answer) ? refuse(reply, answer) : reply.code(route.status ?? 200).send(answer);
     },
   });
+}
+
+function sendFile(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { stream, bytes, fileName }: Download,
+  type: string,
+): FastifyReply {
+  request.raw.socket.setTimeout(STALLED_MS_MAX);
+  return reply
+    .type(type)
+    .header('content-length', String(bytes))
+    .header('content-disposition', `attachment; filename="${fileName}"`)
+    .header('cache-control', 'no-store')
+    .send(stream);
 }
 
 /** Which community is asked, and does this address ask too often? Without a signature nothing more of the request is read. */
@@ -132,9 +152,10 @@ function unsigned(request: FastifyRequest): Denial | undefined {
 
 async function identify(
   request: FastifyRequest,
-  { who, isSubscriptionRequest = false }: Limited,
+  route: Limited,
   options: ApiOptions,
 ): Promise<Denial | undefined> {
+  const { who, isSubscriptionRequest = false } = route;
   if (who === 'public') return undefined;
   const community = request.known.community!;
   const now = options.now();
@@ -158,7 +179,7 @@ async function identify(
     isSubscriptionRequest,
   };
   return (
-    (await refuseRate(options.rates, taking, now)) ?? (await refuseAccount(options, community, pubkey, who))
+    (await refuseRate(options.rates, taking, now)) ?? (await refuseAccount(options, community, pubkey, route))
   );
 }
 

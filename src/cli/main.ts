@@ -10,6 +10,7 @@ import { jobsCommand } from './jobs.js';
 import { membersCommand } from './members.js';
 import { migrateCommand } from './migrate.js';
 import { operatorsCommand } from './operators.js';
+import { personalDataCommand } from './personal-data.js';
 import { purgeCommand } from './purge.js';
 import { requestsCommand } from './requests.js';
 import { serveCommand } from './serve.js';
@@ -43,6 +44,7 @@ for (const command of [
   membersCommand(),
   operatorsCommand(),
   invitesCommand(),
+  personalDataCommand(),
   importCommand(),
   exportCommand(),
   jobsCommand(),

@@ -70,8 +70,8 @@ async function makeFile(context: JobContext, client: Client, request: PersonalRe
   const { communities, now, signal } = context;
   const { requestId } = request;
   const settings = communities.get(request.community)?.settings ?? settingsFrom(new Map());
-  while ((await dropPortionsOf(client, requestId, DROPPED_PORTIONS)) > 0) signal.throwIfAborted();
   try {
+    while ((await dropPortionsOf(client, requestId, DROPPED_PORTIONS)) > 0) signal.throwIfAborted();
     const bytes = await writeFile(context, client, request, settings['privacy.exportBytesMax']);
     const expiresAt = now() + settings['privacy.exportHours'] * HOUR_MS;
     await endExport(client, requestId, { status: 'ready', bytes, expiresAt }, now());
@@ -79,7 +79,8 @@ async function makeFile(context: JobContext, client: Client, request: PersonalRe
     // The node is stopping: the request stays `running`, and whoever runs next makes it anew.
     if (signal.aborted) return;
     const told = error instanceof Stopped ? error.told : 'Something failed while it was made. Ask again.';
-    if (told !== undefined) await endExport(client, requestId, failed(told), now());
+    // Should the session itself have failed, the request stays `running` and is taken up again.
+    if (told !== undefined) await endExport(client, requestId, failed(told), now()).catch(() => undefined);
     if (!(error instanceof Stopped)) throw error;
   }
 }
