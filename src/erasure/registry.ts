@@ -122,7 +122,7 @@ const ENTRIES: Record<PersonalStoreName, Entry> = {
   },
   blocks: {
     about: 'That the operator has blocked you, since when and why.',
-    columns: ['blocked_authors.pubkey'],
+    columns: ['blocked_authors.pubkey', 'blocked_authors.reason'],
   },
   settings: {
     about: 'Settings of the community that name you, such as the list of those who need no review.',
