@@ -1,6 +1,5 @@
 /** The worker that makes the files: memory that stays flat, and what is left when it is killed, stopped, cancelled or fails. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -45,8 +44,8 @@ async function fill(author: Author, count: number): Promise<void> {
   const now = Date.now();
   await client.query(
     `INSERT INTO events (seq, ingested_at, created_at, community, kind, keep, id, pubkey, payload)
-     SELECT n, $2, $2 / 1000 - n, 1, 1, 3, sha256(n::text::bytea), $1, json_build_object(
-       'id', encode(sha256(n::text::bytea), 'hex'), 'pubkey', encode($1, 'hex'), 'created_at', $2 / 1000 - n, 'kind', 1,
+     SELECT n, $2::bigint, $2::bigint / 1000 - n, 1, 1, 3, sha256(n::text::bytea), $1::bytea, json_build_object(
+       'id', encode(sha256(n::text::bytea), 'hex'), 'pubkey', encode($1::bytea, 'hex'), 'created_at', $2::bigint / 1000 - n, 'kind', 1,
        'tags', '[]'::json, 'content', (SELECT string_agg(md5(n || ':' || i), '') FROM generate_series(1, 10) i) || repeat('.', 700),
        'sig', repeat('0', 128))::text
      FROM generate_series(1, $3::int) n`,
