@@ -5,6 +5,7 @@ import { AUDIT_ACTIONS } from '../core/membership.js';
 import { listAudit } from '../store/audit.js';
 import { blockRoutes } from './admin-blocks.js';
 import { memberRoutes } from './admin-members.js';
+import { personalDataReviewRoutes } from './admin-personal-data.js';
 import { planRoutes } from './admin-plans.js';
 import { policyAdminRoutes } from './admin-policies.js';
 import { reviewRoutes } from './admin-requests.js';
@@ -28,6 +29,7 @@ export function adminRoutes(options: AdminOptions): Route[] {
     ...planRoutes(options),
     ...settingRoutes(options),
     ...policyAdminRoutes(options),
+    ...personalDataReviewRoutes(options),
     auditRoute(options),
   ];
 }

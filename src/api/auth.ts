@@ -96,13 +96,13 @@ export async function refuseAccount(
   { pool, adminPubkeys }: AuthOptions,
   community: Community,
   pubkey: string,
-  who: Who,
+  { who, allowsDisabled = false }: { readonly who: Who; readonly allowsDisabled?: boolean },
 ): Promise<Denial | undefined> {
   const isFixed = adminPubkeys.includes(pubkey);
   // Who runs the node cannot be locked out by those whom they have let in.
   if (who === 'operator' && isFixed) return undefined;
   const refused = await refuseMember(pool, community.id, pubkey);
-  if (refused !== undefined) return refused;
+  if (refused !== undefined && !(allowsDisabled && refused.denied === 'ACCOUNT_DISABLED')) return refused;
   return who === 'operator' && !community.operators.has(pubkey) ? denial('OPERATORS_ONLY') : undefined;
 }
 

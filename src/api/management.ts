@@ -119,7 +119,7 @@ async function identify(request: FastifyRequest, options: ManagementOptions): Pr
   if (token !== undefined) return denial('AUTH_REQUIRED');
   const refused =
     (await overRate(options, community, request, pubkey)) ??
-    (await refuseAccount(options, community, pubkey, 'operator'));
+    (await refuseAccount(options, community, pubkey, { who: 'operator' }));
   return refused ?? { community, pubkey };
 }
 

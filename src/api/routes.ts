@@ -2,6 +2,7 @@
 import { type AdminOptions, adminRoutes } from './admin.js';
 import { consentRoutes } from './consents.js';
 import type { Route } from './contract.js';
+import { type PersonalDataOptions, personalDataRoutes } from './personal-data.js';
 import { policyRoutes } from './policies.js';
 import { reportRoutes } from './reports.js';
 import { type SignInOptions, signInRoutes } from './sign-in.js';
@@ -11,7 +12,7 @@ import { usageRoutes } from './usage.js';
 import { webhookRoutes } from './webhook.js';
 
 /** What the handlers stand on. */
-export interface RouteOptions extends TopicOptions, AdminOptions, SignInOptions {}
+export interface RouteOptions extends TopicOptions, AdminOptions, SignInOptions, PersonalDataOptions {}
 
 export function routesOf(options: RouteOptions): Route[] {
   return [
@@ -23,6 +24,7 @@ export function routesOf(options: RouteOptions): Route[] {
     ...usageRoutes(options),
     ...webhookRoutes(options),
     ...reportRoutes(options),
+    ...personalDataRoutes(options),
     ...adminRoutes(options),
   ];
 }

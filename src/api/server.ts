@@ -16,7 +16,7 @@ import type { Rates } from '../limits/rates.js';
 import type { Log } from '../log.js';
 import { denialOf, refuse } from './answer.js';
 import { type AuthOptions, authenticate, readHeader, refuseAccount, refuseWithoutConsent } from './auth.js';
-import { type Call, REQUEST_ID, type Route, schemaOf } from './contract.js';
+import { type Call, Download, REQUEST_ID, type Route, schemaOf } from './contract.js';
 import { addDocs } from './docs.js';
 import { refuseRate } from './limit.js';
 import { addManagement } from './management.js';
@@ -25,8 +25,10 @@ import { type RouteOptions, routesOf } from './routes.js';
 import type { Token } from './tokens.js';
 
 const BODY_BYTES_MAX = 65_536;
+/** A reader of a file who takes nothing for so long is gone. */
+const STALLED_MS_MAX = 60_000;
 
-type Limited = Pick<Route, 'who' | 'isSubscriptionRequest' | 'needsConsent'>;
+type Limited = Pick<Route, 'who' | 'isSubscriptionRequest'>;
 const NOWHERE: Limited = { who: 'public' };
 
 export interface ApiOptions extends AuthOptions, RouteOptions {
@@ -101,6 +103,8 @@ function addRoute(scope: FastifyInstance, route: Route, options: ApiOptions, isS
     method,
     url,
     schema: schemaOf(route, isShown),
+    // A HEAD would read the whole file to say nothing of it.
+    exposeHeadRoute: route.produces === undefined,
     bodyLimit: route.bodyBytesMax ?? BODY_BYTES_MAX,
     onRequest: async (request, reply) => enter(request, reply, route, options),
     preValidation: async (request, reply) => {
@@ -109,9 +113,25 @@ function addRoute(scope: FastifyInstance, route: Route, options: ApiOptions, isS
     },
     handler: async (request, reply) => {
       const answer = await counted(options, route, requestOf(request), callOf(request, options.now()));
+      if (answer instanceof Download) return sendFile(request, reply, answer, route.produces!);
       return isDenial(answer) ? refuse(reply, answer) : reply.code(route.status ?? 200).send(answer);
     },
   });
+}
+
+function sendFile(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { stream, bytes, fileName }: Download,
+  type: string,
+): FastifyReply {
+  request.raw.socket.setTimeout(STALLED_MS_MAX);
+  return reply
+    .type(type)
+    .header('content-length', String(bytes))
+    .header('content-disposition', `attachment; filename="${fileName}"`)
+    .header('cache-control', 'no-store')
+    .send(stream);
 }
 
 /** Which community is asked, and does this address ask too often? Without a signature nothing more of the request is read. */
@@ -141,9 +161,10 @@ function unsigned(request: FastifyRequest): Denial | undefined {
 
 async function identify(
   request: FastifyRequest,
-  { who, isSubscriptionRequest = false, needsConsent = false, guard }: Route,
+  route: Route,
   options: ApiOptions,
 ): Promise<Denial | undefined> {
+  const { who, isSubscriptionRequest = false, needsConsent = false, guard } = route;
   const community = request.known.community!;
   const bytes = bytesOf(request);
   request.known.bytes = bytes;
@@ -172,7 +193,7 @@ async function identify(
   };
   return (
     (await refuseRate(options.rates, taking, now)) ??
-    (await refuseAccount(options, community, pubkey, who)) ??
+    (await refuseAccount(options, community, pubkey, route)) ??
     (needsConsent ? await refuseWithoutConsent(options, community, pubkey, now) : undefined)
   );
 }

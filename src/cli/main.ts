@@ -11,6 +11,7 @@ import { jobsCommand } from './jobs.js';
 import { membersCommand } from './members.js';
 import { migrateCommand } from './migrate.js';
 import { operatorsCommand } from './operators.js';
+import { personalDataCommand } from './personal-data.js';
 import { plansCommand } from './plans.js';
 import { policiesCommand } from './policies.js';
 import { purgeCommand } from './purge.js';
@@ -51,6 +52,7 @@ for (const command of [
   blocksCommand(),
   plansCommand(),
   usageCommand(),
+  personalDataCommand(),
   importCommand(),
   exportCommand(),
   jobsCommand(),

@@ -126,5 +126,6 @@ export const AUDIT_ACTIONS = [
   'plan.assign',
   'webhook-secret.create',
   'webhook-secret.delete',
+  'personal-data.export',
 ] as const;
 export type AuditAction = (typeof AUDIT_ACTIONS)[number];

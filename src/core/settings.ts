@@ -142,6 +142,17 @@ export const settingDefinitions = {
     'Targets that one author may name in a day, whether they are deleted or not',
   ),
 
+  'privacy.exportHours': define(
+    count(1, 720),
+    24,
+    'Hours that the file of a personal data export can be downloaded',
+  ),
+  'privacy.exportBytesMax': define(
+    count(1_048_576, 1_099_511_627_776),
+    5_368_709_120,
+    'Largest file of a personal data export; beyond it the operator makes it by command',
+  ),
+
   'capacity.maxEvents': define(
     count(0, Number.MAX_SAFE_INTEGER),
     0,
