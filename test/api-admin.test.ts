@@ -197,6 +197,28 @@ describe('every route of operators', () => {
         'GET /blocks/addresses',
         'POST /blocks/addresses',
         'DELETE /blocks/addresses',
+        'GET /policies',
+        'POST /policies',
+        'GET /policies/{type}/{version}',
+        'DELETE /policies/{type}/{version}',
+        'POST /policies/{type}/{version}/publish',
+        'POST /policies/{type}/{version}/make-current',
+        'GET /policies/{type}/{version}/texts/{locale}',
+        'PUT /policies/{type}/{version}/texts/{locale}',
+        'DELETE /policies/{type}/{version}/texts/{locale}',
+        'GET /consents',
+        'GET /plans',
+        'POST /plans',
+        'GET /plans/{plan_id}',
+        'PATCH /plans/{plan_id}',
+        'DELETE /plans/{plan_id}',
+        'GET /members/{pubkey}/plan',
+        'PUT /members/{pubkey}/plan',
+        'GET /usage',
+        'GET /webhook-secret',
+        'POST /webhook-secret',
+        'DELETE /webhook-secret',
+        'GET /personal-data-requests',
       ].sort(),
     );
   });
@@ -788,13 +810,19 @@ it('every refusal that a route of operators names was met above', () => {
     'AUTH_REQUIRED',
     'INVALID_AUTH',
     'REPLAYED_AUTH',
+    'INVALID_TOKEN',
     'OPERATORS_ONLY',
     'RATE_LIMITED',
+    'UNAVAILABLE',
     'INTERNAL',
+    // Of plans, which have their own files.
+    'QUOTA_EXCEEDED',
   ];
   const reviewed = `${REQUESTS}/{request_id}/approve`;
   // Those have their own files.
-  const here = samples().filter(({ template }) => !/^\/v1\/admin\/(reports|blocks)\b/.test(template));
+  const isElsewhere =
+    /^\/v1\/admin\/(reports|blocks|policies|consents|plans|usage|webhook-secret|personal)|\/plan$/;
+  const here = samples().filter(({ template }) => !isElsewhere.test(template));
   const named = here.flatMap(({ method, template }) => {
     const operation = document.paths[template]![method.toLowerCase()]!;
     const codes = Object.keys(operation.responses).flatMap((status) =>
