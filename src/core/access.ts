@@ -4,7 +4,8 @@
  * names the right: a subscription, or a public topic.
  * COUNT asks through the same view as REQ, so it reveals nothing more.
  */
-import { createHash } from 'node:crypto';
+import { sha256 } from '@noble/hashes/sha2.js';
+import { bytesToHex } from '@noble/hashes/utils.js';
 import { isProtected, type NostrEvent } from './event.js';
 import type { Filter } from './filter.js';
 import { isAmong, type KindEntry } from './kinds.js';
@@ -210,7 +211,7 @@ function carriedTopics(rules: AccessRules): CarriedTopics {
 
 /** Topics are not empty and hold no control characters, so newlines keep them apart. */
 function hashOf(parts: readonly string[]): string {
-  return createHash('sha256').update(parts.join('\n')).digest('base64');
+  return bytesToHex(sha256(new TextEncoder().encode(parts.join('\n'))));
 }
 
 /** The topics whose events the client sees. */

@@ -38,14 +38,23 @@ export interface Use {
  * is used up since.
  */
 export async function countUse(pool: Pool, counting: Counting): Promise<Use | Denial> {
-  const { limits } = await readMemberPlan(pool, counting, counting.now);
-  const limit = limitOf(limits, counting.metric);
   const { requestId } = counting;
-  if (requestId === undefined) return raise(pool, counting, limit);
+  if (requestId === undefined) return countWithin(pool, counting);
+  const limit = await readLimit(pool, counting);
   return inTransaction(pool, async (db) => {
     const isFirst = await holdRequest(db, counting, requestId);
     return isFirst ? raise(db, counting, limit) : { used: await readUsed(db, counting), limit };
   });
+}
+
+/** One use as part of a transaction, which takes it back when it fails. */
+export async function countWithin(db: Db, counting: Counting): Promise<Use | Denial> {
+  return raise(db, counting, await readLimit(db, counting));
+}
+
+async function readLimit(db: Db, counting: Counting): Promise<number | null> {
+  const { limits } = await readMemberPlan(db, counting, counting.now);
+  return limitOf(limits, counting.metric);
 }
 
 /** Takes back what `countUse` counted. Of a request that was sent several times the last one that fails does so. */
