@@ -44,6 +44,7 @@ CREATE TABLE consents (
 );
 CREATE UNIQUE INDEX consents_in_force ON consents (community, pubkey, type, version) WHERE withdrawn_at IS NULL;
 CREATE INDEX consents_member ON consents (community, pubkey, consented_at, consent_id);
+CREATE INDEX consents_newest ON consents (community, consented_at, consent_id);
 
 -- What a member may use. A plan named `free` exists without a row (core/plan-limits.ts); a row overrides it.
 -- limits: maxTopics, searchPerDay, trustPerDay, reportsPerDay, exportsPerDay; what is missing is unlimited.
@@ -133,6 +134,10 @@ CREATE UNIQUE INDEX reports_event ON reports (community, event_id, target_event,
   WHERE event_id IS NOT NULL;
 CREATE INDEX reports_newest ON reports (community, created_at, report_id);
 CREATE INDEX reports_member ON reports (community, pubkey, created_at, report_id);
+CREATE INDEX reports_target_event ON reports (community, target_event, created_at, report_id)
+  WHERE target_event IS NOT NULL;
+CREATE INDEX reports_target_pubkey ON reports (community, target_pubkey, created_at, report_id)
+  WHERE target_pubkey IS NOT NULL;
 
 -- What the operator keeps out, at the door.
 CREATE TABLE blocked_authors (

@@ -8,6 +8,7 @@ import type { Config } from './config.js';
 import type { Plan } from './core/plan.js';
 import { settingsFrom } from './core/settings.js';
 import { Http } from './http.js';
+import { exportPersonalData } from './jobs/export-personal-data.js';
 import { BOUNDS } from './jobs/job.js';
 import { JOBS } from './jobs/list.js';
 import { type Schedule, startSchedule } from './jobs/schedule.js';
@@ -27,7 +28,7 @@ import { addRelay } from './relay/server.js';
 import { Rights } from './rights.js';
 import { SeenCounts, startSeenFlush } from './seen-counts.js';
 import { ensureDefaultCommunity } from './store/communities.js';
-import { fixNetworkId, fixTagHashSeed, fixTokenSecret } from './store/node-state.js';
+import { fixDownloadSecret, fixNetworkId, fixTagHashSeed, fixTokenSecret } from './store/node-state.js';
 import { readHead } from './store/outbox.js';
 import { ensurePartitions } from './store/partitions.js';
 import { isServed } from './store/seen.js';
@@ -180,7 +181,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   const { database, config, log, now = Date.now, roles = new Set(ROLES) } = options;
   const memory = new Memory();
   let port = config.port;
-  const limits = await openLimits(config.redisUrl, database.ownPool, log);
+  const limits = await openLimits(config.redisUrl, database.limitsPool, log);
   const rates = new Rates({ shared: limits, log });
   const onCommit = (plan: Plan) => fanout.onCommit(plan);
   const hooks = { port: () => port, rates, ...(roles.has('relay') ? { onCommit } : {}) };
@@ -206,6 +207,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     },
   });
   const addressOf = createAddressOf(config.trustedProxies);
+  let schedule: Schedule | undefined;
   const relay = roles.has('relay')
     ? addRelay(http, {
         publicUrl: config.publicUrl,
@@ -236,6 +238,9 @@ export async function startNode(options: NodeOptions): Promise<Node> {
       useOnce: (...credential) => limits.useOnce(...credential),
       tokenSecret: writer.tokenSecret,
       adminPubkeys: config.adminPubkeys,
+      downloadSecret: await fixDownloadSecret(database.ownPool),
+      // Where no worker runs in this process, another one finds the request within a minute.
+      exportSoon: async () => schedule?.trigger(exportPersonalData.name),
       rates,
       addressOf,
       version: SOFTWARE_VERSION,
@@ -250,7 +255,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     throw error;
   });
   const context = { database, lane, communities, now, bounds: BOUNDS };
-  const schedule = roles.has('worker') ? startSchedule({ context, jobs: JOBS, metrics, log }) : undefined;
+  if (roles.has('worker')) schedule = startSchedule({ context, jobs: JOBS, metrics, log });
   return {
     port,
     communities,

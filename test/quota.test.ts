@@ -65,6 +65,8 @@ async function serve({ node, database }: TestNode): Promise<[Http, string]> {
       bases: () => [`ws://127.0.0.1:${port}`],
       useOnce: (...credential) => limits.useOnce(...credential),
       tokenSecret: 'secret',
+      downloadSecret: 'secret',
+      exportSoon: async () => undefined,
       adminPubkeys: [],
       addressOf: createAddressOf(['loopback']),
       rates,

@@ -4,10 +4,12 @@
  */
 import { createHash } from 'node:crypto';
 import type { Community } from '../communities.js';
+import { isInForce } from '../core/auth.js';
 import { type Denial, denial, isDenial } from '../core/errors.js';
 import { type NostrEvent, parseEvent, serializeEvent } from '../core/event.js';
 import { findAuthProblem } from '../core/http-auth.js';
 import { isRefusal } from '../core/reply.js';
+import { readRequired } from '../store/consents.js';
 import { refuseMember } from '../store/members.js';
 import type { Verifier } from '../verify/pool.js';
 import type { Who } from './contract.js';
@@ -72,7 +74,11 @@ async function checkSigned(
   const refused = await refuseSignature(options, event);
   if (refused !== undefined) return refused;
   // By its signature: two of the same request in one second have the same id, and nobody else can make another signature.
-  const isFirst = await options.useOnce(`nip98:${event.sig}`, CREDENTIAL_KEPT_MS, nowMs);
+  // Whether it was used before cannot be told: then it is not taken.
+  const isFirst = await options
+    .useOnce(`nip98:${event.sig}`, CREDENTIAL_KEPT_MS, nowMs)
+    .catch(() => undefined);
+  if (isFirst === undefined) return denial('UNAVAILABLE');
   return isFirst ? { pubkey: event.pubkey } : denial('REPLAYED_AUTH');
 }
 
@@ -90,14 +96,30 @@ export async function refuseAccount(
   { pool, adminPubkeys }: AuthOptions,
   community: Community,
   pubkey: string,
-  who: Who,
+  { who, allowsDisabled = false }: { readonly who: Who; readonly allowsDisabled?: boolean },
 ): Promise<Denial | undefined> {
   const isFixed = adminPubkeys.includes(pubkey);
   // Who runs the node cannot be locked out by those whom they have let in.
   if (who === 'operator' && isFixed) return undefined;
   const refused = await refuseMember(pool, community.id, pubkey);
-  if (refused !== undefined) return refused;
+  if (refused !== undefined && !(allowsDisabled && refused.denied === 'ACCOUNT_DISABLED')) return refused;
   return who === 'operator' && !community.operators.has(pubkey) ? denial('OPERATORS_ONLY') : undefined;
+}
+
+/** What is current and not agreed to, read from the database, so that a consent holds from the next request on any instance. */
+export async function refuseWithoutConsent(
+  { pool }: Pick<AuthOptions, 'pool'>,
+  community: Community,
+  pubkey: string,
+  now: number,
+): Promise<Denial | undefined> {
+  if (!isInForce(community, now)) return undefined;
+  const missing = (await readRequired(pool, community.id, pubkey)).filter(
+    ({ consentId }) => consentId === null,
+  );
+  if (missing.length === 0) return undefined;
+  const required = missing.map(({ type, version, locales }) => ({ type, version, locales }));
+  return denial('CONSENT_REQUIRED', { required });
 }
 
 const EXPLAINED = {

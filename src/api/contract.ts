@@ -3,6 +3,7 @@
  * A route that is not declared so cannot exist under /v1.
  */
 import type { IncomingHttpHeaders } from 'node:http';
+import type { Readable } from 'node:stream';
 import type { FastifySchema, HTTPMethods } from 'fastify';
 import { z } from 'zod';
 import type { Community } from '../communities.js';
@@ -49,13 +50,19 @@ interface Description {
   readonly description?: string;
   readonly tags: readonly [string, ...string[]];
   /** Of a success; 200 unless told. */
-  readonly status?: 200 | 201;
+  readonly status?: 200 | 201 | 202;
+  /** Also for an account that the operator has disabled: what a person may ask about their own data. */
+  readonly allowsDisabled?: boolean;
+  /** The success is a file of this type, and the handler gives a `Download`. */
+  readonly produces?: 'application/zip';
   /** Longest body, where 64 KiB are too few. */
   readonly bodyBytesMax?: number;
   /** Refusals of the handler; those of the checks before it are added. */
   readonly errors: readonly ErrorCode[];
   /** Counted by rate.subscriptionRequestsPerHour as well. */
   readonly isSubscriptionRequest?: boolean;
+  /** Uses the node on the member's behalf: where clients must authenticate, the current policies must be agreed to. */
+  readonly needsConsent?: boolean;
   /**
    * Each call is one use of this metric of the caller's plan, counted right before the handler. When the handler refuses or
    * fails, the use is given back.
@@ -111,6 +118,14 @@ const counting = z.looseObject({
     .optional()
     .describe('Names this request: sent again, it is not counted again'),
 });
+/** A file, sent as fast as its reader takes it. */
+export class Download {
+  constructor(
+    readonly stream: Readable,
+    readonly bytes: number,
+    readonly fileName: string,
+  ) {}
+}
 
 const BY_WHO: Record<Who, readonly ErrorCode[]> = {
   public: [],
@@ -121,6 +136,7 @@ const BY_WHO: Record<Who, readonly ErrorCode[]> = {
     'INVALID_TOKEN',
     'ACCOUNT_DISABLED',
     'ACCOUNT_DELETED',
+    'UNAVAILABLE',
   ],
   operator: [
     'AUTH_REQUIRED',
@@ -130,17 +146,21 @@ const BY_WHO: Record<Who, readonly ErrorCode[]> = {
     'ACCOUNT_DISABLED',
     'ACCOUNT_DELETED',
     'OPERATORS_ONLY',
+    'UNAVAILABLE',
   ],
 };
 
 /** Every refusal that a route may answer. */
-export function errorsOf({ method, who, errors, counts }: Route): ErrorCode[] {
+export function errorsOf(route: Route): ErrorCode[] {
+  const { method, who, errors, counts, needsConsent = false, allowsDisabled = false } = route;
   const ofBody: ErrorCode[] = method === 'GET' ? [] : ['PAYLOAD_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE'];
   return [
     ...new Set<ErrorCode>([
       'INVALID_REQUEST',
+      'ADDRESS_BLOCKED',
       ...ofBody,
-      ...BY_WHO[who],
+      ...BY_WHO[who].filter((code) => !(allowsDisabled && code === 'ACCOUNT_DISABLED')),
+      ...(needsConsent ? (['CONSENT_REQUIRED'] as const) : []),
       ...(counts === undefined ? [] : (['QUOTA_EXCEEDED'] as const)),
       ...errors,
       'RATE_LIMITED',
@@ -192,7 +212,7 @@ function responsesOf(route: Route): Record<number, unknown> {
   }
   const refusals = [...byStatus].map(([status, codes]) => [status, refusalOf(codes)]);
   return {
-    [route.status ?? 200]: json('Done', route.response),
+    [route.status ?? 200]: route.produces === undefined ? json('Done', route.response) : file(route.produces),
     ...Object.fromEntries(refusals),
   };
 }
@@ -213,4 +233,9 @@ export function errorBody(codes: readonly ErrorCode[]) {
 const json = (description: string, schema: z.ZodType) => ({
   description,
   content: { 'application/json': { schema } },
+});
+
+const file = (type: string) => ({
+  description: 'The file',
+  content: { [type]: { schema: z.string().meta({ format: 'binary' }) } },
 });

@@ -1,7 +1,7 @@
 /**
  * What the API adds to the port: every route at /v1 (the community by host name) and at /c/<slug>/v1, and its description at
- * /docs. The way of a request: community → rate by address → signature or token → rate by key → account → shape → quota →
- * handler.
+ * /docs. The way of a request: community → address blocked? → rate by address → signature or token → rate by key → account →
+ * consent → shape → quota → handler.
  */
 import cors from '@fastify/cors';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
@@ -9,20 +9,24 @@ import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod
 import { addressesOf, toHttp } from '../addresses.js';
 import type { AddressOf } from '../client-address.js';
 import type { Communities, Community } from '../communities.js';
+import { isKeptOut } from '../core/blocks.js';
 import { type Denial, denial, isDenial } from '../core/errors.js';
 import { type Http, hostOf } from '../http.js';
 import type { Rates } from '../limits/rates.js';
 import type { Log } from '../log.js';
 import { denialOf, refuse } from './answer.js';
-import { type AuthOptions, authenticate, readHeader, refuseAccount } from './auth.js';
-import { type Call, REQUEST_ID, type Route, schemaOf } from './contract.js';
+import { type AuthOptions, authenticate, readHeader, refuseAccount, refuseWithoutConsent } from './auth.js';
+import { type Call, Download, REQUEST_ID, type Route, schemaOf } from './contract.js';
 import { addDocs } from './docs.js';
 import { refuseRate } from './limit.js';
+import { addManagement } from './management.js';
 import { counted } from './quota.js';
 import { type RouteOptions, routesOf } from './routes.js';
 import type { Token } from './tokens.js';
 
 const BODY_BYTES_MAX = 65_536;
+/** A reader of a file who takes nothing for so long is gone. */
+const STALLED_MS_MAX = 60_000;
 
 type Limited = Pick<Route, 'who' | 'isSubscriptionRequest'>;
 const NOWHERE: Limited = { who: 'public' };
@@ -54,6 +58,7 @@ declare module 'fastify' {
 }
 
 export function addApi(http: Http, options: ApiOptions, routes = routesOf(options)): void {
+  addManagement(http, options);
   http.app.register(async (scope) => {
     await addDocs(scope, options.version);
     for (const prefix of ['/v1', '/c/:slug/v1']) {
@@ -98,6 +103,8 @@ function addRoute(scope: FastifyInstance, route: Route, options: ApiOptions, isS
     method,
     url,
     schema: schemaOf(route, isShown),
+    // A HEAD would read the whole file to say nothing of it.
+    exposeHeadRoute: route.produces === undefined,
     bodyLimit: route.bodyBytesMax ?? BODY_BYTES_MAX,
     onRequest: async (request, reply) => enter(request, reply, route, options),
     preValidation: async (request, reply) => {
@@ -106,9 +113,25 @@ function addRoute(scope: FastifyInstance, route: Route, options: ApiOptions, isS
     },
     handler: async (request, reply) => {
       const answer = await counted(options, route, requestOf(request), callOf(request, options.now()));
+      if (answer instanceof Download) return sendFile(request, reply, answer, route.produces!);
       return isDenial(answer) ? refuse(reply, answer) : reply.code(route.status ?? 200).send(answer);
     },
   });
+}
+
+function sendFile(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { stream, bytes, fileName }: Download,
+  type: string,
+): FastifyReply {
+  request.raw.socket.setTimeout(STALLED_MS_MAX);
+  return reply
+    .type(type)
+    .header('content-length', String(bytes))
+    .header('content-disposition', `attachment; filename="${fileName}"`)
+    .header('cache-control', 'no-store')
+    .send(stream);
 }
 
 /** Which community is asked, and does this address ask too often? Without a signature nothing more of the request is read. */
@@ -124,6 +147,7 @@ async function enter(
   request.known = { community };
   if (who !== 'public' || request.method === 'POST') reply.header('cache-control', 'no-store');
   const client = addressOf(request.raw);
+  if (isKeptOut(community.blocks, client)) return refuse(reply, denial('ADDRESS_BLOCKED'));
   const taking = { community, client, who, by: client.rateKey, isSubscriptionRequest };
   const refused =
     (await refuseRate(rates, taking, now())) ?? (who === 'public' ? undefined : unsigned(request));
@@ -137,9 +161,10 @@ function unsigned(request: FastifyRequest): Denial | undefined {
 
 async function identify(
   request: FastifyRequest,
-  { who, isSubscriptionRequest = false, guard }: Route,
+  route: Route,
   options: ApiOptions,
 ): Promise<Denial | undefined> {
+  const { who, isSubscriptionRequest = false, needsConsent = false, guard } = route;
   const community = request.known.community!;
   const bytes = bytesOf(request);
   request.known.bytes = bytes;
@@ -167,7 +192,9 @@ async function identify(
     isSubscriptionRequest,
   };
   return (
-    (await refuseRate(options.rates, taking, now)) ?? (await refuseAccount(options, community, pubkey, who))
+    (await refuseRate(options.rates, taking, now)) ??
+    (await refuseAccount(options, community, pubkey, route)) ??
+    (needsConsent ? await refuseWithoutConsent(options, community, pubkey, now) : undefined)
   );
 }
 

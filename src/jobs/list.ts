@@ -3,6 +3,7 @@ import { capacity } from './capacity.js';
 import { deleteHistory } from './delete-history.js';
 import { eraseVanished } from './erase-vanished.js';
 import { expire } from './expire.js';
+import { exportPersonalData } from './export-personal-data.js';
 import { forgetDedupeRows } from './forget-dedupe.js';
 import { forgetTokens, forgetUsage } from './forget-usage.js';
 import type { Job } from './job.js';
@@ -23,6 +24,7 @@ export const JOBS: readonly Job[] = [
   forgetLimits,
   forgetUsage,
   forgetTokens,
+  exportPersonalData,
   partitions,
   trimLiveBus,
   freeJobs,

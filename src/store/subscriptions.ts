@@ -180,17 +180,28 @@ export interface RightsHolder {
 
 export const rightsKey = ({ community, pubkey }: RightsHolder): string => `${community}:${pubkey}`;
 
-/** The topics that each of these has the right to, by `rightsKey`; public topics are not among them. */
+export interface MemberRights {
+  /** Public topics are not among them. */
+  readonly topics: ReadonlySet<string>;
+  /** What the member has agreed to and not withdrawn, current or not, as `policyKey` writes it. */
+  readonly agreed: ReadonlySet<string>;
+}
+
+/** What each of these has the right to, and has agreed to, by `rightsKey`. */
 export async function readRights(
   db: Db,
   holders: readonly RightsHolder[],
-): Promise<Map<string, ReadonlySet<string>>> {
-  const { rows } = await db.query<RightsHolder & { topics: string[] }>({
-    name: 'topic-rights',
+): Promise<Map<string, MemberRights>> {
+  const { rows } = await db.query<RightsHolder & { topics: string[]; agreed: string[] }>({
+    name: 'member-rights',
     text: `SELECT asked.community, encode(asked.pubkey, 'hex') AS pubkey, ARRAY(
-             SELECT r.topic FROM topic_rights r WHERE r.community = asked.community AND r.pubkey = asked.pubkey) AS topics
+             SELECT r.topic FROM topic_rights r WHERE r.community = asked.community AND r.pubkey = asked.pubkey) AS topics, ARRAY(
+             SELECT c.type || '/' || c.version FROM consents c
+             WHERE c.community = asked.community AND c.pubkey = asked.pubkey AND c.withdrawn_at IS NULL) AS agreed
            FROM unnest($1::integer[], $2::bytea[]) AS asked (community, pubkey)`,
     values: [holders.map(({ community }) => community), holders.map(({ pubkey }) => bytes(pubkey))],
   });
-  return new Map(rows.map((row) => [rightsKey(row), new Set(row.topics)]));
+  return new Map(
+    rows.map((row) => [rightsKey(row), { topics: new Set(row.topics), agreed: new Set(row.agreed) }]),
+  );
 }
