@@ -7,6 +7,7 @@ import { listAudit } from '../src/store/audit.js';
 import { addCommunity } from '../src/store/communities.js';
 import { readMemberPlan, readPlan } from '../src/store/plans.js';
 import { countUse, dayText } from '../src/store/usage.js';
+import { readWebhookSecret } from '../src/store/webhook-secrets.js';
 import { type Ended, runCli } from './support/cli.js';
 import { newAuthor } from './support/events.js';
 import { openTestStore, type TestStore } from './support/store.js';
@@ -43,10 +44,8 @@ describe('minato plans', () => {
       /^gold {2}"Gold" {2}5 topics at a time, unlimited searches a day, /,
     );
     await output('plans', 'set', 'gold', '--search-per-day', '7', '--max-topics', 'unlimited');
-    expect(await readPlan(store.database.pool, art, 'gold')).toMatchObject({
-      name: 'Gold',
-      limits: { searchPerDay: 7 },
-    });
+    const { name, limits } = (await readPlan(store.database.pool, art, 'gold'))!;
+    expect({ name, limits }).toEqual({ name: 'Gold', limits: { searchPerDay: 7 } });
     expect((await output('plans', 'list')).split('\n')).toHaveLength(3);
   });
 
@@ -70,6 +69,17 @@ describe('minato plans', () => {
       ['plan.change', null],
       ['plan.create', null],
     ]);
+  });
+
+  it('makes the secret of a payment provider, and takes it away', async () => {
+    const secret = await output('plans', 'webhook-secret');
+    expect(secret).toMatch(/^whsec_[\w-]{43}\n$/);
+    expect((await readWebhookSecret(store.database.pool, art))?.secret).toBe(secret.trim());
+    expect(await output('plans', 'webhook-secret', '--remove')).toBe('the secret is removed\n');
+    expect(await readWebhookSecret(store.database.pool, art)).toBeUndefined();
+    expect(await problem('plans', 'webhook-secret', '--remove')).toBe(
+      'minato: There is no such thing here.\n',
+    );
   });
 
   it('tells in a sentence what cannot be done', async () => {

@@ -2,6 +2,7 @@ import { Command, InvalidArgumentError } from 'commander';
 import { isDenial } from '../core/errors.js';
 import { LIMIT_KEYS, type LimitChanges, type LimitKey, limitSchema, PLAN_ID } from '../core/plan-limits.js';
 import { assignPlan, deletePlan, listPlans, type Plan, setPlan } from '../store/plans.js';
+import { createWebhookSecret, deleteWebhookSecret } from '../store/webhook-secrets.js';
 import { granted, printAll, pubkeyArgument, timeText } from './answers.js';
 import { COMMUNITY_OPTION, withCommunity } from './context.js';
 
@@ -12,6 +13,10 @@ const FLAGS: Record<LimitKey, { readonly flag: string; readonly about: string }>
   reportsPerDay: { flag: '--reports-per-day <n>', about: 'reports a day' },
   exportsPerDay: { flag: '--exports-per-day <n>', about: 'exports of personal data a day' },
 };
+
+const UNLIMITED = 'unlimited';
+type GivenLimit = number | typeof UNLIMITED;
+type GivenLimits = { readonly [K in LimitKey]?: GivenLimit };
 
 interface Chosen {
   readonly community: string;
@@ -45,6 +50,7 @@ export function plansCommand(): Command {
       }),
     );
   plans.addCommand(assignCommand());
+  plans.addCommand(secretCommand());
   return plans;
 }
 
@@ -55,7 +61,7 @@ function setCommand(): Command {
     .option(...COMMUNITY_OPTION)
     .option('--name <text>', 'what people call it');
   for (const key of LIMIT_KEYS)
-    set.option(FLAGS[key].flag, `${FLAGS[key].about}, or unlimited`, limitArgument);
+    set.option(FLAGS[key].flag, `${FLAGS[key].about}, or ${UNLIMITED}`, limitArgument);
   return set
     .addHelpText(
       'after',
@@ -65,9 +71,9 @@ Examples:
   $ minato plans set free --max-topics 20`,
     )
     .action(
-      (planId: string, { community: slug, name, ...limits }: Chosen & { name?: string } & LimitChanges) =>
+      (planId: string, { community: slug, name, ...limits }: Chosen & { name?: string } & GivenLimits) =>
         withCommunity(slug, async ({ database }, { id }) => {
-          const write = { community: id, planId, name, limits };
+          const write = { community: id, planId, name, limits: limitsFrom(limits) };
           process.stdout.write(`${lineOf(granted(await setPlan(database.pool, write, Date.now())))}\n`);
         }),
     );
@@ -101,16 +107,45 @@ Examples:
     );
 }
 
+function secretCommand(): Command {
+  return new Command('webhook-secret')
+    .description(
+      'make the secret that a payment provider signs with, and show it once; the one before holds no longer',
+    )
+    .option(...COMMUNITY_OPTION)
+    .option('--remove', 'take it away instead: no call is accepted any more')
+    .addHelpText(
+      'after',
+      `\nExamples:\n  $ minato plans webhook-secret\n  $ minato plans webhook-secret --remove`,
+    )
+    .action(({ community: slug, remove }: Chosen & { remove?: true }) =>
+      withCommunity(slug, async ({ database }, { id }) => {
+        const asking = { community: id };
+        if (remove) granted(await deleteWebhookSecret(database.pool, asking, Date.now()));
+        const text = remove
+          ? 'the secret is removed'
+          : granted(await createWebhookSecret(database.pool, asking, Date.now())).secret;
+        process.stdout.write(`${text}\n`);
+      }),
+    );
+}
+
 function planArgument(text: string): string {
   if (!PLAN_ID.test(text)) throw new InvalidArgumentError('lower-case letters, digits and - are needed.');
   return text;
 }
 
-function limitArgument(text: string): number | null {
-  if (text === 'unlimited') return null;
+/** An option cannot be null: it stays a word until it is read. */
+function limitArgument(text: string): GivenLimit {
+  if (text === UNLIMITED) return UNLIMITED;
   const limit = limitSchema.safeParse(/^\d+$/.test(text) ? Number(text) : undefined);
-  if (!limit.success) throw new InvalidArgumentError('a number from 0 on or "unlimited" is needed.');
+  if (!limit.success) throw new InvalidArgumentError(`a number from 0 on or "${UNLIMITED}" is needed.`);
   return limit.data;
+}
+
+function limitsFrom(given: GivenLimits): LimitChanges {
+  const entries = LIMIT_KEYS.map((key) => [key, given[key] === UNLIMITED ? null : given[key]]);
+  return Object.fromEntries(entries);
 }
 
 function timeArgument(text: string): number {
@@ -121,6 +156,6 @@ function timeArgument(text: string): number {
 }
 
 function lineOf({ planId, name, limits, createdAt }: Plan): string {
-  const words = LIMIT_KEYS.map((key) => `${limits[key] ?? 'unlimited'} ${FLAGS[key].about}`);
+  const words = LIMIT_KEYS.map((key) => `${limits[key] ?? UNLIMITED} ${FLAGS[key].about}`);
   return `${planId}  ${JSON.stringify(name)}${createdAt === null ? '  (built in)' : ''}  ${words.join(', ')}`;
 }
