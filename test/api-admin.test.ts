@@ -92,7 +92,13 @@ function templateOf(path: string): string {
 
 async function ask(topic: string, who: Author = member, community = home): Promise<string> {
   const wanted = { community, pubkey: who.pubkey, topic, services: ['index'] };
-  const rules = { pendingMax: 100, enabledMax: 1_000, autoApproval: 'off', allowList: [] } as const;
+  const rules = {
+    pendingMax: 100,
+    pendingTotalMax: 10_000,
+    enabledMax: 1_000,
+    autoApproval: 'off',
+    allowList: [],
+  } as const;
   const asked = await requestTopic(relay.database.pool, wanted, rules, Date.now());
   if (isDenial(asked)) throw new Error(asked.denied);
   return asked.request.requestId;
@@ -286,7 +292,7 @@ describe('requests', () => {
     });
     expect(await done('POST', `${REQUESTS}/${id}/approve`, { note: 'again' })).toEqual(first);
     const holder = { community: home, pubkey: member.pubkey };
-    expect((await readRights(relay.database.pool, [holder])).get(rightsKey(holder))).toContain(topic);
+    expect((await readRights(relay.database.pool, [holder])).get(rightsKey(holder))?.topics).toContain(topic);
     expect(await audit()).toEqual([
       expect.objectContaining({
         actor: root.pubkey,

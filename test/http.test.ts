@@ -133,7 +133,7 @@ describe('the information document (NIP-11)', () => {
     }
   });
 
-  it('tells the limits of the issue while nothing is changed', async () => {
+  it('tells its limits as they are while nothing is changed', async () => {
     const { limitation, supported_nips } = await information();
     expect(limitation).toMatchObject({
       max_message_length: 131_072,

@@ -5,6 +5,9 @@ import { AUDIT_ACTIONS } from '../core/membership.js';
 import { listAudit } from '../store/audit.js';
 import { blockRoutes } from './admin-blocks.js';
 import { memberRoutes } from './admin-members.js';
+import { personalDataReviewRoutes } from './admin-personal-data.js';
+import { planRoutes } from './admin-plans.js';
+import { policyAdminRoutes } from './admin-policies.js';
 import { reviewRoutes } from './admin-requests.js';
 import { settingRoutes } from './admin-settings.js';
 import { nodeTopicRoutes } from './admin-topics.js';
@@ -23,7 +26,10 @@ export function adminRoutes(options: AdminOptions): Route[] {
     ...nodeTopicRoutes(options),
     ...memberRoutes(options),
     ...blockRoutes(options),
+    ...planRoutes(options),
     ...settingRoutes(options),
+    ...policyAdminRoutes(options),
+    ...personalDataReviewRoutes(options),
     auditRoute(options),
   ];
 }

@@ -107,17 +107,20 @@ async function identify(request: FastifyRequest, options: ManagementOptions): Pr
   if (community === undefined) return denial('COMMUNITY_NOT_FOUND');
   const query = /\?.*$/.exec(request.raw.url ?? '')?.[0] ?? '';
   const asked = {
+    community: community.id,
     method: request.method,
     urls: addressesOf(community, options.bases()).map((address) => toHttp(address) + query),
     header: request.headers.authorization,
     body: bytesOf(request),
   };
-  const key = await authenticate(options, asked, options.now());
-  if (isDenial(key)) return key;
+  const identified = await authenticate(options, asked, options.now());
+  if (isDenial(identified)) return identified;
+  const { pubkey, token } = identified;
+  if (token !== undefined) return denial('AUTH_REQUIRED');
   const refused =
-    (await overRate(options, community, request, key)) ??
-    (await refuseAccount(options, community, key, 'operator'));
-  return refused ?? { community, pubkey: key };
+    (await overRate(options, community, request, pubkey)) ??
+    (await refuseAccount(options, community, pubkey, { who: 'operator' }));
+  return refused ?? { community, pubkey };
 }
 
 function overRate(options: ManagementOptions, community: Community, request: FastifyRequest, by: string) {

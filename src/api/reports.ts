@@ -82,6 +82,8 @@ function ownRoutes({ pool }: { readonly pool: Pool }): Route[] {
       status: 201,
       response: report,
       errors: [],
+      counts: 'reports',
+      needsConsent: true,
       handler: async ({ community: { id: community }, pubkey: reporter, body, now }) => {
         const { event_id: targetEvent, pubkey: targetPubkey, ...words } = body;
         const made = { community, pubkey: reporter, targetEvent, targetPubkey, ...words };

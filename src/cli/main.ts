@@ -11,11 +11,15 @@ import { jobsCommand } from './jobs.js';
 import { membersCommand } from './members.js';
 import { migrateCommand } from './migrate.js';
 import { operatorsCommand } from './operators.js';
+import { personalDataCommand } from './personal-data.js';
+import { plansCommand } from './plans.js';
+import { policiesCommand } from './policies.js';
 import { purgeCommand } from './purge.js';
 import { requestsCommand } from './requests.js';
 import { serveCommand } from './serve.js';
 import { settingsCommand } from './settings.js';
 import { topicsCommand } from './topics.js';
+import { usageCommand } from './usage.js';
 
 const program = new Command('minato')
   .description('A community node for Nostr: a relay with topics, members and an operator, on PostgreSQL.')
@@ -44,7 +48,11 @@ for (const command of [
   membersCommand(),
   operatorsCommand(),
   invitesCommand(),
+  policiesCommand(),
   blocksCommand(),
+  plansCommand(),
+  usageCommand(),
+  personalDataCommand(),
   importCommand(),
   exportCommand(),
   jobsCommand(),

@@ -28,7 +28,7 @@ function arrivalOf(
     event,
     bytes: Buffer.byteLength(serializeEvent(event)),
     settings: all,
-    topics: new Map(topicsOf(event).map((topic) => [topic, { enabled: topic !== 'closed' }])),
+    topics: new Map(topicsOf(event).map((topic) => [topic, { enabled: topic !== 'closed', blocked: false }])),
     nowSeconds: NOW,
     sender: { access: ANONYMOUS, rules: { settings: all, topics: new Map(), refused: new Set() } },
     blocks: { authors: new Set([BLOCKED]), words: new WordMatcher(['rum']) },

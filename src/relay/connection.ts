@@ -133,7 +133,11 @@ export class Connection implements FrameSource {
   /** Frames that come meanwhile are worked on afterwards, in their order. */
   private async holdFor(work: Promise<void>): Promise<void> {
     this.held = true;
-    await work;
+    try {
+      await work;
+    } catch (error) {
+      this.context.log.error({ error: String(error) }, 'a frame could not be worked on');
+    }
     this.held = false;
     this.context.intake.add(this);
     this.regulate();
@@ -211,7 +215,7 @@ export class Connection implements FrameSource {
       case 'REQ':
         return this.onQuery(community, message, (now, id, filters) => this.subscribe(now, id, filters));
       case 'COUNT':
-        return this.onQuery(community, message, (now, id, { seen }) => this.count(now, id, seen));
+        return this.onQuery(community, message, (now, id, { asked }) => this.count(now, id, asked));
       case 'CLOSE':
         return this.onClose(message[1]);
       case 'AUTH':
@@ -330,8 +334,14 @@ export class Connection implements FrameSource {
     const { stored } = this.context;
     const max = community.settings['limits.countMax'];
     this.enqueue(async () => {
+      // It may have waited, and rights may have ended meanwhile.
+      const seen = this.identity.view(this.current(community), filters);
+      if (isRefusal(seen)) {
+        this.outgoing.send(closedFrame(id, seen));
+        return;
+      }
       try {
-        const possible = filters.filter((filter) => !matchesNothing(filter));
+        const possible = seen.filter((filter) => !matchesNothing(filter));
         const count = await this.ask(() =>
           countEvents(stored.pool, community.id, possible, max, stored.tagHash, nowSeconds(stored.now), {
             rules: community,
