@@ -124,6 +124,7 @@ describe('planBatch', () => {
       tombstones: [],
       quotaUses: [],
       vanishMarks: [],
+      reports: [],
       outbox: [],
       broadcasts: [],
       lastSeq: 7,
