@@ -7,8 +7,10 @@ import {
   type Api,
   type Asking,
   authorization,
+  codesOf,
   createApi,
   credential,
+  type OpenApi,
   sha256,
 } from './support/api.js';
 import { type Author, newAuthor } from './support/events.js';
@@ -23,10 +25,29 @@ const TIME = expect.any(Number);
 const root = newAuthor();
 let relay: TestNode;
 let api: Api;
+let document: OpenApi;
+/** Every refusal that came, so that in the end none was left out. */
+const met = new Set<string>();
+
+function templateOf(path: string): string {
+  const asked = path.replace(/^\/c\/[^/]+/, '').replace(/\?.*$/, '');
+  const matching = (template: string) =>
+    new RegExp(`^${template.replace(/\{[^}]+\}/g, '[^/]+')}$`).test(asked);
+  const templates = Object.keys(document.paths);
+  return templates.find((template) => template === asked) ?? templates.find(matching) ?? asked;
+}
 
 beforeAll(async () => {
   relay = await startTestNode({ env: { MINATO_ADMIN_PUBKEYS: root.pubkey } });
-  api = createApi(relay.http);
+  document = (await (await fetch(`${relay.http}/docs/json`)).json()) as OpenApi;
+  const { ask, refused } = createApi(relay.http);
+  api = {
+    ask,
+    refused: (status, code, method, path, asking) => {
+      met.add(`${method} ${templateOf(path)} ${code}`);
+      return refused(status, code, method, path, asking);
+    },
+  };
   for (const slug of ['art', 'quiet']) await addCommunity(relay.database.pool, slug, undefined, Date.now());
   await vi.waitUntil(() => relay.node.communities.find(undefined, 'quiet') !== undefined, {
     timeout: 10_000,
@@ -604,4 +625,21 @@ it('while authentication is not required, nobody is asked for a consent', async 
   expect((await statusOf(as)).complete).toBe(false);
   const body = { topic_id: `kukuri:${'e'.repeat(64)}` };
   expect((await api.ask('POST', '/v1/topic-subscription-requests', { as, body })).status).toBe(201);
+});
+
+it('every refusal that a route of policies or consents names was met above', () => {
+  const common =
+    /^(INVALID_REQUEST|PAYLOAD_TOO|UNSUPPORTED|AUTH_|INVALID_AUTH|REPLAYED|INTERNAL|RATE_|ACCOUNT_)/;
+  const named = Object.entries(document.paths)
+    .filter(([template]) => /policies|consents/.test(template))
+    .flatMap(([template, methods]) =>
+      Object.entries(methods).flatMap(([method, operation]) =>
+        Object.keys(operation.responses)
+          .flatMap((status) => (Number(status) < 400 ? [] : codesOf(operation, Number(status))))
+          .filter((code) => !common.test(code))
+          .map((code) => `${method.toUpperCase()} ${template} ${code}`),
+      ),
+    );
+  expect(named.length).toBeGreaterThan(20);
+  expect(named.filter((one) => !met.has(one))).toEqual([]);
 });
