@@ -8,6 +8,7 @@ import type { Config } from './config.js';
 import type { Plan } from './core/plan.js';
 import { settingsFrom } from './core/settings.js';
 import { Http } from './http.js';
+import { exportPersonalData } from './jobs/export-personal-data.js';
 import { BOUNDS } from './jobs/job.js';
 import { JOBS } from './jobs/list.js';
 import { type Schedule, startSchedule } from './jobs/schedule.js';
@@ -27,7 +28,7 @@ import { addRelay } from './relay/server.js';
 import { Rights } from './rights.js';
 import { SeenCounts, startSeenFlush } from './seen-counts.js';
 import { ensureDefaultCommunity } from './store/communities.js';
-import { fixNetworkId, fixTagHashSeed } from './store/node-state.js';
+import { fixDownloadSecret, fixNetworkId, fixTagHashSeed, fixTokenSecret } from './store/node-state.js';
 import { readHead } from './store/outbox.js';
 import { ensurePartitions } from './store/partitions.js';
 import { isServed } from './store/seen.js';
@@ -41,6 +42,8 @@ export interface Prepared {
   /** Stands in front of every topic name when its id is made. */
   readonly networkId: string;
   readonly tagHash: TagHash;
+  /** What tokens of the API are signed with. */
+  readonly tokenSecret: string;
 }
 
 /** Schema, partitions and what is fixed at the first boot. Safe on any number of instances at once. */
@@ -58,7 +61,8 @@ export async function prepareDatabase(
     const networkId = await fixNetworkId(client, config.networkId, DEFAULT_NETWORK_ID);
     const first = { 'topic.mode': config.topicMode, 'auth.mode': config.authMode };
     await ensureDefaultCommunity(client, first, now());
-    return { networkId, tagHash: await createTagHash(await fixTagHashSeed(client)) };
+    const tokenSecret = await fixTokenSecret(client);
+    return { networkId, tagHash: await createTagHash(await fixTagHashSeed(client)), tokenSecret };
   } finally {
     await client.end();
   }
@@ -83,6 +87,7 @@ export interface Writer {
   readonly lane: Lane;
   readonly tagHash: TagHash;
   readonly networkId: string;
+  readonly tokenSecret: string;
   readonly recent: RecentIds;
   readonly metrics: Metrics;
   close(): Promise<void>;
@@ -103,7 +108,7 @@ export async function startWriter(
   const { database, config, log, now = Date.now } = options;
   const metrics = createMetrics();
   const recent = new RecentIds();
-  const { tagHash, networkId } = await prepareDatabase(database, config, now, log);
+  const { tagHash, networkId, tokenSecret } = await prepareDatabase(database, config, now, log);
   const communities = await watchCommunities(database.ownPool, log);
   const verifier = await startVerifier();
   const settingsOf = (community: number) => communities.get(community)?.settings ?? settingsFrom(new Map());
@@ -140,6 +145,7 @@ export async function startWriter(
     lane,
     tagHash,
     networkId,
+    tokenSecret,
     recent,
     metrics,
     close: async () => {
@@ -175,7 +181,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   const { database, config, log, now = Date.now, roles = new Set(ROLES) } = options;
   const memory = new Memory();
   let port = config.port;
-  const limits = await openLimits(config.redisUrl, database.ownPool, log);
+  const limits = await openLimits(config.redisUrl, database.limitsPool, log);
   const rates = new Rates({ shared: limits, log });
   const onCommit = (plan: Plan) => fanout.onCommit(plan);
   const hooks = { port: () => port, rates, ...(roles.has('relay') ? { onCommit } : {}) };
@@ -201,6 +207,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     },
   });
   const addressOf = createAddressOf(config.trustedProxies);
+  let schedule: Schedule | undefined;
   const relay = roles.has('relay')
     ? addRelay(http, {
         publicUrl: config.publicUrl,
@@ -229,7 +236,11 @@ export async function startNode(options: NodeOptions): Promise<Node> {
       bases,
       verifier,
       useOnce: (...credential) => limits.useOnce(...credential),
+      tokenSecret: writer.tokenSecret,
       adminPubkeys: config.adminPubkeys,
+      downloadSecret: await fixDownloadSecret(database.ownPool),
+      // Where no worker runs in this process, another one finds the request within a minute.
+      exportSoon: async () => schedule?.trigger(exportPersonalData.name),
       rates,
       addressOf,
       version: SOFTWARE_VERSION,
@@ -244,7 +255,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     throw error;
   });
   const context = { database, lane, communities, now, bounds: BOUNDS };
-  const schedule = roles.has('worker') ? startSchedule({ context, jobs: JOBS, metrics, log }) : undefined;
+  if (roles.has('worker')) schedule = startSchedule({ context, jobs: JOBS, metrics, log });
   return {
     port,
     communities,

@@ -92,7 +92,13 @@ function templateOf(path: string): string {
 
 async function ask(topic: string, who: Author = member, community = home): Promise<string> {
   const wanted = { community, pubkey: who.pubkey, topic, services: ['index'] };
-  const rules = { pendingMax: 100, enabledMax: 1_000, autoApproval: 'off', allowList: [] } as const;
+  const rules = {
+    pendingMax: 100,
+    pendingTotalMax: 10_000,
+    enabledMax: 1_000,
+    autoApproval: 'off',
+    allowList: [],
+  } as const;
   const asked = await requestTopic(relay.database.pool, wanted, rules, Date.now());
   if (isDenial(asked)) throw new Error(asked.denied);
   return asked.request.requestId;
@@ -193,6 +199,16 @@ describe('every route of operators', () => {
         'PUT /policies/{type}/{version}/texts/{locale}',
         'DELETE /policies/{type}/{version}/texts/{locale}',
         'GET /consents',
+        'GET /reports',
+        'GET /blocks/authors',
+        'PUT /blocks/authors/{pubkey}',
+        'DELETE /blocks/authors/{pubkey}',
+        'GET /blocks/words',
+        'POST /blocks/words',
+        'DELETE /blocks/words',
+        'GET /blocks/addresses',
+        'POST /blocks/addresses',
+        'DELETE /blocks/addresses',
       ].sort(),
     );
   });
@@ -778,6 +794,7 @@ it('every refusal that a route of operators names was met above', () => {
   // Those of every route: of its form, its signature, its rate, and of failures.
   const common = [
     'INVALID_REQUEST',
+    'ADDRESS_BLOCKED',
     'PAYLOAD_TOO_LARGE',
     'UNSUPPORTED_MEDIA_TYPE',
     'AUTH_REQUIRED',
@@ -788,8 +805,9 @@ it('every refusal that a route of operators names was met above', () => {
     'INTERNAL',
   ];
   const reviewed = `${REQUESTS}/{request_id}/approve`;
-  // Routes with a test file of their own are held there.
-  const here = samples().filter(({ template }) => !/policies|consents/.test(template));
+  // Those have their own files.
+  const isElsewhere = /^\/v1\/admin\/(reports|blocks|policies|consents)\b/;
+  const here = samples().filter(({ template }) => !isElsewhere.test(template));
   const named = here.flatMap(({ method, template }) => {
     const operation = document.paths[template]![method.toLowerCase()]!;
     const codes = Object.keys(operation.responses).flatMap((status) =>

@@ -30,6 +30,7 @@ const TOPICS = [
 
 const topic = (enabled: boolean, isPublic = false) => ({
   enabled,
+  blocked: false,
   public: isPublic,
   priority: 0,
   policy: {},

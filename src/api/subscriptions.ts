@@ -5,6 +5,7 @@ import type { Community } from '../communities.js';
 import { type Denial, denial, isDenial } from '../core/errors.js';
 import { REQUEST_STATUSES, requestRules, SUBSCRIPTION_STATUSES } from '../core/membership.js';
 import { isRefusal } from '../core/reply.js';
+import { isTopic } from '../core/topic.js';
 import { isTopicId, normaliseName, topicId } from '../core/topic-id.js';
 import {
   endSubscription,
@@ -73,6 +74,7 @@ function askRoute({ pool, networkId }: TopicOptions): Route {
       'INVALID_INVITE',
       'PENDING_SUBSCRIPTION_REQUEST_LIMIT_REACHED',
       'TOPIC_LIMIT_REACHED',
+      'QUOTA_EXCEEDED',
     ],
     isSubscriptionRequest: true,
     needsConsent: true,
@@ -175,9 +177,9 @@ function ownRoutes({ pool }: { readonly pool: Pool }): Route[] {
       params: z.strictObject({ topic_id: topicIdText }),
       response: topicSubscription,
       handler: async ({ community, pubkey, params: { topic_id }, now }) => {
-        const topic = topicIn(community, topic_id);
-        if (isDenial(topic)) return topic;
-        const changed = await change({ community: community.id, pubkey, topic }, community, now);
+        // Whatever is theirs, also of a namespace that the community has left.
+        if (!isTopic(topic_id)) return denial('NOT_FOUND');
+        const changed = await change({ community: community.id, pubkey, topic: topic_id }, community, now);
         return isDenial(changed) ? changed : showSubscription(changed);
       },
     });
@@ -202,7 +204,7 @@ function ownRoutes({ pool }: { readonly pool: Pool }): Route[] {
         method: 'DELETE',
         url: `${SUBSCRIPTIONS}/:topic_id`,
         summary: 'End a subscription',
-        errors: ['INVALID_TOPIC', 'NOT_FOUND'],
+        errors: ['NOT_FOUND'],
       },
       (ref, _community, now) => endSubscription(pool, ref, now),
     ),
@@ -211,7 +213,7 @@ function ownRoutes({ pool }: { readonly pool: Pool }): Route[] {
         method: 'POST',
         url: `${SUBSCRIPTIONS}/:topic_id/pause`,
         summary: 'Pause a subscription',
-        errors: ['INVALID_TOPIC', 'NOT_FOUND'],
+        errors: ['NOT_FOUND'],
       },
       (ref, _community, now) => pauseSubscription(pool, ref, now),
     ),
@@ -220,7 +222,7 @@ function ownRoutes({ pool }: { readonly pool: Pool }): Route[] {
         method: 'POST',
         url: `${SUBSCRIPTIONS}/:topic_id/resume`,
         summary: 'Resume a subscription that is paused',
-        errors: ['INVALID_TOPIC', 'NOT_FOUND', 'TOPIC_BLOCKED', 'TOPIC_LIMIT_REACHED'],
+        errors: ['NOT_FOUND', 'TOPIC_BLOCKED', 'TOPIC_LIMIT_REACHED', 'QUOTA_EXCEEDED'],
         needsConsent: true,
       },
       (ref, { settings }, now) =>

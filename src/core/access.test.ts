@@ -17,6 +17,7 @@ const ALICE = 'a'.repeat(64);
 const BOB = 'b'.repeat(64);
 const topic = (enabled: boolean, isPublic = false) => ({
   enabled,
+  blocked: false,
   public: isPublic,
   priority: 0,
   policy: {},
@@ -106,6 +107,15 @@ describe('an event', () => {
   });
 });
 
+it('an event without a topic needs the right to the topic that it is bound to by default', () => {
+  const inDefault = rulesOf({ 'topic.mode': 'default' });
+  const closed = new Map([...inDefault.topics, ['kukuri:global', topic(true)]]);
+  const bare = eventOf({});
+  expect(refuseEventAccess(bare, member(), inDefault)).toBeUndefined();
+  expect(refuseEventAccess(bare, member(), { ...inDefault, topics: closed })?.refused).toBe('restricted');
+  expect(refuseEventAccess(bare, member('kukuri:global'), { ...inDefault, topics: closed })).toBeUndefined();
+});
+
 describe('a filter', () => {
   const refused = (raw: object, access: Access) => refuseFilterAccess(filterOf(raw), access, rules)?.refused;
 
@@ -178,6 +188,30 @@ describe('the view of a filter', () => {
     expect(viewOf({ kinds: [0] }, member('kukuri:boats'))?.key).not.toBe(
       viewOf({ kinds: [0] }, member())?.key,
     );
+  });
+
+  it('is another when a plain topic, a namespace, or what is carried or public changes', () => {
+    const keyBy = (by: AccessRules) => viewOf({ kinds: [0] }, member('kukuri:boats'), by)?.key;
+    const withTopics = (...more: [string, ReturnType<typeof topic>][]) => ({
+      ...rules,
+      topics: new Map([...rules.topics, ...more]),
+    });
+    const keys = [
+      rules,
+      rulesOf({ 'topic.namespace': 'team' }),
+      withTopics(['secret', topic(true)]),
+      withTopics(['kukuri:boats', topic(false)]),
+      withTopics(['kukuri:nets', topic(true, true)]),
+    ].map(keyBy);
+    expect(new Set(keys).size).toBe(keys.length);
+    expect(keyBy(rulesOf())).toBe(keys[0]);
+  });
+
+  it('is one object for all filters of a client, so that many filters cost no more than one', () => {
+    const access = member('kukuri:boats');
+    const [one, other] = [{ kinds: [0] }, { kinds: [3] }].map((raw) => viewOf(raw, access)?.topics);
+    expect(one).toBeDefined();
+    expect(other).toBe(one);
   });
 
   const sights: [string, object, Access, Partial<NostrEvent>, boolean][] = [

@@ -3,7 +3,9 @@ import { capacity } from './capacity.js';
 import { deleteHistory } from './delete-history.js';
 import { eraseVanished } from './erase-vanished.js';
 import { expire } from './expire.js';
+import { exportPersonalData } from './export-personal-data.js';
 import { forgetDedupeRows } from './forget-dedupe.js';
+import { forgetTokens, forgetUsage } from './forget-usage.js';
 import type { Job } from './job.js';
 import { purgeDeletedEvents } from './purge-deleted.js';
 import { dropMonths, retain } from './retain.js';
@@ -20,6 +22,9 @@ export const JOBS: readonly Job[] = [
   forgetDedupeRows,
   forgetQuotas,
   forgetLimits,
+  forgetUsage,
+  forgetTokens,
+  exportPersonalData,
   partitions,
   trimLiveBus,
   freeJobs,

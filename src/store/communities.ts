@@ -2,6 +2,7 @@
 import type { ClientBase, Pool } from 'pg';
 import type { PolicyRef } from '../core/policies.js';
 import { type SettingKey, settingDefinitions } from '../core/settings.js';
+import { globalTopic } from '../core/topic-id.js';
 import { pinGlobalTopic } from './topics.js';
 
 export interface CommunityRow {
@@ -30,6 +31,11 @@ const HOST = /^[a-z0-9.-]{1,253}$/;
 const UNIQUE_VIOLATION = '23505';
 
 type Db = ClientBase | Pool;
+
+/** With the community itself, in one statement: the topic of a newcomer's first post is carried from the start. */
+const PIN_GLOBAL_SQL = `INSERT INTO node_subscriptions (community, topic, pinned, public, created_at, updated_at)
+  SELECT id, $4::text, true, true, $3, $3 FROM made`;
+const GLOBAL_TOPIC = globalTopic(settingDefinitions['topic.namespace'].default);
 
 export async function readConfigVersions(db: Db): Promise<ConfigVersions> {
   const { rows } = await db.query<ConfigVersions>({
@@ -77,13 +83,13 @@ export async function addCommunity(
   if (host !== undefined && !HOST.test(host)) throw new Error(`"${host}" is no host name`);
   try {
     const { rows } = await db.query<{ id: number }>(
-      `WITH changed AS (UPDATE config_version SET version = version + 1)
-       INSERT INTO communities (slug, host, created_at) VALUES ($1, $2, $3) RETURNING id`,
-      [slug, host ?? null, now],
+      `WITH changed AS (UPDATE config_version SET version = version + 1), made AS (
+         INSERT INTO communities (slug, host, created_at) VALUES ($1, $2, $3) RETURNING id
+       ), pinned AS (${PIN_GLOBAL_SQL})
+       SELECT id FROM made`,
+      [slug, host ?? null, now, GLOBAL_TOPIC],
     );
-    const { id } = rows[0]!;
-    await pinGlobalTopic(db, id, settingDefinitions['topic.namespace'].default, now);
-    return id;
+    return rows[0]!.id;
   } catch (error) {
     if ((error as { code?: string }).code !== UNIQUE_VIOLATION) throw error;
     throw new Error(
@@ -98,20 +104,19 @@ export async function ensureDefaultCommunity(
   first: Partial<Record<SettingKey, unknown>>,
   now: number,
 ): Promise<void> {
-  const { rows } = await db.query<{ community: number }>(
+  await db.query(
     `WITH made AS (
-       INSERT INTO communities (slug, created_at) VALUES ($1, $3) ON CONFLICT (slug) DO NOTHING RETURNING id)
+       INSERT INTO communities (slug, created_at) VALUES ($1, $3) ON CONFLICT (slug) DO NOTHING RETURNING id
+     ), pinned AS (${PIN_GLOBAL_SQL})
      INSERT INTO community_settings (community, key, value, updated_at)
-     SELECT made.id, s.key, s.value, $3 FROM made, jsonb_each($2) AS s (key, value) RETURNING community`,
-    [DEFAULT_SLUG, JSON.stringify(first), now],
+     SELECT made.id, s.key, s.value, $3 FROM made, jsonb_each($2) AS s (key, value)`,
+    [DEFAULT_SLUG, JSON.stringify(first), now, GLOBAL_TOPIC],
   );
-  const made = rows[0]?.community;
-  if (made !== undefined) await pinGlobalTopic(db, made, settingDefinitions['topic.namespace'].default, now);
 }
 
 /**
- * Gives the setting's new version; undefined when it is no longer at the version that the writer saw. Versions are taken from
- * the one number of all configuration, so that none comes twice; a setting at its default has version 0.
+ * Gives the setting's new version. Versions are taken from the one number of all configuration, so that none comes twice; a
+ * setting at its default has version 0. When it was set is when its value changed: saving it again is no change.
  */
 export async function writeSetting(
   db: Db,
@@ -119,21 +124,19 @@ export async function writeSetting(
   key: SettingKey,
   value: unknown,
   now: number,
-  seenVersion?: number,
-): Promise<number | undefined> {
+): Promise<number> {
   const { rows } = await db.query<{ version: number }>(
     `WITH changed AS (UPDATE config_version SET version = version + 1 RETURNING version)
      INSERT INTO community_settings AS s (community, key, value, version, updated_at)
      SELECT $1, $2, $3, changed.version, $4 FROM changed
-     WHERE $5::bigint IS NULL OR $5 = coalesce((SELECT version FROM community_settings WHERE community = $1 AND key = $2), 0)
      ON CONFLICT (community, key) DO UPDATE
-     SET value = excluded.value, version = excluded.version, updated_at = excluded.updated_at
-     WHERE $5::bigint IS NULL OR s.version = $5
+     SET value = excluded.value, version = excluded.version,
+       updated_at = CASE WHEN s.value = excluded.value THEN s.updated_at ELSE excluded.updated_at END
      RETURNING version`,
-    [community, key, JSON.stringify(value), now, seenVersion ?? null],
+    [community, key, JSON.stringify(value), now],
   );
-  if (rows.length > 0 && key === 'topic.namespace') await pinGlobalTopic(db, community, String(value), now);
-  return rows[0]?.version;
+  if (key === 'topic.namespace') await pinGlobalTopic(db, community, String(value), now);
+  return rows[0]!.version;
 }
 
 export async function resetSetting(db: Db, community: number, key: SettingKey): Promise<void> {

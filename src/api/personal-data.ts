@@ -1,0 +1,281 @@
+/**
+ * What people may ask about their own data: a file of everything that is held about them, and its deletion. It stays possible
+ * for a disabled account. The link to a file carries its own proof, so that a browser can follow it; it holds as long as the
+ * file does, on every instance, and says nothing about files to those who have none.
+ */
+import { createHmac, timingSafeEqual } from 'node:crypto';
+import { Readable } from 'node:stream';
+import type { Pool } from 'pg';
+import { z } from 'zod';
+import { addressesOf, toHttp } from '../addresses.js';
+import type { Community } from '../communities.js';
+import { denial, isDenial } from '../core/errors.js';
+import { PERSONAL_STATUSES, type PersonalKind, statusAt } from '../core/personal-data.js';
+import { readMemberStatus } from '../store/members.js';
+import {
+  askPersonal,
+  cancelPersonal,
+  listPersonal,
+  type PersonalRequest,
+  readPersonalRequest,
+  readPortion,
+} from '../store/personal-requests.js';
+import { Download, type Route, route } from './contract.js';
+import { milliseconds, pageOf, pageQuery, plainText, showPage } from './schemas.js';
+
+/** Of one file at the same time: each holds a portion or two in memory. */
+const DOWNLOADS_PER_FILE_MAX = 4;
+const DOWNLOADS_MAX = 64;
+
+export interface PersonalDataOptions {
+  readonly pool: Pool;
+  /** The node's own addresses. */
+  readonly bases: () => readonly string[];
+  /** Links are signed with it. */
+  readonly downloadSecret: string;
+  /** Wakes the job that makes the files. */
+  readonly exportSoon: () => Promise<void>;
+}
+
+const params = z.strictObject({ request_id: z.uuid() });
+const status = z.enum(PERSONAL_STATUSES);
+
+const exportRequest = z.strictObject({
+  request_id: z.uuid(),
+  status,
+  error: z.string().nullable().describe('Why it failed'),
+  bytes: z.number().int().nullable().describe('Size of the file, once it is ready'),
+  created_at: milliseconds,
+  started_at: milliseconds.nullable(),
+  finished_at: milliseconds.nullable(),
+  expires_at: milliseconds.nullable().describe('Until when the file can be downloaded'),
+  download_url: z
+    .url()
+    .nullable()
+    .describe('Once it is ready; works without a signature, so keep it to yourself'),
+});
+
+const deletionRequest = z.strictObject({
+  request_id: z.uuid(),
+  status,
+  note: z.string().nullable(),
+  error: z.string().nullable().describe('Why it failed'),
+  created_at: milliseconds,
+  started_at: milliseconds.nullable(),
+  finished_at: milliseconds.nullable(),
+});
+
+function showDeletion(request: PersonalRequest): z.output<typeof deletionRequest> {
+  return {
+    request_id: request.requestId,
+    status: request.status,
+    note: request.note,
+    error: request.error,
+    created_at: request.createdAt,
+    started_at: request.startedAt,
+    finished_at: request.finishedAt,
+  };
+}
+
+type Show<T> = (request: PersonalRequest, community: Community, now: number) => T;
+
+/** What differs between the two kinds. */
+interface Kind<T extends z.ZodType> {
+  readonly kind: PersonalKind;
+  readonly url: string;
+  readonly ask: string;
+  readonly description: string;
+  readonly body: z.ZodType<{ note?: string | undefined }>;
+  readonly response: T;
+  readonly show: Show<z.output<T>>;
+  readonly afterAsking?: () => void;
+}
+
+export function personalDataRoutes(options: PersonalDataOptions): Route[] {
+  const { pool, downloadSecret, bases, exportSoon } = options;
+  const showExport: Show<z.output<typeof exportRequest>> = (request, community, now) => {
+    const current = statusAt(request, now);
+    const isReady = current === 'ready';
+    return {
+      request_id: request.requestId,
+      status: current,
+      error: request.error,
+      bytes: isReady ? request.bytes : null,
+      created_at: request.createdAt,
+      started_at: request.startedAt,
+      finished_at: request.finishedAt,
+      expires_at: request.expiresAt,
+      download_url: isReady ? linkTo(request, community, bases(), downloadSecret) : null,
+    };
+  };
+  return [
+    ...requestRoutes(pool, {
+      kind: 'export',
+      url: '/personal-data-export-requests',
+      ask: 'Ask for a file of everything that is held about you',
+      description:
+        'A job makes it: a zip of JSON lines, with a manifest. While a request of yours is open, asking again gives that one.',
+      body: z.strictObject({}),
+      response: exportRequest,
+      show: showExport,
+      afterAsking: () => {
+        // Nobody waits for it: should it not be woken, it looks every minute by itself.
+        exportSoon().catch(() => undefined);
+      },
+    }),
+    ...requestRoutes(pool, {
+      kind: 'deletion',
+      url: '/personal-data-deletion-requests',
+      ask: 'Ask for everything that is held about you to be deleted',
+      description:
+        'It is recorded and waits to be carried out. While a request of yours is open, asking again gives that one.',
+      body: z.strictObject({ note: plainText(1_000).optional().describe('For the operator') }),
+      response: deletionRequest,
+      show: showDeletion,
+    }),
+    downloadRoute(options),
+  ];
+}
+
+function requestRoutes<T extends z.ZodType>(
+  pool: Pool,
+  { kind, url, response, show, ...told }: Kind<T>,
+): Route[] {
+  const shared = { tags: ['personal data'], who: 'member', allowsDisabled: true } as const;
+  return [
+    route({
+      ...shared,
+      method: 'POST',
+      url,
+      summary: told.ask,
+      description: told.description,
+      body: told.body,
+      status: 202,
+      response: z.strictObject({ request: response }),
+      errors: [],
+      ...(kind === 'export' ? { counts: 'exports' as const } : {}),
+      handler: async ({ community, pubkey, body: { note }, now }) => {
+        const request = await askPersonal(pool, { community: community.id, pubkey, kind, note }, now);
+        if (isDenial(request)) return request;
+        told.afterAsking?.();
+        return { request: show(request, community, now) };
+      },
+    }),
+    route({
+      ...shared,
+      method: 'GET',
+      url,
+      summary: 'Your requests, the newest first',
+      query: pageQuery,
+      response: pageOf(response),
+      errors: [],
+      handler: async ({ community, pubkey, query, now }) =>
+        showPage(await listPersonal(pool, { community: community.id, pubkey, kind }, query), (request) =>
+          show(request, community, now),
+        ),
+    }),
+    route({
+      ...shared,
+      method: 'GET',
+      url: `${url}/:request_id`,
+      summary: 'One of your requests',
+      params,
+      response,
+      errors: ['NOT_FOUND'],
+      handler: async ({ community, pubkey, params: { request_id }, now }) => {
+        const ref = { community: community.id, requestId: request_id, kind };
+        const request = await readPersonalRequest(pool, ref);
+        return request?.pubkey === pubkey ? show(request, community, now) : denial('NOT_FOUND');
+      },
+    }),
+    route({
+      ...shared,
+      method: 'POST',
+      url: `${url}/:request_id/cancel`,
+      summary: 'Take back one of your requests',
+      description: 'A file that is ready is thrown away.',
+      params,
+      response,
+      errors: ['NOT_FOUND', 'STATUS_CONFLICT'],
+      handler: async ({ community, pubkey, params: { request_id }, now }) => {
+        const ref = { community: community.id, requestId: request_id, kind, pubkey };
+        const request = await cancelPersonal(pool, ref, now);
+        return isDenial(request) ? request : show(request, community, now);
+      },
+    }),
+  ];
+}
+
+// ── The file ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+function tokenOf({ requestId, expiresAt }: PersonalRequest, secret: string): string {
+  return createHmac('sha256', secret).update(`${requestId}.${expiresAt}`).digest('base64url');
+}
+
+function holds(token: string, request: PersonalRequest, secret: string): boolean {
+  const [given, ours] = [Buffer.from(token), Buffer.from(tokenOf(request, secret))];
+  return given.length === ours.length && timingSafeEqual(given, ours);
+}
+
+function linkTo(
+  request: PersonalRequest,
+  community: Community,
+  bases: readonly string[],
+  secret: string,
+): string {
+  const base = toHttp(addressesOf(community, bases)[0]!).replace(/\/$/, '');
+  return `${base}/v1/personal-data-exports/${request.requestId}/download?token=${tokenOf(request, secret)}`;
+}
+
+function downloadRoute({ pool, downloadSecret }: PersonalDataOptions): Route {
+  const under = new Map<string, number>();
+  let all = 0;
+  const began = (requestId: string, change: 1 | -1): void => {
+    const left = (under.get(requestId) ?? 0) + change;
+    all += change;
+    if (left === 0) under.delete(requestId);
+    else under.set(requestId, left);
+  };
+  return route({
+    method: 'GET',
+    url: '/personal-data-exports/:request_id/download',
+    summary: 'The file of an export',
+    description: 'The address comes with the request, once it is ready.',
+    tags: ['personal data'],
+    who: 'public',
+    params,
+    query: z.strictObject({ token: z.string().min(1).max(100) }),
+    produces: 'application/zip',
+    response: z.custom<Download>(),
+    errors: ['NOT_FOUND', 'EXPIRED', 'ACCOUNT_DELETED'],
+    handler: async ({ community, params: { request_id }, query: { token }, now }) => {
+      const ref = { community: community.id, requestId: request_id, kind: 'export' } as const;
+      const request = await readPersonalRequest(pool, ref);
+      // Without its token a file is as unknown as one that never was.
+      if (request === undefined || !holds(token, request, downloadSecret)) return denial('NOT_FOUND');
+      const { requestId, pubkey, bytes } = request;
+      if ((await readMemberStatus(pool, community.id, pubkey)) === 'deleted')
+        return denial('ACCOUNT_DELETED');
+      const current = statusAt(request, now);
+      if (current === 'expired') return denial('EXPIRED');
+      if (current !== 'ready') return denial('NOT_FOUND');
+      if (all >= DOWNLOADS_MAX || (under.get(requestId) ?? 0) >= DOWNLOADS_PER_FILE_MAX)
+        return denial('RATE_LIMITED', { retry_after_seconds: 10 });
+      const stream = Readable.from(portions(pool, requestId, bytes), { objectMode: false });
+      began(requestId, 1);
+      stream.once('close', () => began(requestId, -1));
+      return new Download(stream, bytes, `minato-${community.slug}-${pubkey.slice(0, 16)}.zip`);
+    },
+  });
+}
+
+/** The next portion is read once the one before has been taken. */
+async function* portions(pool: Pool, requestId: string, bytes: number): AsyncGenerator<Buffer> {
+  let sent = 0;
+  for (let position = 0; sent < bytes; position += 1) {
+    const portion = await readPortion(pool, requestId, position);
+    if (portion === undefined) throw new Error('the file was taken away while it was sent');
+    sent += portion.length;
+    yield portion;
+  }
+}

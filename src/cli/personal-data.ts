@@ -1,0 +1,157 @@
+import { type FileHandle, open, rm } from 'node:fs/promises';
+import { Command } from 'commander';
+import type { Client } from 'pg';
+import type { Community } from '../communities.js';
+import {
+  PERSONAL_KINDS,
+  PERSONAL_STATUSES,
+  type PersonalKind,
+  type PersonalStatus,
+} from '../core/personal-data.js';
+import { writePersonalFile } from '../erasure/personal-file.js';
+import { PERSONAL_STORES } from '../erasure/registry.js';
+import { changeConfig } from '../store/config-change.js';
+import { findPerson, inSnapshot, type Person } from '../store/personal-data.js';
+import { listPersonal, type PersonalRequest } from '../store/personal-requests.js';
+import { oneOf, printAll, pubkeyArgument, timeText } from './answers.js';
+import { COMMUNITY_OPTION, withCommunity } from './context.js';
+import { bytesText, count, startProgress, watchInterruption } from './progress.js';
+
+interface ListOptions {
+  community: string;
+  kind?: PersonalKind;
+  status?: PersonalStatus;
+}
+
+interface ExportOptions {
+  community: string;
+  force?: boolean;
+}
+
+export function personalDataCommand(): Command {
+  const personalData = new Command('personal-data').description(
+    'what people asked about their own data, and the file of everything that is held about one',
+  );
+  personalData
+    .command('list', { isDefault: true })
+    .description('show the requests for exports and deletions, the newest first')
+    .option(...COMMUNITY_OPTION)
+    .option('--kind <kind>', PERSONAL_KINDS.join(', '), oneOf(PERSONAL_KINDS))
+    .option('--status <status>', PERSONAL_STATUSES.join(', '), oneOf(PERSONAL_STATUSES))
+    .addHelpText(
+      'after',
+      `
+Examples:
+  $ minato personal-data
+  $ minato personal-data list --kind deletion --status pending -c art`,
+    )
+    .action(({ community: slug, kind, status }: ListOptions) =>
+      withCommunity(slug, ({ database }, { id }) =>
+        printAll(
+          (page) => listPersonal(database.pool, { community: id, kind, status }, page),
+          lineOf,
+          'nobody asked',
+        ),
+      ),
+    );
+  personalData
+    .command('export')
+    .argument('<pubkey>', 'hex or npub', pubkeyArgument)
+    .argument('<file>', 'a zip that is written')
+    .description('write everything that is held about a key, as a member gets it; for one who wrote a letter')
+    .option(...COMMUNITY_OPTION)
+    .option('--force', 'overwrite an existing file')
+    .addHelpText(
+      'after',
+      `
+It is noted in the audit log. The file is as large as it needs to be, whatever privacy.exportBytesMax says.
+
+Examples:
+  $ minato personal-data export npub180cvv07tjdrrgpa0j7j7tmnyl2yr6yr7l8j4s3evf6u64th6gkwsyjh6w6 fiatjaf.zip`,
+    )
+    .action(exportFile);
+  return personalData;
+}
+
+function lineOf({ requestId, createdAt, kind, status, pubkey, note, error }: PersonalRequest): string {
+  const words = [note, error].flatMap((text) => (text === null ? [] : [JSON.stringify(text)]));
+  return [requestId, timeText(createdAt), kind.padEnd(8), status.padEnd(9), pubkey, ...words].join('  ');
+}
+
+async function exportFile(
+  pubkey: string,
+  path: string,
+  { community: slug, force }: ExportOptions,
+): Promise<void> {
+  const interruption = watchInterruption();
+  try {
+    await withCommunity(slug, async ({ database }, community) => {
+      const file = await openFile(path, force === true);
+      // Noted before anything is read: nobody looks without a trace.
+      await changeConfig(database.pool, { community: community.id, now: Date.now() }, (change) =>
+        change.audit('personal-data.export', pubkey),
+      );
+      const client = await database.connect();
+      try {
+        const person = await findPerson(client, community.id, pubkey);
+        await writeFile(client, person, community, file, interruption.signal);
+      } catch (error) {
+        // Half a zip is none.
+        await rm(path, { force: true });
+        if (!interruption.signal.aborted) throw error;
+        process.stderr.write('Interrupted; nothing was written.\n');
+        process.exitCode = interruption.exitCode() ?? 1;
+      } finally {
+        await file.close();
+        await client.end();
+      }
+    });
+  } finally {
+    interruption.done();
+  }
+}
+
+async function openFile(path: string, force: boolean): Promise<FileHandle> {
+  try {
+    return await open(path, force ? 'w' : 'wx', 0o600);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw new Error(
+      code === 'EEXIST' ? `${path} exists: --force overwrites it` : `${path} cannot be written (${code})`,
+    );
+  }
+}
+
+async function writeFile(
+  client: Client,
+  person: Person,
+  { slug, settings }: Community,
+  file: FileHandle,
+  signal: AbortSignal,
+): Promise<void> {
+  const progress = startProgress(await countRows(client, person));
+  const { rows, bytes } = await writePersonalFile(
+    {
+      client,
+      person,
+      community: { slug, name: settings['relay.name'] },
+      now: Date.now(),
+      signal,
+      onRows: (rows) => progress.update(rows, `${count(rows)} rows`),
+    },
+    async (piece) => {
+      await file.writeFile(piece);
+    },
+  );
+  await file.datasync();
+  progress.stop();
+  process.stderr.write(`${count(rows)} rows, ${bytesText(bytes)}\n`);
+}
+
+function countRows(client: Client, person: Person): Promise<number> {
+  return inSnapshot(client, async () => {
+    let rows = 0;
+    for (const store of PERSONAL_STORES) rows += await store.count(client, person);
+    return rows;
+  });
+}

@@ -1,0 +1,149 @@
+/**
+ * The file of an export: a zip with one JSONL per store of the registry, manifest.json and README.txt. All of it is of one
+ * moment (one snapshot of the database), and it is made as it is read: rows → lines → zip → whoever takes the bytes, each
+ * waiting for the next, so that memory does not grow with what a person has.
+ */
+import { Readable } from 'node:stream';
+import type { ClientBase } from 'pg';
+import { ZipFile } from 'yazl';
+import { inSnapshot, type Person } from '../store/personal-data.js';
+import { PERSONAL_STORES, type PersonalStore } from './registry.js';
+
+export const FORMAT_VERSION = 1;
+/** Lines are handed on together: one step of the stream for many rows. */
+const CHUNK_CHARS = 65_536;
+
+export interface PersonalFileOptions {
+  /** A session of its own, outside any transaction. */
+  readonly client: ClientBase;
+  readonly person: Person;
+  readonly community: { readonly slug: string; readonly name: string };
+  readonly now: number;
+  readonly signal: AbortSignal;
+  /** Called after each portion of rows. */
+  readonly onRows?: (rows: number) => void;
+}
+
+export interface PersonalFile {
+  readonly bytes: number;
+  readonly rows: number;
+}
+
+/** Hands the bytes of the file to `take`, one piece after another. What `take` throws ends it. */
+export function writePersonalFile(
+  options: PersonalFileOptions,
+  take: (piece: Buffer) => Promise<void>,
+): Promise<PersonalFile> {
+  return inSnapshot(options.client, async () => {
+    const making = new Making(options);
+    let bytes = 0;
+    try {
+      for await (const piece of making.start()) {
+        options.signal.throwIfAborted();
+        bytes += piece.length;
+        await take(piece);
+      }
+    } finally {
+      await making.stop();
+    }
+    return { bytes, rows: making.rows };
+  });
+}
+
+/** One zip under way. */
+class Making {
+  rows = 0;
+  private readonly zip = new ZipFile();
+  private readonly counts = new Map<string, number>();
+  private reading: Readable | undefined;
+
+  constructor(private readonly options: PersonalFileOptions) {}
+
+  start(): AsyncIterable<Buffer> {
+    const output = this.zip.outputStream as Readable;
+    const mtime = new Date(this.options.now);
+    const add = (name: string, lines: () => AsyncIterable<string>) =>
+      this.zip.addReadStreamLazy(name, { mtime }, (give) => {
+        this.reading = Readable.from(lines(), { objectMode: false });
+        // The zip does not look at the streams that it reads; what fails there would be waited for without end.
+        this.reading.on('error', (error) => output.destroy(error));
+        give(null, this.reading);
+      });
+    add('README.txt', () => once(readme(this.options)));
+    for (const store of PERSONAL_STORES) add(`${store.name}.jsonl`, () => this.lines(store));
+    add('manifest.json', () => this.manifest());
+    this.zip.on('error', (error: Error) => output.destroy(error));
+    this.zip.end();
+    return output;
+  }
+
+  /** Until the session is free again: a cursor that is being read must be closed before anything else is asked. */
+  async stop(): Promise<void> {
+    const { reading } = this;
+    (this.zip.outputStream as Readable).destroy();
+    if (reading === undefined || reading.closed) return;
+    await new Promise<void>((resolve) => {
+      reading.once('close', resolve);
+      reading.destroy();
+    });
+  }
+
+  private async *lines(store: PersonalStore): AsyncGenerator<string> {
+    const { client, person, signal, onRows } = this.options;
+    let lines = '';
+    let count = 0;
+    for await (const row of store.rows(client, person)) {
+      lines += `${JSON.stringify(row)}\n`;
+      count += 1;
+      this.rows += 1;
+      if (lines.length < CHUNK_CHARS) continue;
+      signal.throwIfAborted();
+      onRows?.(this.rows);
+      yield lines;
+      lines = '';
+    }
+    this.counts.set(store.name, count);
+    if (lines !== '') yield lines;
+  }
+
+  /** Written last: only then is known how many rows there were. */
+  private async *manifest(): AsyncGenerator<string> {
+    const { person, community, now } = this.options;
+    const files = PERSONAL_STORES.map(({ name, about }) => ({
+      file: `${name}.jsonl`,
+      about,
+      rows: this.counts.get(name) ?? 0,
+    }));
+    const manifest = {
+      format: 'minato-personal-data',
+      version: FORMAT_VERSION,
+      made_at: now,
+      community: community.slug,
+      community_name: community.name,
+      pubkey: person.pubkey,
+      files,
+    };
+    yield `${JSON.stringify(manifest, null, 2)}\n`;
+  }
+}
+
+async function* once(text: string): AsyncGenerator<string> {
+  yield text;
+}
+
+function readme({ person, community, now }: PersonalFileOptions): string {
+  const files = PERSONAL_STORES.map(({ name, about }) => `${name}.jsonl\n    ${about}`);
+  return `Your data at ${community.name} (${community.slug})
+Public key: ${person.pubkey}
+Made at:    ${new Date(now).toISOString()}
+
+This is everything that this community's node holds about this key in its database, as it was at one moment. Each file has
+one JSON object per line; an empty file means that there is nothing. manifest.json says how many lines each has. Times are
+milliseconds since 1970, but for created_at, requested_at and until of events and their deletions, which are in seconds.
+
+${files.join('\n')}
+
+Not in it: what others wrote about you, mentioned you in or reported; addresses and rates that are forgotten within an hour;
+the operator's logs and backups. Ask the operator about those.
+`;
+}

@@ -1,0 +1,174 @@
+/**
+ * I12: the one list of places that hold something about a person. What is exported for them, and what is erased of them, is
+ * what stands here. Every column that can name a person is in a store of this list or among the exemptions; a test compares
+ * both with the real schema, so that a table which is not registered fails the build.
+ */
+import type { ClientBase } from 'pg';
+import { countPersonal, type Person, type PersonalStoreName, readPersonal } from '../store/personal-data.js';
+
+export interface PersonalStore {
+  /** Also the name of its file, without .jsonl. */
+  readonly name: PersonalStoreName;
+  /** What it is, for the person. */
+  readonly about: string;
+  readonly tables: readonly string[];
+  /** Those that name the person, as table.column. */
+  readonly columns: readonly string[];
+  /** Within a transaction, one store at a time; in portions, so that memory does not grow with the rows. */
+  rows(client: ClientBase, person: Person): AsyncIterable<object>;
+  count(client: ClientBase, person: Person): Promise<number>;
+}
+
+interface Entry {
+  readonly about: string;
+  readonly columns: readonly [string, ...string[]];
+  /** Tables of the store that name nobody themselves. */
+  readonly also?: readonly string[];
+}
+
+const OF_EVENTS = ['events.id', 'events.pubkey', 'events.payload'] as const;
+
+const ENTRIES: Record<PersonalStoreName, Entry> = {
+  events: {
+    about: 'The events that you published and that are served here, one per line, as any relay takes them.',
+    columns: OF_EVENTS,
+    also: ['event_tags'],
+  },
+  'hidden-events': {
+    about:
+      'Events of yours that are no longer served but not purged yet: deleted, superseded by a newer version, expired, past their time; with the reason and since when.',
+    columns: OF_EVENTS,
+  },
+  'gift-wraps': {
+    about: 'Sealed messages (kind 1059) that others addressed to you, served or hidden.',
+    columns: OF_EVENTS,
+    also: ['event_tags'],
+  },
+  'event-ids': {
+    about:
+      'The ids of the events that were ever accepted from you, when they were seen, and why an event is no longer served. They keep a deleted event from coming back.',
+    columns: ['event_dedupe.event_id', 'event_dedupe.author'],
+  },
+  'newest-versions': {
+    about:
+      'The newest version that was seen of each of your replaceable events, so that no older one comes back.',
+    columns: ['event_heads.pubkey', 'event_heads.event_id', 'event_heads.address_hash'],
+  },
+  deletions: {
+    about:
+      'What you asked to delete: the id of an event, or the SHA-256 of an address. It keeps the deleted from coming back.',
+    columns: [
+      'deletion_tombstones.target',
+      'deletion_tombstones.author',
+      'deletion_tombstones.deletion_event',
+    ],
+  },
+  'deletions-by-day': {
+    about: 'How many deletions you asked for on a day (days since 1970).',
+    columns: ['deletion_quotas.author'],
+  },
+  'deletions-under-way': {
+    about: 'Addresses whose older versions are still being deleted.',
+    columns: ['history_deletions.author', 'history_deletions.address_hash'],
+  },
+  vanish: {
+    about: 'Your request to vanish: up to when everything of yours is erased and refused.',
+    columns: ['vanish_marks.pubkey', 'vanish_marks.request'],
+  },
+  outbox: {
+    about: 'What changed about your events lately, as the parts of this node that follow the events read it.',
+    columns: ['events_outbox.author', 'events_outbox.event_id', 'events_outbox.effective_key'],
+  },
+  member: {
+    about: 'Your membership: its status, its plan, and what the operator noted about you.',
+    columns: ['members.pubkey', 'members.note'],
+  },
+  'topic-requests': {
+    about: 'The topics that you asked for, and what became of each request.',
+    columns: ['topic_subscription_requests.pubkey', 'topic_subscription_requests.review_note'],
+  },
+  reviews: {
+    about: 'Requests of members that you decided as an operator: when and how, not whose.',
+    columns: ['topic_subscription_requests.reviewed_by'],
+  },
+  'topic-subscriptions': {
+    about: 'Your subscriptions to topics, from their start to their end.',
+    columns: ['topic_subscriptions.pubkey'],
+  },
+  consents: {
+    about: 'Which texts you agreed to, and when; the hash is of the very words.',
+    columns: ['consents.pubkey'],
+  },
+  usage: {
+    about: 'What you used of your plan, by day (days since 1970).',
+    columns: ['usage_counters.pubkey'],
+  },
+  'usage-requests': {
+    about: 'Requests of yours that were counted, so that one sent twice counts once.',
+    columns: ['usage_requests.pubkey'],
+  },
+  'revoked-tokens': { about: 'Tokens of yours that were revoked.', columns: ['revoked_tokens.pubkey'] },
+  reports: {
+    about: 'What you reported.',
+    columns: ['reports.pubkey', 'reports.comment', 'reports.event_id'],
+  },
+  invites: {
+    about: 'Invites that you made or used. Who made or used the other end is not told.',
+    columns: ['invites.created_by', 'invites.used_by'],
+  },
+  operators: {
+    about: 'That you are an operator here, and that you added operators.',
+    columns: ['operators.pubkey', 'operators.added_by'],
+  },
+  blocks: {
+    about: 'That the operator has blocked you, since when and why.',
+    columns: ['blocked_authors.pubkey', 'blocked_authors.reason'],
+  },
+  settings: {
+    about: 'Settings of the community that name you, such as the list of those who need no review.',
+    columns: ['community_settings.value'],
+  },
+  'audit-log': {
+    about:
+      'What operators did about you, and what you did as an operator. To whom you did it, and who did it to you, is not told.',
+    columns: ['audit_log.actor', 'audit_log.target', 'audit_log.details'],
+  },
+  'personal-data-requests': {
+    about: 'Your requests for a file like this one, or for deletion.',
+    columns: ['personal_data_requests.pubkey', 'personal_data_requests.note'],
+    also: ['personal_data_files'],
+  },
+};
+
+const tableOf = (column: string) => column.slice(0, column.indexOf('.'));
+
+/** In the order of the files. */
+export const PERSONAL_STORES: readonly PersonalStore[] = (Object.keys(ENTRIES) as PersonalStoreName[]).map(
+  (name) => {
+    const { about, columns, also = [] } = ENTRIES[name];
+    return {
+      name,
+      about,
+      tables: [...new Set([...columns.map(tableOf), ...also])],
+      columns,
+      rows: (client, person) => readPersonal(client, name, person),
+      count: (client, person) => countPersonal(client, name, person),
+    };
+  },
+);
+
+/** Columns that look as if they named a person, and why what they hold is in no file and needs no erasure. */
+export const EXEMPT_COLUMNS: Readonly<Record<string, string>> = {
+  'live_bus.event_id': 'Ephemeral events on their way between instances; gone after five minutes.',
+  'live_bus.payload': 'Ephemeral events on their way between instances; gone after five minutes.',
+  'rate_buckets.key':
+    'How fast an address or a key asked: a number that is forgotten after an hour and lost in a crash.',
+  'used_credentials.key': 'Signatures that were used, by themselves; forgotten after minutes.',
+  'reports.target_event': 'What others said about an event is theirs; whose event it is stands elsewhere.',
+  'reports.target_pubkey': 'What others said about a person is theirs, and told to nobody but the operators.',
+  'blocked_addresses.network': 'Networks that the operator blocks; nothing here links an address to a key.',
+  'invites.code_hash': 'The hash of a random code.',
+  'consents.content_hash': 'The hash of a text of the community.',
+  'policy_texts.content_hash': 'The hash of a text of the community.',
+  'personal_data_files.portion': 'The files themselves; they go with their request, after a day.',
+};

@@ -1,0 +1,269 @@
+/**
+ * What people ask about their own data, and the files that come of it. One request of a kind is open for a member; asking again
+ * gives that one back. A file lies in portions, so that any instance can serve what another has made.
+ *
+ * The worker writes a portion only while its request is `running`, under the row's lock: a request that is cancelled gets no
+ * more of them, and none is left behind that the sweep would not find.
+ */
+import { randomUUID } from 'node:crypto';
+import type { ClientBase, Pool } from 'pg';
+import { type Denial, denial } from '../core/errors.js';
+import {
+  CANCEL_STEPS,
+  PERSONAL_STATUSES,
+  type PersonalKind,
+  type PersonalStatus,
+} from '../core/personal-data.js';
+import { bytes, changeConfig, type Db, isUuid } from './config-change.js';
+import { ensureMember, readMemberStatus } from './members.js';
+import { NEWEST_FIRST, type Page, type PageOf, readPage } from './page.js';
+
+export interface PersonalRequest {
+  readonly requestId: string;
+  readonly community: number;
+  readonly pubkey: string;
+  readonly kind: PersonalKind;
+  readonly status: PersonalStatus;
+  readonly note: string | null;
+  /** A sentence for the member. */
+  readonly error: string | null;
+  readonly bytes: number;
+  readonly createdAt: number;
+  readonly startedAt: number | null;
+  readonly finishedAt: number | null;
+  readonly expiresAt: number | null;
+}
+
+const COLUMNS = `request_id AS "requestId", community, encode(pubkey, 'hex') AS pubkey, kind, status, note, error, bytes,
+  created_at AS "createdAt", started_at AS "startedAt", finished_at AS "finishedAt", expires_at AS "expiresAt"`;
+
+export interface PersonalAsk {
+  readonly community: number;
+  readonly pubkey: string;
+  readonly kind: PersonalKind;
+  readonly note?: string | undefined;
+}
+
+/** The open one, or a new one that waits. */
+export function askPersonal(
+  pool: Pool,
+  { community, pubkey, kind, note }: PersonalAsk,
+  now: number,
+): Promise<PersonalRequest | Denial> {
+  return changeConfig(pool, { community, now }, async (change) => {
+    const { db } = change;
+    if ((await readMemberStatus(db, community, pubkey)) === 'deleted') return denial('ACCOUNT_DELETED');
+    const open = await db.query<PersonalRequest>(
+      `SELECT ${COLUMNS} FROM personal_data_requests
+       WHERE community = $1 AND pubkey = $2 AND kind = $3 AND status IN ('pending', 'running')`,
+      [community, bytes(pubkey), kind],
+    );
+    if (open.rows[0] !== undefined) return open.rows[0];
+    await ensureMember(change, pubkey);
+    const { rows } = await db.query<PersonalRequest>(
+      `INSERT INTO personal_data_requests (request_id, community, pubkey, kind, status, note, created_at)
+       VALUES ($1, $2, $3, $4, 'pending', $5, $6) RETURNING ${COLUMNS}`,
+      [randomUUID(), community, bytes(pubkey), kind, note ?? null, now],
+    );
+    return rows[0]!;
+  });
+}
+
+export interface PersonalRef {
+  readonly community: number;
+  readonly requestId: string;
+  readonly kind: PersonalKind;
+}
+
+export async function readPersonalRequest(
+  db: Db,
+  { community, requestId, kind }: PersonalRef,
+): Promise<PersonalRequest | undefined> {
+  if (!isUuid(requestId)) return undefined;
+  const { rows } = await db.query<PersonalRequest>(
+    `SELECT ${COLUMNS} FROM personal_data_requests WHERE community = $1 AND request_id = $2 AND kind = $3`,
+    [community, requestId, kind],
+  );
+  return rows[0];
+}
+
+/** A member's own; another's is as unknown as one that never was. */
+export async function cancelPersonal(
+  db: Db,
+  ref: PersonalRef & { readonly pubkey: string },
+  now: number,
+): Promise<PersonalRequest | Denial> {
+  const { community, requestId, kind, pubkey } = ref;
+  if (!isUuid(requestId)) return denial('NOT_FOUND');
+  const steps = CANCEL_STEPS[kind];
+  const { rows } = await db.query<PersonalRequest>(
+    `UPDATE personal_data_requests SET status = 'cancelled', finished_at = $5
+     WHERE community = $1 AND request_id = $2 AND kind = $3 AND pubkey = $4 AND status = ANY ($6) RETURNING ${COLUMNS}`,
+    [
+      community,
+      requestId,
+      kind,
+      bytes(pubkey),
+      now,
+      PERSONAL_STATUSES.filter((status) => steps[status] === 'do'),
+    ],
+  );
+  if (rows[0] !== undefined) return rows[0];
+  const found = await readPersonalRequest(db, ref);
+  if (found?.pubkey !== pubkey) return denial('NOT_FOUND');
+  return steps[found.status] === 'done' ? found : denial('STATUS_CONFLICT', { status: found.status });
+}
+
+export interface PersonalFilter {
+  readonly community: number;
+  readonly pubkey?: string | undefined;
+  readonly kind?: PersonalKind | undefined;
+  readonly status?: PersonalStatus | undefined;
+}
+
+/** The newest first, of one member or of all. */
+export function listPersonal(
+  db: Db,
+  { community, pubkey, kind, status }: PersonalFilter,
+  page: PageOf,
+): Promise<Page<PersonalRequest> | Denial> {
+  return readPage(
+    page,
+    NEWEST_FIRST,
+    ({ createdAt, requestId }: PersonalRequest) => [createdAt, requestId],
+    async ([at, id], limit) => {
+      const { rows } = await db.query<PersonalRequest>(
+        `SELECT ${COLUMNS} FROM personal_data_requests
+         WHERE community = $1 AND (created_at, request_id) < ($2, $3::uuid) AND ($4::bytea IS NULL OR pubkey = $4)
+           AND ($5::text IS NULL OR kind = $5) AND ($6::text IS NULL OR status = $6)
+         ORDER BY created_at DESC, request_id DESC LIMIT $7`,
+        [community, at, id, pubkey === undefined ? null : bytes(pubkey), kind ?? null, status ?? null, limit],
+      );
+      return rows;
+    },
+  );
+}
+
+// ── The worker ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/**
+ * The export to make now. One job runs at a time, so what is `running` before this one has begun was left by a worker that was
+ * killed, and comes first. One that was asked for before `givenUpBefore` and never came to its end is not tried again.
+ */
+export async function claimExport(
+  client: ClientBase,
+  now: number,
+  givenUpBefore: number,
+): Promise<PersonalRequest | undefined> {
+  await client.query(
+    `UPDATE personal_data_requests SET status = 'failed', finished_at = $1, error = $3
+     WHERE kind = 'export' AND status = 'running' AND created_at < $2`,
+    [now, givenUpBefore, 'It was begun more than once and never came to its end. Ask your operator.'],
+  );
+  const { rows } = await client.query<PersonalRequest>(
+    `UPDATE personal_data_requests SET status = 'running', started_at = $1
+     WHERE request_id = (SELECT request_id FROM personal_data_requests
+         WHERE kind = 'export' AND status IN ('running', 'pending')
+         ORDER BY status = 'running' DESC, created_at, request_id LIMIT 1)
+       AND status IN ('running', 'pending') RETURNING ${COLUMNS}`,
+    [now],
+  );
+  return rows[0];
+}
+
+export async function countWaitingExports(client: ClientBase): Promise<number> {
+  const { rows } = await client.query<{ rows: number }>(
+    `SELECT count(*) AS rows FROM personal_data_requests WHERE kind = 'export' AND status IN ('running', 'pending')`,
+  );
+  return rows[0]!.rows;
+}
+
+/** False when the request has been cancelled meanwhile. */
+export async function writePortion(
+  client: ClientBase,
+  requestId: string,
+  position: number,
+  portion: Buffer,
+): Promise<boolean> {
+  const { rowCount } = await client.query(
+    `INSERT INTO personal_data_files (request_id, position, portion)
+     SELECT request_id, $2, $3 FROM personal_data_requests WHERE request_id = $1 AND status = 'running' FOR SHARE`,
+    [requestId, position, portion],
+  );
+  return rowCount === 1;
+}
+
+export type ExportEnd =
+  | { readonly status: 'ready'; readonly bytes: number; readonly expiresAt: number }
+  | { readonly status: 'failed'; readonly error: string };
+
+/** False when the request has been cancelled meanwhile. */
+export async function endExport(
+  client: ClientBase,
+  requestId: string,
+  end: ExportEnd,
+  now: number,
+): Promise<boolean> {
+  const ready = end.status === 'ready' ? end : { bytes: 0, expiresAt: null };
+  const { rowCount } = await client.query(
+    `UPDATE personal_data_requests SET status = $2, finished_at = $3, error = $4, bytes = $5, expires_at = $6
+     WHERE request_id = $1 AND status = 'running'`,
+    [requestId, end.status, now, end.status === 'failed' ? end.error : null, ready.bytes, ready.expiresAt],
+  );
+  return rowCount === 1;
+}
+
+/** Files whose time is over, and those of accounts that have been deleted. */
+export async function endExports(client: ClientBase, now: number): Promise<number> {
+  const expired = await client.query(
+    `UPDATE personal_data_requests SET status = 'expired' WHERE kind = 'export' AND status = 'ready' AND expires_at <= $1`,
+    [now],
+  );
+  const deleted = await client.query(
+    `UPDATE personal_data_requests r SET status = 'cancelled', finished_at = $1 FROM members m
+     WHERE r.kind = 'export' AND r.status IN ('pending', 'running', 'ready')
+       AND m.community = r.community AND m.pubkey = r.pubkey AND m.status = 'deleted'`,
+    [now],
+  );
+  return (expired.rowCount ?? 0) + (deleted.rowCount ?? 0);
+}
+
+export async function countPastExports(client: ClientBase, now: number): Promise<number> {
+  const { rows } = await client.query<{ rows: number }>(
+    `SELECT count(*) AS rows FROM personal_data_requests WHERE kind = 'export' AND status = 'ready' AND expires_at <= $1`,
+    [now],
+  );
+  return rows[0]!.rows;
+}
+
+/** What an earlier, killed try has left of this request. */
+export async function dropPortionsOf(client: ClientBase, requestId: string, limit: number): Promise<number> {
+  const { rowCount } = await client.query(
+    `DELETE FROM personal_data_files WHERE (request_id, position) IN
+       (SELECT request_id, position FROM personal_data_files WHERE request_id = $1 LIMIT $2)`,
+    [requestId, limit],
+  );
+  return rowCount ?? 0;
+}
+
+/** Portions that nobody can download any more. */
+export async function dropStalePortions(client: ClientBase, limit: number): Promise<number> {
+  const { rowCount } = await client.query(
+    `DELETE FROM personal_data_files WHERE (request_id, position) IN
+       (SELECT f.request_id, f.position FROM personal_data_files f JOIN personal_data_requests r USING (request_id)
+        WHERE r.status NOT IN ('running', 'ready') LIMIT $1)`,
+    [limit],
+  );
+  return rowCount ?? 0;
+}
+
+// ── The download ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** The next portion of a file, or undefined when there is none or no longer. */
+export async function readPortion(db: Db, requestId: string, position: number): Promise<Buffer | undefined> {
+  const { rows } = await db.query<{ portion: Buffer }>(
+    `SELECT portion FROM personal_data_files WHERE request_id = $1 AND position = $2`,
+    [requestId, position],
+  );
+  return rows[0]?.portion;
+}

@@ -1,0 +1,327 @@
+/** The worker that makes the files: memory that stays flat, and what is left when it is killed, stopped, cancelled or fails. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { isDenial } from '../src/core/errors.js';
+import { writeSetting } from '../src/store/communities.js';
+import { readJobRuns } from '../src/store/job-runs.js';
+import { askPersonal, cancelPersonal, type PersonalRequest } from '../src/store/personal-requests.js';
+import { createApi } from './support/api.js';
+import { type Ended, eventually, runCli, startCli } from './support/cli.js';
+import { type Author, newAuthor } from './support/events.js';
+import { openTestStore, type TestStore } from './support/store.js';
+import { countLines, readZip } from './support/zip.js';
+
+const EVENTS = 100_000;
+/** Of the node: enough for a node, too little for the events, which are 140 MB as text alone. */
+const HEAP_MB = 80;
+/** Of one who wrote less, to compare with. */
+const FEW_EVENTS = 10_000;
+const JOB = ['jobs', 'run', 'export-personal-data'];
+const writer = newAuthor();
+const modest = newAuthor();
+let store: TestStore;
+let env: Record<string, string>;
+let folder: string;
+
+beforeAll(async () => {
+  store = await openTestStore();
+  env = { DATABASE_URL: store.test.url };
+  folder = await mkdtemp(join(tmpdir(), 'minato-export-'));
+  await fill(writer, 1, EVENTS);
+  await fill(modest, EVENTS + 1, EVENTS + FEW_EVENTS);
+}, 180_000);
+afterAll(async () => {
+  await store.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+const rows = async <T extends object>(text: string, values: unknown[] = []): Promise<T[]> =>
+  (await store.database.pool.query<T>(text, values)).rows;
+
+/** Events of 1.4 kB each, with their ids and their places in the outbox; about 140 MB of them. */
+async function fill(author: Author, from: number, to: number): Promise<void> {
+  const client = await store.database.connect();
+  const now = Date.now();
+  await client.query(
+    `INSERT INTO events (seq, ingested_at, created_at, community, kind, keep, id, pubkey, payload)
+     SELECT n, $2::bigint, $2::bigint / 1000 - n, 1, 1, 3, sha256(n::text::bytea), $1::bytea, json_build_object(
+       'id', encode(sha256(n::text::bytea), 'hex'), 'pubkey', encode($1::bytea, 'hex'), 'created_at', $2::bigint / 1000 - n, 'kind', 1,
+       'tags', '[]'::json, 'content', (SELECT string_agg(md5(n || ':' || i), '') FROM generate_series(1, 10) i) || repeat('.', 700),
+       'sig', repeat('0', 128))::text
+     FROM generate_series($3::int, $4::int) n`,
+    [Buffer.from(author.pubkey, 'hex'), now, from, to],
+  );
+  await client.query(
+    `INSERT INTO event_dedupe (seq, ingested_at, first_seen_at, community, keep, event_id, author)
+     SELECT seq, ingested_at, ingested_at, 1, keep, id, pubkey FROM events WHERE seq >= $1`,
+    [from],
+  );
+  await client.query(
+    `INSERT INTO events_outbox (seq, ingested_at, created_at, community, kind, op, event_id, author, topics)
+     SELECT seq, ingested_at, created_at, 1, kind, 'upsert', id, pubkey, '{}' FROM events WHERE seq >= $1`,
+    [from],
+  );
+  await client.query('UPDATE lane_state SET last_seq = $1', [to]);
+  await client.query('ANALYZE');
+  await client.end();
+}
+
+async function ask(author: Author): Promise<PersonalRequest> {
+  const wanted = { community: 1, pubkey: author.pubkey, kind: 'export' } as const;
+  const request = await askPersonal(store.database.pool, wanted, Date.now());
+  if (isDenial(request)) throw new Error(request.denied);
+  return request;
+}
+
+const statusOf = async ({ requestId }: PersonalRequest) =>
+  (
+    await rows<{ status: string; error: string | null; bytes: number }>(
+      'SELECT status, error, bytes FROM personal_data_requests WHERE request_id = $1',
+      [requestId],
+    )
+  )[0]!;
+const portionsOf = ({ requestId }: PersonalRequest) =>
+  rows<{ position: number; portion: Buffer }>(
+    'SELECT position, portion FROM personal_data_files WHERE request_id = $1 ORDER BY position',
+    [requestId],
+  );
+const runExports = async (): Promise<Ended> => runCli(JOB, env);
+
+/** A run of the job in a process of its own, once it has written something. */
+async function underWay(request: PersonalRequest) {
+  const running = startCli(JOB, env);
+  await eventually('the first portions are written', async () => {
+    const { length } = await rows('SELECT 1 FROM personal_data_files WHERE request_id = $1 LIMIT 2', [
+      request.requestId,
+    ]);
+    return length === 2 ? true : undefined;
+  });
+  expect((await statusOf(request)).status).toBe('running');
+  return running;
+}
+
+async function expectWhole(request: PersonalRequest): Promise<void> {
+  const { status, bytes } = await statusOf(request);
+  expect(status).toBe('ready');
+  const portions = await portionsOf(request);
+  expect(portions.map(({ position }) => position)).toEqual(portions.map((_, at) => at));
+  const file = Buffer.concat(portions.map(({ portion }) => portion));
+  expect(file).toHaveLength(bytes);
+  expect(await countLines(file, 'events.jsonl')).toBe(EVENTS);
+}
+
+describe('a worker that ends in the middle of a file', () => {
+  it('by kill -9 leaves a request that the next one takes up and makes anew', async () => {
+    const request = await ask(writer);
+    const { child, ended } = await underWay(request);
+    child.kill('SIGKILL');
+    await ended;
+    expect((await statusOf(request)).status).toBe('running');
+    expect((await portionsOf(request)).length).toBeGreaterThan(0);
+    expect((await runExports()).code).toBe(0);
+    await expectWhole(request);
+  });
+
+  it('because its node stops does the same', async () => {
+    const request = await ask(writer);
+    const { child, ended } = await underWay(request);
+    child.kill('SIGTERM');
+    await ended;
+    expect((await statusOf(request)).status).toBe('running');
+    expect((await runExports()).code).toBe(0);
+    await expectWhole(request);
+  });
+
+  it('because the member cancels writes no more, and leaves nothing behind', async () => {
+    const request = await ask(writer);
+    const { ended } = await underWay(request);
+    const cancelled = await cancelPersonal(
+      store.database.pool,
+      { ...request, pubkey: writer.pubkey },
+      Date.now(),
+    );
+    expect(cancelled).toMatchObject({ status: 'cancelled' });
+    expect(await ended).toMatchObject({ code: 0, stderr: '' });
+    expect((await statusOf(request)).status).toBe('cancelled');
+    expect(await portionsOf(request)).toEqual([]);
+  });
+
+  it('again and again for a day is not tried once more', async () => {
+    const request = await ask(newAuthor());
+    await rows(
+      `UPDATE personal_data_requests SET status = 'running', created_at = created_at - 86400001 WHERE request_id = $1`,
+      [request.requestId],
+    );
+    expect((await runExports()).code).toBe(0);
+    expect(await statusOf(request)).toMatchObject({
+      status: 'failed',
+      error: expect.stringContaining('never came to its end'),
+    });
+  });
+});
+
+describe('a file that cannot be made', () => {
+  it('because it is too large fails with a sentence, and takes no room', async () => {
+    await writeSetting(store.database.pool, 1, 'privacy.exportBytesMax', 2_097_152, Date.now());
+    const request = await ask(writer);
+    expect((await runExports()).code).toBe(0);
+    expect(await statusOf(request)).toEqual({
+      status: 'failed',
+      error: 'It is larger than this community allows. Ask your operator, who can make it.',
+      bytes: 0,
+    });
+    expect(await portionsOf(request)).toEqual([]);
+    await writeSetting(store.database.pool, 1, 'privacy.exportBytesMax', 5_368_709_120, Date.now());
+  });
+
+  it('because something broke fails with a sentence, is logged, and holds up nobody', async () => {
+    const [broken, fine] = [newAuthor(), newAuthor()];
+    await rows(
+      `INSERT INTO events (seq, ingested_at, created_at, community, kind, keep, id, pubkey, payload)
+       VALUES (0, $2, 1, 1, 1, 3, sha256('broken'), $1, 'not JSON')`,
+      [Buffer.from(broken.pubkey, 'hex'), Date.now()],
+    );
+    const [first, second] = [await ask(broken), await ask(fine)];
+    const ended = await runExports();
+    expect(ended.code).toBe(1);
+    expect(ended.stderr).toContain('not JSON');
+    expect(await statusOf(first)).toMatchObject({
+      status: 'failed',
+      error: 'Something failed while it was made. Ask again.',
+    });
+    const runs = await readJobRuns(store.database.pool);
+    expect(runs.find(({ job }) => job === 'export-personal-data')?.error).toContain('not JSON');
+    expect((await runExports()).code).toBe(0);
+    expect((await statusOf(second)).status).toBe('ready');
+    const files = await readZip(Buffer.concat((await portionsOf(second)).map(({ portion }) => portion)));
+    expect(files.get('events.jsonl')).toBe('');
+  });
+});
+
+describe('minato personal-data', () => {
+  it('lists what was asked, by kind and status', async () => {
+    const member = newAuthor();
+    const wanted = { community: 1, pubkey: member.pubkey, kind: 'deletion', note: 'good bye' } as const;
+    const request = await askPersonal(store.database.pool, wanted, Date.now());
+    const { requestId } = request as PersonalRequest;
+    const list = await runCli(['personal-data', 'list', '--kind', 'deletion', '--status', 'pending'], env);
+    expect(list).toMatchObject({ code: 0, stderr: '' });
+    expect(list.stdout).toMatch(
+      new RegExp(`^${requestId}  \\S+Z  deletion  pending    ${member.pubkey}  "good bye"\n$`),
+    );
+    const none = await runCli(['personal-data', 'list', '--kind', 'export', '--status', 'pending'], env);
+    expect(none.stdout).toBe('nobody asked\n');
+    expect((await runCli(['personal-data', 'list', '--kind', 'all'], env)).code).not.toBe(0);
+  });
+
+  it('writes the same zip to a file, for a key that is no member too, and notes it in the audit log', async () => {
+    const path = join(folder, 'writer.zip');
+    const { code, stdout, stderr } = await runCli(['personal-data', 'export', writer.pubkey, path], env);
+    expect({ code, stdout }).toEqual({ code: 0, stdout: '' });
+    // Events, their ids, their places in the outbox, and what this file has asked before.
+    expect(stderr).toMatch(/^(\d+ %, [\d,]+ rows\n)*300,0\d\d rows, \d\d\.\d MiB\n$/);
+    expect(await countLines(await readFile(path), 'events.jsonl')).toBe(EVENTS);
+    const audit = await rows(
+      `SELECT actor FROM audit_log WHERE action = 'personal-data.export' AND target = $1`,
+      [writer.pubkey],
+    );
+    expect(audit).toEqual([{ actor: null }]);
+  });
+
+  it('does not overwrite a file unless it is told to, and leaves no half of one', async () => {
+    const path = join(folder, 'kept.zip');
+    await writeFile(path, 'precious');
+    const refused = await runCli(['personal-data', 'export', newAuthor().pubkey, path], env);
+    expect(refused).toMatchObject({ code: 1, stderr: `minato: ${path} exists: --force overwrites it\n` });
+    expect(await readFile(path, 'utf8')).toBe('precious');
+    const forced = await runCli(['personal-data', 'export', newAuthor().pubkey, path, '--force'], env);
+    expect(forced.code).toBe(0);
+    expect((await readZip(await readFile(path))).get('member.jsonl')).toBe('');
+    const half = join(folder, 'half.zip');
+    const { child, ended } = startCli(['personal-data', 'export', writer.pubkey, half], env);
+    await eventually('the file grows', async () => {
+      const { length } = await readFile(half).catch(() => Buffer.alloc(0));
+      return length > 100_000 ? true : undefined;
+    });
+    child.kill('SIGINT');
+    expect(await ended).toMatchObject({ code: 130, stderr: 'Interrupted; nothing was written.\n' });
+    await expect(readFile(half)).rejects.toThrow('ENOENT');
+  });
+});
+
+describe('the memory of a node', () => {
+  let child: ChildProcess;
+  let http: string;
+
+  beforeAll(async () => {
+    child = spawn(process.execPath, ['bin/minato.js', 'serve'], {
+      cwd: fileURLToPath(new URL('..', import.meta.url)),
+      env: {
+        ...process.env,
+        ...env,
+        MINATO_PORT: '0',
+        MINATO_TOPIC_MODE: 'open',
+        NODE_OPTIONS: `--max-old-space-size=${HEAP_MB}`,
+      },
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    for await (const line of createInterface({ input: child.stdout! })) {
+      const address = /"address":"ws:([^"]+)"/.exec(line)?.[1];
+      if (address === undefined) continue;
+      http = `http:${address.replace(/\/$/, '')}`;
+      break;
+    }
+    child.stdout!.resume();
+  });
+  afterAll(async () => {
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    child.kill('SIGTERM');
+    await once(child, 'exit');
+  });
+
+  const peakMB = async () => {
+    const status = await readFile(`/proc/${child.pid}/status`, 'utf8');
+    return Number(/VmHWM:\s+(\d+) kB/.exec(status)?.[1]) / 1_024;
+  };
+  /** The kernel then counts the peak from now on. */
+  const forgetPeak = () => writeFile(`/proc/${child.pid}/clear_refs`, '5');
+
+  it.runIf(process.platform === 'linux')(
+    'stays flat while it makes and sends the file of 100,000 events',
+    async () => {
+      const api = createApi(http);
+      const url = '/v1/personal-data-export-requests';
+      const ready = async (as: Author) => {
+        const { body } = await api.ask<{ request: { request_id: string } }>('POST', url, { as });
+        return eventually('the file is ready', async () => {
+          const path = `${url}/${body.request.request_id}`;
+          const { body: now } = await api.ask<{ status: string; download_url: string }>('GET', path, { as });
+          return now.status === 'ready' ? now.download_url : undefined;
+        });
+      };
+      const peakAfter = async <T>(work: () => Promise<T>): Promise<[T, number]> => {
+        await forgetPeak();
+        const done = await work();
+        return [done, await peakMB()];
+      };
+      const fetched = async (link: string) => Buffer.from(await (await fetch(link)).arrayBuffer());
+      const [few, madeFew] = await peakAfter(() => ready(modest));
+      const [, sentFew] = await peakAfter(() => fetched(few));
+      const [many, madeMany] = await peakAfter(() => ready(writer));
+      const [file, sentMany] = await peakAfter(() => fetched(many));
+      expect(await countLines(file, 'events.jsonl')).toBe(EVENTS);
+      expect(file.length).toBeGreaterThan(20_000_000);
+      // Ten times as many events, and hardly more memory.
+      const grown = { made: madeMany - madeFew, sent: sentMany - sentFew };
+      expect(grown.made, JSON.stringify(grown)).toBeLessThan(100);
+      expect(grown.sent, JSON.stringify(grown)).toBeLessThan(100);
+    },
+    120_000,
+  );
+});

@@ -1,0 +1,193 @@
+/**
+ * A person with something in every store of the registry: events over the socket, the rest as the node writes it. `mark` stands
+ * in every text, so that a test can tell whose and which community's rows it looks at.
+ */
+import { randomBytes, randomUUID } from 'node:crypto';
+import type { Pool } from 'pg';
+import { expect } from 'vitest';
+import { isDenial } from '../../src/core/errors.js';
+import { requestRules } from '../../src/core/membership.js';
+import { settingsFrom } from '../../src/core/settings.js';
+import { addOperator } from '../../src/store/operators.js';
+import { approveRequest, requestTopic } from '../../src/store/topic-requests.js';
+import { RawClient } from './client.js';
+import { type Author, newAuthor, nowSeconds, sign } from './events.js';
+
+export interface Place {
+  readonly pool: Pool;
+  readonly community: number;
+  /** The websocket of the community. */
+  readonly url: string;
+}
+
+const RULES = requestRules(settingsFrom(new Map()));
+
+export async function fillEveryStore(
+  place: Place,
+  person: Author,
+  boss: Author,
+  mark: string,
+): Promise<void> {
+  await publishEvents(place, person, mark);
+  await joinTopic(place, person, boss, mark);
+  await fillRows(place, person, boss, mark);
+}
+
+async function publishEvents({ url }: Place, person: Author, mark: string): Promise<void> {
+  const client = await RawClient.connect(url);
+  const post = async (author: Author, draft: Parameters<typeof sign>[1]) => {
+    const event = sign(author, draft);
+    expect(await client.publish(event)).toEqual([true, '']);
+    return event;
+  };
+  const at = nowSeconds();
+  await post(person, { content: `${mark} said` });
+  await post(person, { kind: 0, content: `{"about":"${mark} old"}`, created_at: at - 10 });
+  await post(person, { kind: 0, content: `{"about":"${mark} new"}`, created_at: at });
+  const regretted = await post(person, { content: `${mark} regretted` });
+  const wraps = [1, 2].map((number) => ({
+    kind: 1_059,
+    content: `${mark} sealed ${number}`,
+    tags: [['p', person.pubkey]],
+  }));
+  await post(newAuthor(), wraps[0]);
+  const unwanted = await post(newAuthor(), wraps[1]);
+  await post(person, { kind: 5, tags: [regretted, unwanted].map(({ id }) => ['e', id]), content: mark });
+  await client.close();
+}
+
+async function joinTopic(
+  { pool, community }: Place,
+  person: Author,
+  boss: Author,
+  mark: string,
+): Promise<void> {
+  const topic = `kukuri:${randomBytes(32).toString('hex')}`;
+  const ask = { community, pubkey: person.pubkey, topic, name: `${mark} topic`, services: [] };
+  const asked = await requestTopic(pool, ask, RULES, Date.now());
+  if (isDenial(asked)) throw new Error(asked.denied);
+  const { requestId } = asked.request;
+  const review = { community, requestId, actor: boss.pubkey, note: `${mark} welcome` };
+  expect(isDenial(await approveRequest(pool, review, RULES, Date.now()))).toBe(false);
+  const operator = { community, pubkey: person.pubkey, actor: boss.pubkey };
+  expect(isDenial(await addOperator(pool, operator, { fixed: [] }, Date.now()))).toBe(false);
+}
+
+async function fillRows(
+  { pool, community }: Place,
+  person: Author,
+  boss: Author,
+  mark: string,
+): Promise<void> {
+  const key = Buffer.from(person.pubkey, 'hex');
+  const stranger = randomBytes(32);
+  const now = Date.now();
+  const put = (text: string, ...values: unknown[]) => pool.query(text, [community, key, ...values]);
+  await put(
+    'INSERT INTO vanish_marks (community, pubkey, until, recipient_tag, erased_at, request) VALUES ($1, $2, 1, 0, 1, $3)',
+    randomBytes(32),
+  );
+  await put(
+    `INSERT INTO history_deletions (community, author, kind, requested_at, created_at, seq, address_hash)
+     VALUES ($1, $2, 30023, 1, 1, 0, $3)`,
+    randomBytes(32),
+  );
+  // A review of somebody else's request, and another operator added.
+  await pool.query('INSERT INTO members (community, pubkey, created_at, updated_at) VALUES ($1, $2, 1, 1)', [
+    community,
+    stranger,
+  ]);
+  await put(
+    `INSERT INTO topic_subscription_requests (request_id, community, pubkey, topic, status, reviewed_by, created_at, reviewed_at)
+     VALUES ($3, $1, $4, 'kukuri:global', 'rejected', $2, 1, 2)`,
+    randomUUID(),
+    stranger,
+  );
+  await put(
+    'INSERT INTO operators (community, pubkey, added_by, created_at) VALUES ($1, $3, $2, 1)',
+    stranger,
+  );
+  await putConsent(pool, community, key, mark);
+  await put(
+    `INSERT INTO usage_counters (community, pubkey, day, metric, used) VALUES ($1, $2, 20000, 'exports', 1)`,
+  );
+  await put(
+    `INSERT INTO usage_requests (community, pubkey, metric, request_id, counted_at) VALUES ($1, $2, 'exports', $3, 1)`,
+    `${mark}-request`,
+  );
+  await put(
+    'INSERT INTO revoked_tokens (community, pubkey, token_id, expires_at) VALUES ($1, $2, $3, 1)',
+    `${mark}-token`,
+  );
+  await put(
+    `INSERT INTO reports (report_id, community, pubkey, target_pubkey, reason, comment, created_at)
+     VALUES ($3, $1, $2, $4, 'spam', $5, 1)`,
+    randomUUID(),
+    stranger,
+    `${mark} reports`,
+  );
+  // What another says about the person is not the person's to read.
+  await put(
+    `INSERT INTO reports (report_id, community, pubkey, target_pubkey, reason, comment, created_at)
+     VALUES ($3, $1, $4, $2, 'spam', 'whispered about somebody', 1)`,
+    randomUUID(),
+    stranger,
+  );
+  await put(
+    `INSERT INTO invites (invite_id, community, code_hash, created_by, created_at, expires_at, used_by, used_at)
+     VALUES ($3, $1, $4, $2, 1, 2, $5, 2), ($6, $1, $7, $5, 1, 2, $2, 2)`,
+    randomUUID(),
+    randomBytes(32),
+    stranger,
+    randomUUID(),
+    randomBytes(32),
+  );
+  await put(
+    'INSERT INTO blocked_authors (community, pubkey, reason, created_at) VALUES ($1, $2, $3, 1)',
+    `${mark} blocked`,
+  );
+  await pool.query(
+    `INSERT INTO community_settings (community, key, value, updated_at) VALUES ($1, 'subscription.allowList', $2, 1)
+     ON CONFLICT (community, key) DO UPDATE SET value = community_settings.value || excluded.value`,
+    [community, JSON.stringify([person.pubkey])],
+  );
+  await pool.query('UPDATE members SET note = $3 WHERE community = $1 AND pubkey = $2', [
+    community,
+    key,
+    `${mark} noted`,
+  ]);
+  // Done to the person by the boss, and by the person to the boss.
+  await pool.query(
+    `INSERT INTO audit_log (community, at, actor, action, target, details)
+     VALUES ($1, $2, $3, 'member.change', $4, $5), ($1, $2, $6, 'member.change', $7, $8)`,
+    [
+      community,
+      now,
+      Buffer.from(boss.pubkey, 'hex'),
+      person.pubkey,
+      JSON.stringify({ note: `${mark} warned` }),
+      key,
+      boss.pubkey,
+      JSON.stringify({ note: 'whispered about the boss' }),
+    ],
+  );
+}
+
+async function putConsent(pool: Pool, community: number, key: Buffer, mark: string): Promise<void> {
+  await pool.query(
+    `INSERT INTO policy_versions (community, type, version, status, created_at, published_at)
+     VALUES ($1, 'terms', $2, 'published', 1, 1)`,
+    [community, mark],
+  );
+  const text = [community, mark, randomBytes(32)];
+  await pool.query(
+    `INSERT INTO policy_texts (community, type, version, locale, title, content, content_hash, updated_at)
+     VALUES ($1, 'terms', $2, 'en', 'Terms', 'Be kind.', $3, 1)`,
+    text,
+  );
+  await pool.query(
+    `INSERT INTO consents (consent_id, community, pubkey, type, version, locale, content_hash, consented_at)
+     VALUES ($4, $1, $5, 'terms', $2, 'en', $3, 1)`,
+    [...text, randomUUID(), key],
+  );
+}
