@@ -96,6 +96,16 @@ describe('an event', () => {
       });
   });
 
+  it('that deletes or vanishes is taken from a disabled member, and from one who has not agreed', () => {
+    const disagreeing = { ...member(), consented: new Set<string>() };
+    for (const kind of [5, 62]) {
+      expect(refuseEventAccess(eventOf({ kind }), known, rulesOf({}, [ALICE]))).toBeUndefined();
+      expect(refuseEventAccess(eventOf({ kind }), disagreeing, rules)).toBeUndefined();
+      expect(refuseEventAccess(eventOf({ kind }), stranger, rules)?.refused).toBe('auth-required');
+    }
+    expect(refuseEventAccess(eventOf({}), disagreeing, rules)?.why).toBe('consent required');
+  });
+
   it('that is protected (NIP-70) is taken from its author alone, in both modes', () => {
     const own = eventOf({ tags: [['-']] });
     expect(refuseEventAccess(own, ANONYMOUS, rules)).toMatchObject({ refused: 'auth-required' });

@@ -6,6 +6,7 @@
  */
 import { sha256 } from '@noble/hashes/sha2.js';
 import { bytesToHex } from '@noble/hashes/utils.js';
+import { isProtectedKind } from './deletion.js';
 import { isProtected, type NostrEvent } from './event.js';
 import type { Filter } from './filter.js';
 import { isAmong, type KindEntry } from './kinds.js';
@@ -87,8 +88,10 @@ export function refuseEventAccess(
   rules: AccessRules,
 ): Refusal | undefined {
   const refused = refuseClient(access);
-  if (refused !== undefined) return refused;
-  if (rules.refused.has(event.pubkey)) return refusal('restricted', 'this account is disabled');
+  // Whoever may no longer post, or does not agree to new terms, may still take back what is theirs.
+  const takesBack = isProtectedKind(event.kind);
+  if (refused !== undefined && !(takesBack && refused === AGREE)) return refused;
+  if (rules.refused.has(event.pubkey) && !takesBack) return refusal('restricted', 'this account is disabled');
   // NIP-70: nobody else may carry it here.
   if (isProtected(event) && !access.consented.has(event.pubkey)) {
     if (access.pubkeys.has(event.pubkey)) return AGREE;
