@@ -14,7 +14,7 @@ UPDATE node_subscriptions SET pinned = enabled, public = true;
 ALTER TABLE node_subscriptions DROP COLUMN enabled;
 INSERT INTO node_subscriptions (community, topic, pinned, public, created_at, updated_at)
   SELECT id, 'kukuri:global', true, true, created_at, created_at FROM communities
-  ON CONFLICT (community, topic) DO UPDATE SET pinned = true, public = true;
+  ON CONFLICT (community, topic) DO NOTHING;
 
 -- One who has asked for a topic, or about whom the operator has decided. An account that is deleted stays as a mark.
 CREATE TABLE members (
@@ -66,6 +66,8 @@ CREATE TABLE topic_subscriptions (
   CHECK ((status = 'ended') = (ended_at IS NOT NULL))
 );
 CREATE UNIQUE INDEX topic_subscriptions_open ON topic_subscriptions (community, topic, pubkey) WHERE status <> 'ended';
+CREATE INDEX topic_subscriptions_active ON topic_subscriptions (community, topic, pubkey) WHERE status = 'active';
+CREATE INDEX topic_subscriptions_request ON topic_subscriptions (request_id);
 CREATE INDEX topic_subscriptions_member ON topic_subscriptions (community, pubkey, started_at, subscription_id);
 
 -- What no member may ask for, and what is not carried however many have subscribed.
@@ -112,13 +114,16 @@ CREATE TABLE audit_log (
 );
 CREATE INDEX audit_log_newest ON audit_log (community, position DESC);
 
--- How many use a topic is counted from their rows, and what is carried follows from it: neither can drift.
+-- How many use a topic is counted from their rows, and what is carried follows from them: neither can drift. Whoever needs only
+-- `enabled` does not pay for the count: both are expressions of their own, and what is not asked for is not computed.
 CREATE VIEW node_topics AS
 SELECT n.community, n.topic, n.name, n.pinned, n.public, n.priority, n.ingest_policy, n.created_at, n.updated_at,
-  r.ref_count, b.topic IS NOT NULL AS blocked, b.topic IS NULL AND (n.pinned OR r.ref_count > 0) AS enabled
+  (SELECT count(*) FROM topic_subscriptions s JOIN members m USING (community, pubkey)
+    WHERE s.community = n.community AND s.topic = n.topic AND s.status = 'active' AND m.status = 'active') AS ref_count,
+  b.topic IS NOT NULL AS blocked,
+  b.topic IS NULL AND (n.pinned OR EXISTS (SELECT 1 FROM topic_subscriptions s JOIN members m USING (community, pubkey)
+    WHERE s.community = n.community AND s.topic = n.topic AND s.status = 'active' AND m.status = 'active')) AS enabled
 FROM node_subscriptions n
-CROSS JOIN LATERAL (SELECT count(*) AS ref_count FROM topic_subscriptions s JOIN members m USING (community, pubkey)
-  WHERE s.community = n.community AND s.topic = n.topic AND s.status = 'active' AND m.status = 'active') r
 LEFT JOIN blocked_topics b ON b.community = n.community AND b.topic = n.topic;
 
 -- Who has the right to which topic; public topics aside. Derived, so that it is right whoever changes the rows.

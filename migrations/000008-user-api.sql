@@ -44,6 +44,7 @@ CREATE TABLE consents (
 );
 CREATE UNIQUE INDEX consents_in_force ON consents (community, pubkey, type, version) WHERE withdrawn_at IS NULL;
 CREATE INDEX consents_member ON consents (community, pubkey, consented_at, consent_id);
+CREATE INDEX consents_newest ON consents (community, consented_at, consent_id);
 
 -- What a member may use. A plan named `free` exists without a row (core/plan-limits.ts); a row overrides it.
 -- limits: maxTopics, searchPerDay, trustPerDay, reportsPerDay, exportsPerDay; what is missing is unlimited.
@@ -71,15 +72,17 @@ CREATE TABLE usage_counters (
   used integer NOT NULL,
   PRIMARY KEY (community, pubkey, day, metric)
 );
-CREATE INDEX usage_counters_day ON usage_counters (community, day, metric);
+CREATE INDEX usage_counters_newest ON usage_counters (community, (-day), pubkey, metric);
 
--- Requests that were counted, so that one that is sent again is not counted again.
+-- Requests that were counted, so that one that is sent again is not counted again. `holders`: how many of its sendings are
+-- under way or have succeeded; when the last of them has failed, the use is given back.
 CREATE TABLE usage_requests (
   community integer NOT NULL,
   pubkey bytea NOT NULL,
   metric text NOT NULL,
   request_id text NOT NULL,
   counted_at bigint NOT NULL,
+  holders integer NOT NULL DEFAULT 1,
   PRIMARY KEY (community, pubkey, metric, request_id)
 );
 CREATE INDEX usage_requests_counted ON usage_requests (counted_at);
@@ -91,7 +94,20 @@ CREATE TABLE webhook_secrets (
   created_at bigint NOT NULL
 );
 
--- Tokens that were revoked before their time.
+-- Calls of a payment provider that were carried out, with what came of each: one that is sent again changes nothing.
+CREATE TABLE plan_events (
+  community integer NOT NULL REFERENCES communities (id),
+  event_id text NOT NULL,
+  pubkey bytea NOT NULL,
+  plan text NOT NULL,
+  plan_until bigint,
+  received_at bigint NOT NULL,
+  PRIMARY KEY (community, event_id)
+);
+CREATE INDEX plan_events_received ON plan_events (received_at);
+
+-- Tokens that were revoked before their time. A token carries `members.tokens_from` of when it was made, and holds while the
+-- two are equal: raising it revokes all of a member's tokens.
 CREATE TABLE revoked_tokens (
   community integer NOT NULL,
   token_id text NOT NULL,
@@ -118,6 +134,10 @@ CREATE UNIQUE INDEX reports_event ON reports (community, event_id, target_event,
   WHERE event_id IS NOT NULL;
 CREATE INDEX reports_newest ON reports (community, created_at, report_id);
 CREATE INDEX reports_member ON reports (community, pubkey, created_at, report_id);
+CREATE INDEX reports_target_event ON reports (community, target_event, created_at, report_id)
+  WHERE target_event IS NOT NULL;
+CREATE INDEX reports_target_pubkey ON reports (community, target_pubkey, created_at, report_id)
+  WHERE target_pubkey IS NOT NULL;
 
 -- What the operator keeps out, at the door.
 CREATE TABLE blocked_authors (

@@ -115,9 +115,9 @@ export function createAdmission(options: AdmissionOptions): Admission {
   };
 
   /** Only now: before its signature is checked, anybody could spend an author's rate. */
-  const overRate = async ({ id, settings }: Community, author: string): Promise<Refusal | undefined> => {
+  const overRate = async ({ settings }: Community, key: string): Promise<Refusal | undefined> => {
     const { 'rate.eventsPerSecond': perSecond, 'rate.eventsBurst': burst } = settings;
-    const verdict = await options.rates?.take(`events/${id}/${author}`, perSecond, burst, now());
+    const verdict = await options.rates?.take(key, perSecond, burst, now());
     return verdict === undefined || verdict.allowed
       ? undefined
       : tooMany('events by this author', verdict.retryAfterMs);
@@ -136,7 +136,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
       settings,
       topics,
       nowSeconds,
-      ...(sender ? { sender: { access: sender.access, rules: community } } : {}),
+      ...(sender ? { sender: { access: sender.access, rules: community }, blocks: community.blocks } : {}),
     });
     if (refused !== undefined) return refused;
     const vanishIn = event.kind === KIND_VANISH ? vanishCommunities(event, community, options) : undefined;
@@ -146,9 +146,16 @@ export function createAdmission(options: AdmissionOptions): Admission {
     if (short !== undefined) return withoutRoom(community.id, event, short);
     const wrong = await verify(payload);
     if (wrong !== undefined) return wrong;
-    const over = sender?.exempt ? undefined : await overRate(community, event.pubkey);
+    const submit = () =>
+      lane.submit({ community: community.id, event, payload, ...(vanishIn ? { vanishIn } : {}) });
+    if (sender?.exempt) return submit();
+    const key = rateKeyOf(community, event, sender);
+    const over = await overRate(community, key);
     if (over !== undefined) return over;
-    return lane.submit({ community: community.id, event, payload, ...(vanishIn ? { vanishIn } : {}) });
+    const outcome = await submit();
+    // Anybody can bring what an author has signed before, as often as they like: that costs the author nothing.
+    if (outcome === 'duplicate') options.rates?.giveBack(key);
+    return outcome;
   };
 
   return {
@@ -161,6 +168,12 @@ export function createAdmission(options: AdmissionOptions): Admission {
       return outcome;
     },
   };
+}
+
+/** What others bring of an author's events has a rate of its own, so that it never stands in the author's way. */
+function rateKeyOf({ id }: Community, { pubkey }: NostrEvent, sender: Sender | undefined): string {
+  const isAuthor = sender?.access.pubkeys.has(pubkey) ?? false;
+  return isAuthor ? `events/${id}/${pubkey}` : `events/${id}/${pubkey}/brought`;
 }
 
 /** In which communities a request to vanish holds: this one, or with ALL_RELAYS every one of this node. */

@@ -4,10 +4,14 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Pool } from 'pg';
+import { CompiledBlocks } from './blocks.js';
+import type { Blocks } from './core/blocks.js';
 import { AT_EASE, type Capacity, STEP_WORDS, type Step } from './core/capacity.js';
+import type { PolicyRef } from './core/policies.js';
 import type { TopicSubscription } from './core/retention.js';
 import { type Settings, settingsFrom } from './core/settings.js';
 import type { Log } from './log.js';
+import { NO_BLOCKS, readBlocks } from './store/blocks.js';
 import { readCapacities } from './store/capacity.js';
 import { DEFAULT_SLUG, readCommunities, readConfigVersions } from './store/communities.js';
 import { readTopics } from './store/topics.js';
@@ -25,6 +29,10 @@ export interface Community {
   readonly refused: ReadonlySet<string>;
   /** Operators that were added to those of MINATO_ADMIN_PUBKEYS. */
   readonly operators: ReadonlySet<string>;
+  /** What is current of the texts that members agree to. */
+  readonly policies: readonly PolicyRef[];
+  /** What the operator keeps out at the door. */
+  readonly blocks: Blocks;
   /** Topics with rules of their own or with subscribers; those that are enabled are carried. */
   readonly topics: ReadonlyMap<string, TopicSubscription>;
   /** How short space is, by the steps in force. */
@@ -51,6 +59,7 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
   let rightsVersion = -1;
   let failing = false;
   let byId = new Map<number, Community>();
+  const compiled = new CompiledBlocks();
 
   const refresh = async (): Promise<void> => {
     const { version: current, rightsVersion: currentRights } = await readConfigVersions(pool);
@@ -59,9 +68,10 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
     const rows = await readCommunities(pool);
     const topics = await readTopics(pool);
     const capacities = await readCapacities(pool);
+    const blocks = await readBlocks(pool);
     const before = version === -1 ? undefined : byId;
     byId = new Map(
-      rows.map(({ id, slug, host, settings, authModeAt, refused, operators }) => [
+      rows.map(({ id, slug, host, settings, authModeAt, refused, operators, policies }) => [
         id,
         {
           id,
@@ -71,6 +81,8 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
           authModeAt,
           refused: new Set(refused),
           operators: new Set(operators),
+          policies,
+          blocks: compiled.of(id, blocks.get(id) ?? NO_BLOCKS),
           topics: topics.get(id) ?? new Map(),
           capacity: capacities.get(id) ?? AT_EASE,
         },
@@ -81,6 +93,15 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
     if (before !== undefined) {
       for (const community of byId.values())
         logSteps(log, community, before.get(community.id)?.capacity ?? AT_EASE);
+    }
+  };
+
+  /** What fails in one listener is neither the other listeners' nor the settings' affair. */
+  const tell = async (listener: () => Promise<void> | void): Promise<void> => {
+    try {
+      await listener();
+    } catch (error) {
+      log.error({ error: String(error) }, 'what follows a change of settings failed');
     }
   };
 
@@ -96,7 +117,7 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
       if (problem !== undefined && !failing) log.warn({ error: problem }, 'settings cannot be read');
       if (problem === undefined && failing) log.info('settings can be read again');
       failing = problem !== undefined;
-      for (const listener of listeners) await listener();
+      for (const listener of listeners) await tell(listener);
     }
   };
 

@@ -28,7 +28,7 @@ import { addRelay } from './relay/server.js';
 import { Rights } from './rights.js';
 import { SeenCounts, startSeenFlush } from './seen-counts.js';
 import { ensureDefaultCommunity } from './store/communities.js';
-import { fixDownloadSecret, fixNetworkId, fixTagHashSeed } from './store/node-state.js';
+import { fixDownloadSecret, fixNetworkId, fixTagHashSeed, fixTokenSecret } from './store/node-state.js';
 import { readHead } from './store/outbox.js';
 import { ensurePartitions } from './store/partitions.js';
 import { isServed } from './store/seen.js';
@@ -42,6 +42,8 @@ export interface Prepared {
   /** Stands in front of every topic name when its id is made. */
   readonly networkId: string;
   readonly tagHash: TagHash;
+  /** What tokens of the API are signed with. */
+  readonly tokenSecret: string;
 }
 
 /** Schema, partitions and what is fixed at the first boot. Safe on any number of instances at once. */
@@ -59,7 +61,8 @@ export async function prepareDatabase(
     const networkId = await fixNetworkId(client, config.networkId, DEFAULT_NETWORK_ID);
     const first = { 'topic.mode': config.topicMode, 'auth.mode': config.authMode };
     await ensureDefaultCommunity(client, first, now());
-    return { networkId, tagHash: await createTagHash(await fixTagHashSeed(client)) };
+    const tokenSecret = await fixTokenSecret(client);
+    return { networkId, tagHash: await createTagHash(await fixTagHashSeed(client)), tokenSecret };
   } finally {
     await client.end();
   }
@@ -84,6 +87,7 @@ export interface Writer {
   readonly lane: Lane;
   readonly tagHash: TagHash;
   readonly networkId: string;
+  readonly tokenSecret: string;
   readonly recent: RecentIds;
   readonly metrics: Metrics;
   close(): Promise<void>;
@@ -104,7 +108,7 @@ export async function startWriter(
   const { database, config, log, now = Date.now } = options;
   const metrics = createMetrics();
   const recent = new RecentIds();
-  const { tagHash, networkId } = await prepareDatabase(database, config, now, log);
+  const { tagHash, networkId, tokenSecret } = await prepareDatabase(database, config, now, log);
   const communities = await watchCommunities(database.ownPool, log);
   const verifier = await startVerifier();
   const settingsOf = (community: number) => communities.get(community)?.settings ?? settingsFrom(new Map());
@@ -141,6 +145,7 @@ export async function startWriter(
     lane,
     tagHash,
     networkId,
+    tokenSecret,
     recent,
     metrics,
     close: async () => {
@@ -176,7 +181,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   const { database, config, log, now = Date.now, roles = new Set(ROLES) } = options;
   const memory = new Memory();
   let port = config.port;
-  const limits = await openLimits(config.redisUrl, database.ownPool, log);
+  const limits = await openLimits(config.redisUrl, database.limitsPool, log);
   const rates = new Rates({ shared: limits, log });
   const onCommit = (plan: Plan) => fanout.onCommit(plan);
   const hooks = { port: () => port, rates, ...(roles.has('relay') ? { onCommit } : {}) };
@@ -231,6 +236,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
       bases,
       verifier,
       useOnce: (...credential) => limits.useOnce(...credential),
+      tokenSecret: writer.tokenSecret,
       adminPubkeys: config.adminPubkeys,
       downloadSecret: await fixDownloadSecret(database.ownPool),
       // Where no worker runs in this process, another one finds the request within a minute.

@@ -1,25 +1,28 @@
 /**
- * The rights of the members who are connected to this instance, kept fresh: when any right changes, those of all of them are
+ * The rights of the members who are connected to this instance, and what they have agreed to, kept fresh: when any right changes, those of all of them are
  * read again in one statement. A right that ends is known here within a second, whichever instance ended it.
  */
 import type { Pool } from 'pg';
 import type { Communities } from './communities.js';
+import { isSameSet } from './core/access.js';
 import type { Log } from './log.js';
-import { type RightsHolder, readRights, rightsKey } from './store/subscriptions.js';
+import { type MemberRights, type RightsHolder, readRights, rightsKey } from './store/subscriptions.js';
 
 interface Held extends RightsHolder {
   uses: number;
-  topics: ReadonlySet<string>;
+  rights: MemberRights;
+  isRead: boolean;
 }
 
-const NONE: ReadonlySet<string> = new Set();
+const NONE: MemberRights = { topics: new Set(), agreed: new Set() };
 
 export class Rights {
   private readonly held = new Map<string, Held>();
   /** One reading after another, so that an older one never overwrites a newer. */
   private reading: Promise<unknown> = Promise.resolve();
+  private next: Promise<void> | undefined;
   private seenVersion: number;
-  /** Grows whenever the rights of those who are held have been read again. */
+  /** Grows whenever the rights of one who is held have changed. */
   version = 0;
 
   constructor(
@@ -31,26 +34,32 @@ export class Rights {
     communities.afterPoll(() => this.refresh());
   }
 
-  topicsOf(community: number, pubkey: string): ReadonlySet<string> {
-    return this.held.get(rightsKey({ community, pubkey }))?.topics ?? NONE;
+  of(community: number, pubkey: string): MemberRights {
+    return this.held.get(rightsKey({ community, pubkey }))?.rights ?? NONE;
   }
 
-  /** Until it is released, `topicsOf` knows this member. */
+  /** Until it is released, `of` knows this member. Those who come together are read together. */
   async hold(community: number, pubkey: string): Promise<void> {
     const key = rightsKey({ community, pubkey });
-    const known = this.held.get(key);
-    if (known !== undefined) {
-      known.uses += 1;
-      return this.inTurn(async () => undefined);
-    }
-    const held = { community, pubkey, uses: 1, topics: NONE };
+    const held = this.held.get(key) ?? { community, pubkey, uses: 0, rights: NONE, isRead: false };
     this.held.set(key, held);
+    held.uses += 1;
     try {
-      await this.inTurn(() => this.read([held]));
+      if (!held.isRead) await this.readSoon();
     } catch (error) {
       this.release(community, pubkey);
       throw error;
     }
+  }
+
+  /** After what is being read now, everyone who has not been read by then. */
+  private readSoon(): Promise<void> {
+    this.next ??= this.reading.then(async () => {
+      this.next = undefined;
+      await this.read([...this.held.values()].filter(({ isRead }) => !isRead));
+    });
+    this.reading = this.next.catch(() => undefined);
+    return this.next;
   }
 
   release(community: number, pubkey: string): void {
@@ -64,10 +73,11 @@ export class Rights {
   private async refresh(): Promise<void> {
     const current = this.communities.rightsVersion();
     if (current === this.seenVersion) return;
+    const all = this.reading.then(() => this.read([...this.held.values()]));
+    this.reading = all.catch(() => undefined);
     try {
-      await this.inTurn(() => this.read([...this.held.values()]));
+      await all;
       this.seenVersion = current;
-      this.version += 1;
     } catch (error) {
       // The next poll tries again; until then nobody has more than he had.
       this.log.warn({ error: String(error) }, 'the rights of members cannot be read');
@@ -76,12 +86,18 @@ export class Rights {
 
   private async read(members: readonly Held[]): Promise<void> {
     const rights = await readRights(this.pool, members);
-    for (const member of members) member.topics = rights.get(rightsKey(member)) ?? NONE;
+    let changed = false;
+    for (const member of members) {
+      const found = rights.get(rightsKey(member)) ?? NONE;
+      const isSame = isSameRights(member.rights, found);
+      changed ||= member.isRead && !isSame;
+      if (!isSame) member.rights = found;
+      member.isRead = true;
+    }
+    if (changed) this.version += 1;
   }
+}
 
-  private inTurn(work: () => Promise<void>): Promise<void> {
-    const turn = this.reading.then(work);
-    this.reading = turn.catch(() => undefined);
-    return turn;
-  }
+function isSameRights(one: MemberRights, other: MemberRights): boolean {
+  return isSameSet(one.topics, other.topics) && isSameSet(one.agreed, other.agreed);
 }

@@ -47,7 +47,7 @@ async function expectInvalid(reason: string, header: string, path = LIST, method
     code: 'INVALID_AUTH',
     reason,
   });
-  expect(answer.headers.get('www-authenticate')).toBe('Nostr');
+  expect(answer.headers.get('www-authenticate')).toBe('Nostr, Bearer');
 }
 
 const signed = (draft: Draft = {}, path = LIST, method = 'GET', body?: unknown) =>
@@ -56,7 +56,7 @@ const signed = (draft: Draft = {}, path = LIST, method = 'GET', body?: unknown) 
 describe('a request without a signature', () => {
   it('is refused with 401 and told how to sign', async () => {
     const { headers } = await api.refused(401, 'AUTH_REQUIRED', 'GET', LIST);
-    expect(headers.get('www-authenticate')).toBe('Nostr');
+    expect(headers.get('www-authenticate')).toBe('Nostr, Bearer');
     expect(headers.get('cache-control')).toBe('no-store');
     await api.refused(401, 'AUTH_REQUIRED', 'POST', ASK, { body: { name: 'x' } });
   });
@@ -175,7 +175,8 @@ describe('a signed request', () => {
       'Nostr ',
       'Nostr !!!!',
       'Nostr e30= e30=',
-      good.replace('Nostr ', 'Bearer '),
+      good.replace('Nostr ', 'Basic '),
+      'Bearer',
       `Nostr ${Buffer.from('{').toString('base64')}`,
       `Nostr ${Buffer.from([0x22, 0xff, 0xfe, 0x22]).toString('base64')}`,
       good.slice(0, -40),
@@ -202,7 +203,7 @@ describe('a signature that was used', () => {
     expect((await withHeader(header)).status).toBe(200);
     const again = await withHeader(header);
     expect(again).toMatchObject({ status: 401, body: { code: 'REPLAYED_AUTH' } });
-    expect(again.headers.get('www-authenticate')).toBe('Nostr');
+    expect(again.headers.get('www-authenticate')).toBe('Nostr, Bearer');
     // The second instance has the address of the first among its own.
     const other = await startTestNode({ on: relay.test, env: { MINATO_PUBLIC_URL: relay.url } });
     try {

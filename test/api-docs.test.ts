@@ -41,6 +41,7 @@ async function existingRoutes(): Promise<string[]> {
     verifier,
     bases: () => [],
     useOnce: async () => true,
+    tokenSecret: '',
     adminPubkeys: [],
     downloadSecret: '',
     exportSoon: async () => undefined,

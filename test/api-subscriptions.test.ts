@@ -380,7 +380,7 @@ describe("a member's subscriptions", () => {
         ['POST', '/pause'],
         ['POST', '/resume'],
       ] as const)
-        await api.refused(400, 'INVALID_TOPIC', method, `${SUBSCRIPTIONS}/${bad}${rest}`, { as: member });
+        await api.refused(404, 'NOT_FOUND', method, `${SUBSCRIPTIONS}/${bad}${rest}`, { as: member });
   });
 
   it('are found by the longest topic id there is; a longer one is no id', async () => {

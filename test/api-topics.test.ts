@@ -3,7 +3,7 @@ import { blake3 } from '@noble/hashes/blake3.js';
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils.js';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { blockTopic } from '../src/store/blocked-topics.js';
-import { addCommunity } from '../src/store/communities.js';
+import { addCommunity, writeSetting } from '../src/store/communities.js';
 import { createNodeTopic } from '../src/store/node-topics.js';
 import { type Api, createApi } from './support/api.js';
 import { startTestNode, type TestNode } from './support/node.js';
@@ -69,9 +69,21 @@ describe('the directory', () => {
     const { pool } = relay.database;
     const listed = async () =>
       (await api.ask<Directory>('GET', '/v1/topics')).body.items.map(({ name }) => name);
-    expect(await listed()).toContain('spam');
+    await expect.poll(listed, { timeout: 10_000 }).toContain('spam');
     await blockTopic(pool, { community: communityId('default'), topic: idOf('spam') }, Date.now());
-    expect(await listed()).not.toContain('spam');
+    await expect.poll(listed, { timeout: 10_000 }).not.toContain('spam');
+  });
+
+  it('where clients must authenticate, has only what is open to everybody', async () => {
+    await carry('default', 'secret');
+    const listed = async () =>
+      (await api.ask<Directory>('GET', '/v1/topics')).body.items.map(({ topic_id }) => topic_id);
+    await expect.poll(listed, { timeout: 10_000 }).toContain(idOf('secret'));
+    const { pool } = relay.database;
+    await writeSetting(pool, communityId('default'), 'auth.mode', 'required', Date.now());
+    await expect.poll(listed, { timeout: 10_000 }).not.toContain(idOf('secret'));
+    expect(await listed()).toContain('kukuri:global');
+    await writeSetting(pool, communityId('default'), 'auth.mode', 'off', Date.now());
   });
 
   it('takes no cursor but its own', async () => {

@@ -132,8 +132,10 @@ describe('a deletion request', () => {
       ];
       const request = await post({ kind: 5, tags: [...t('tides'), ...deletionOf(...targets)] });
       for (const topic of ['boats', 'nets', 'tides'])
-        expect(await find({ '#t': [topic] }), topic).toEqual([request.id]);
-      expect(await find({ '#t': ['boats'], ids: [request.id] })).toEqual([request.id]);
+        expect(await find({ '#t': [topic], kinds: [5] }), topic).toEqual([request.id]);
+      expect(await find({ '#t': ['boats'], ids: [request.id], kinds: [5] })).toEqual([request.id]);
+      // Who asks for a topic alone does not get what does not carry it.
+      expect(await find({ '#t': ['boats'] })).toEqual([]);
       expect(await find({ '#t': ['boats'], '#e': [targets[0]!.id], kinds: [5] })).toEqual([request.id]);
       expect(await find({ '#t': [GLOBAL] })).toEqual([]);
       expect(await outboxOf(request)).toEqual([['upsert', ['tides', 'boats', 'nets', 'unknown']]]);
@@ -167,7 +169,8 @@ describe('a deletion request', () => {
     await version(-2, 'nets');
     await post({ kind: 30_023, tags: [['d', 'other'], ...t('tides')] });
     const request = await post({ kind: 5, tags: [['a', `30023:${alice.pubkey}:x`]] });
-    for (const topic of ['boats', 'nets']) expect(await find({ '#t': [topic] })).toEqual([request.id]);
+    for (const topic of ['boats', 'nets'])
+      expect(await find({ '#t': [topic], kinds: [5] })).toEqual([request.id]);
     expect(await find({ '#t': ['tides'], kinds: [5] })).toEqual([]);
   });
 
@@ -187,7 +190,7 @@ describe('a deletion request', () => {
       [true, ''],
       [true, ''],
     ]);
-    expect(await find({ '#t': [GLOBAL] })).toEqual([request.id]);
+    expect(await find({ '#t': [GLOBAL], kinds: [5] })).toEqual([request.id]);
     expect(await tagRows(target)).toBe(0);
     expect(await outboxOf(target)).toEqual([
       ['upsert', [GLOBAL]],
@@ -235,6 +238,17 @@ describe('what names no topic in default mode', () => {
       const { events } = await client.query({ ids: [event.id], '#t': [GLOBAL] });
       expect(events).toEqual([event]);
     }
+  });
+
+  it('is found by an instance that did not see it come, also once it is in its memory', async () => {
+    const event = await post({});
+    const late = await startTestNode({ now: () => now, on: here.test });
+    const client = await RawClient.connect(late.url);
+    for (const filter of [{}, {}, { '#t': [GLOBAL] }, { '#t': [GLOBAL] }])
+      expect((await client.query({ ...filter, ids: [event.id] })).events).toEqual([event]);
+    expect((await client.query({ '#t': ['boats'], ids: [event.id] })).events).toEqual([]);
+    await client.close();
+    await late.close();
   });
 
   it('comes live to the readers of the global topic, ephemeral or not, on both instances', async () => {
@@ -374,7 +388,7 @@ describe('size and days', () => {
     expect(rows).toEqual([{ keep: 4, bound: [GLOBAL] }]);
     expect(await find({ '#t': [GLOBAL] })).toEqual([event.id]);
     const request = await post({ kind: 5, tags: deletionOf(event) });
-    expect(await find({ '#t': [GLOBAL] })).toEqual([request.id]);
+    expect(await find({ '#t': [GLOBAL], kinds: [5] })).toEqual([request.id]);
     expect(await tagRows(event)).toBe(0);
   });
 });

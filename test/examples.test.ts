@@ -44,3 +44,9 @@ it('join-topic.mjs asks for a topic, and once the operator has approved it posts
   expect({ code, output }).toEqual({ code: 0, output: expect.stringContaining('Hello, Old Boats!') });
   expect(output).toContain('"status": "ended"');
 });
+
+it('sign-in.mjs gets a token, asks with it, and is refused once it is revoked', async () => {
+  const { code, output } = await run('sign-in.mjs', relay.http);
+  expect({ code, output }).toEqual({ code: 0, output: expect.stringContaining('"plan_id": "free"') });
+  expect(output).toContain('"reason": "revoked"');
+});

@@ -161,10 +161,11 @@ function boundIn(community: number, event: NostrEvent): string[] {
   return community === IN_DEFAULT_MODE && topics.length === 0 && !isFree ? [GLOBAL] : [];
 }
 
-/** As a filter sees it. */
+/** As a filter sees it: bound topics are tags with a mark. */
+const BOUND_MARK = 'bound';
 const seenIn = (community: number, event: NostrEvent): NostrEvent => ({
   ...event,
-  tags: [...event.tags, ...boundIn(community, event).map((topic) => ['t', topic])],
+  tags: [...event.tags, ...boundIn(community, event).map((topic) => ['t', topic, BOUND_MARK])],
 });
 
 /** Which of them are served: the newest version of each key, the lowest id on a tie. */
@@ -257,8 +258,15 @@ function matchesNaively(filter: RawFilter, event: NostrEvent): boolean {
     if (field === 'ids') return values.includes(event.id);
     if (field === 'authors') return values.includes(event.pubkey);
     if (field === 'kinds') return values.includes(event.kind);
+    // A deletion request is found by what it is bound to where its kind is asked for.
+    const counts = (tag: readonly string[]) =>
+      tag[2] !== BOUND_MARK || event.kind !== 5 || filter.kinds !== undefined;
     return event.tags.some(
-      (tag) => tag[0] === field.slice(1) && tag.length > 1 && values.some((value) => value === tag[1]),
+      (tag) =>
+        tag[0] === field.slice(1) &&
+        tag.length > 1 &&
+        counts(tag) &&
+        values.some((value) => value === tag[1]),
     );
   });
 }

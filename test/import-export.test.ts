@@ -159,7 +159,7 @@ describe('import and export', () => {
 
   test('communities are apart: what goes into one is exported from it alone', async () => {
     await runCli(['communities', 'add', 'art'], env);
-    const [here, there] = ['here', 'there'].map((text) => note(text, { tags: [['t', 'tea']] }));
+    const [here, there] = ['here', 'there'].map((text) => note(text, { tags: [['t', 'kukuri:global']] }));
     await runCli(['import'], env, jsonl([here!]));
     await runCli(['import', '--community', 'art'], env, jsonl([there!]));
     expect(await exported()).toEqual([lineOf(here!)]);

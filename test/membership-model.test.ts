@@ -28,7 +28,7 @@ const TOPICS = ['kukuri:a', 'kukuri:b', 'kukuri:c'];
 const PENDING_MAX = 2;
 /** The global topic is carried from the start, so two of the three fit. */
 const ENABLED_MAX = 3;
-const RULES = { pendingMax: PENDING_MAX, enabledMax: ENABLED_MAX, allowList: [] };
+const RULES = { pendingMax: PENDING_MAX, pendingTotalMax: 10_000, enabledMax: ENABLED_MAX, allowList: [] };
 
 let store: TestStore;
 let second: Database;

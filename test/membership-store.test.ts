@@ -38,7 +38,13 @@ import {
 import { newAuthor } from './support/events.js';
 import { openTestStore, type TestStore } from './support/store.js';
 
-const RULES: RequestRules = { pendingMax: 5, enabledMax: 1_000, autoApproval: 'off', allowList: [] };
+const RULES: RequestRules = {
+  pendingMax: 5,
+  pendingTotalMax: 10_000,
+  enabledMax: 1_000,
+  autoApproval: 'off',
+  allowList: [],
+};
 const NONE_FIXED = { fixed: [] };
 const FIRST: PageOf = { limit: 100 };
 const UNKNOWN = '00000000-0000-4000-8000-000000000000';
@@ -93,7 +99,7 @@ const audit = async () => items(await listAudit(pool(), community, FIRST));
 const rightsOf = async (member: string) => [
   ...((await readRights(pool(), [{ community, pubkey: member }])).get(
     rightsKey({ community, pubkey: member }),
-  ) ?? []),
+  )?.topics ?? []),
 ];
 
 /** How far the two polled numbers go up by some work. */
@@ -664,7 +670,7 @@ describe('a topic of the node', () => {
       community,
       'kukuri:a',
     ]);
-    expect(items(await readDirectory(pool(), community, FIRST))).toEqual([
+    expect(items(await readDirectory(pool(), { community: community, publicOnly: false }, FIRST))).toEqual([
       { topic: 'kukuri:a', name: null, public: false, subscribers: 1, events: 7 },
       { topic: 'kukuri:global', name: null, public: true, subscribers: 0, events: 0 },
     ]);
@@ -896,7 +902,9 @@ describe('lists', () => {
     const topics = await everything((page) => listNodeTopics(pool(), community, page));
     expect(topics.map(({ topic }) => topic)).toEqual([...new Set(topics.map(({ topic }) => topic))].sort());
     expect(topics).toHaveLength(6);
-    expect(await everything((page) => readDirectory(pool(), community, page))).toHaveLength(6);
+    expect(
+      await everything((page) => readDirectory(pool(), { community: community, publicOnly: false }, page)),
+    ).toHaveLength(6);
     expect(
       (await everything((page) => listAudit(pool(), community, page))).map(({ target }) => target),
     ).toEqual(waiting.map(({ requestId }) => requestId).reverse());
@@ -956,9 +964,11 @@ describe('lists', () => {
     expect(items(await listOperators(pool(), community, FIRST))).toEqual([]);
     expect(items(await listInvites(pool(), community, FIRST))).toEqual([]);
     expect(items(await listAudit(pool(), community, FIRST))).toEqual([]);
-    expect(items(await readDirectory(pool(), community, FIRST)).map(({ topic }) => topic)).toEqual([
-      'kukuri:global',
-    ]);
+    expect(
+      items(await readDirectory(pool(), { community: community, publicOnly: false }, FIRST)).map(
+        ({ topic }) => topic,
+      ),
+    ).toEqual(['kukuri:global']);
     expect(await rightsOf(member)).toEqual([]);
   });
 
@@ -969,7 +979,7 @@ describe('lists', () => {
     await subscribed(two, topicOf('b'));
     const holders = [one, two, three].map((key) => ({ community, pubkey: key }));
     const rights = await readRights(pool(), holders);
-    expect(holders.map((holder) => [...rights.get(rightsKey(holder))!].sort())).toEqual([
+    expect(holders.map((holder) => [...rights.get(rightsKey(holder))!.topics].sort())).toEqual([
       ['kukuri:a', 'kukuri:b'],
       ['kukuri:b'],
       [],

@@ -12,7 +12,7 @@ import { findEvents } from '../src/store/query.js';
 import { createTagHash, type TagHash } from '../src/store/tag-hash.js';
 import { RawClient } from './support/client.js';
 import { type Author, type Draft, newAuthor, sign } from './support/events.js';
-import { startTestNode, type TestNode } from './support/node.js';
+import { pinTopics, startTestNode, type TestNode } from './support/node.js';
 
 const PUBLIC_URL = 'wss://memory.test';
 const START = Date.UTC(2026, 0, 10);
@@ -27,10 +27,13 @@ let now = START;
 let alice: Author;
 
 beforeAll(async () => {
-  const options = { now: () => now, env: { MINATO_PUBLIC_URL: PUBLIC_URL } };
+  // There an event without a topic is found under the global one.
+  const env = { MINATO_PUBLIC_URL: PUBLIC_URL, MINATO_TOPIC_MODE: 'default' };
+  const options = { now: () => now, env };
   here = await startTestNode(options);
   there = await startTestNode({ ...options, on: here.test });
   nodes = [here, there];
+  for (const node of nodes) await pinTopics(node, [...TOPICS, 'vanish', 'days']);
   clients = await Promise.all(nodes.map(({ url }) => RawClient.connect(url)));
   tagHash = await createTagHash(await fixTagHashSeed(here.database.pool));
 });
@@ -148,21 +151,21 @@ it('a deletion is seen also when nobody was told of it', async () => {
 // ─── Any change, any question ──────────────────────────────────────────────────────────────────────────────────
 
 const KINDS = [1, 7, 10_002, 30_023];
-const TOPICS = ['tea', 'coffee', 'ü"\\'];
+const TOPICS = ['tea', 'coffee', 'ü"\\', 'kukuri:global'];
 
 const change = fc.record({
   what: fc.constantFrom('post', 'post', 'post', 'delete', 'delete-address', 'expire'),
   at: fc.nat(1),
   author: fc.nat(1),
   kind: fc.constantFrom(...KINDS),
-  topics: fc.subarray(TOPICS),
+  topics: fc.oneof(fc.constant<string[]>([]), fc.subarray(TOPICS)),
   age: fc.nat(6),
   target: fc.nat(50),
 });
 const question = fc.record(
   {
     authors: fc.subarray([0, 1], { minLength: 1 }),
-    kinds: fc.subarray(KINDS, { minLength: 1 }),
+    kinds: fc.subarray([...KINDS, 5], { minLength: 1 }),
     '#t': fc.subarray(TOPICS, { minLength: 1 }),
     since: fc.nat(6),
     until: fc.nat(6),
@@ -170,6 +173,8 @@ const question = fc.record(
   },
   { requiredKeys: [] },
 );
+
+type Question = typeof question extends fc.Arbitrary<infer Asked> ? Asked : never;
 
 it('memory and database give the same answer to any filter, after any change, on both instances', async () => {
   await fc.assert(
@@ -180,12 +185,15 @@ it('memory and database give the same answer to any filter, after any change, on
         const authors = [newAuthor(), newAuthor()];
         const base = seconds();
         const posted: ReturnType<typeof sign>[] = [];
-        const filters = questions.map((asked) => ({
-          ...asked,
-          authors: (asked.authors ?? [0, 1]).map((index) => authors[index]!.pubkey),
-          ...(asked.since === undefined ? {} : { since: base - asked.since }),
-          ...(asked.until === undefined ? {} : { until: base - asked.until }),
-        }));
+        // Bound topics are asked for each time.
+        const filters = [...questions, { '#t': ['kukuri:global'] }, { '#t': ['tea'], kinds: [5] }].map(
+          (asked: Question) => ({
+            ...asked,
+            authors: (asked.authors ?? [0, 1]).map((index) => authors[index]!.pubkey),
+            ...(asked.since === undefined ? {} : { since: base - asked.since }),
+            ...(asked.until === undefined ? {} : { until: base - asked.until }),
+          }),
+        );
         for (const [turn, { what, at, kind, topics, age, target, ...of }] of changes.entries()) {
           const author = authors[of.author]!;
           const named = posted[target % Math.max(1, posted.length)];

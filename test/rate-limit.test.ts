@@ -145,6 +145,24 @@ describe('an address', () => {
     expect(accepted(await post(await from('203.0.113.16', '/c/art'), 6))).toBe(5);
   });
 
+  it('a stranger who brings old events of an author, or new ones, does not stand in the author’s way', async () => {
+    const alice = newAuthor();
+    const events = Array.from({ length: 12 }, (_, at) => sign(alice, { content: `${at}` }));
+    const own = await from('198.51.100.50');
+    await set(community().id, { 'rate.eventsBurst': 5 });
+    for (const event of events.slice(0, 5)) expect((await own.publish(event))[0]).toBe(true);
+    // Another instance does not know them by heart, so they go all the way.
+    const fresh = await startTestNode({ on: relay.test, now: () => nowMs });
+    const strangers = await RawClient.connect(fresh.url, { 'x-forwarded-for': '198.51.100.51' });
+    nowMs += 3_600_000;
+    for (const event of events.slice(0, 5))
+      expect(await strangers.publish(event)).toEqual([true, expect.stringMatching(/^duplicate: /)]);
+    const other = await from('198.51.100.52');
+    expect(accepted(await Promise.all(events.slice(5, 9).map((event) => other.publish(event))))).toBe(4);
+    await strangers.close();
+    await fresh.close();
+  });
+
   it('on this machine is exempt, until the setting says otherwise', async () => {
     const client = await from(undefined);
     expect(accepted(await post(client, 12))).toBe(12);

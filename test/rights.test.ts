@@ -231,6 +231,45 @@ describe('a right that ends closes what it opened, on the other instance, and no
   });
 });
 
+it('saving auth.mode=required again gives nobody a new grace', async () => {
+  const alice = newAuthor();
+  await subscribe(alice, BOATS);
+  const outsider = await connect(second, newAuthor());
+  const stranger = await connect(second);
+  const { id } = community();
+  for (const [key, value] of [
+    ['auth.mode', 'required'],
+    ['auth.graceSeconds', 600],
+    ['auth.enforceAt', Math.floor(Date.now() / 1_000)],
+  ] as const) {
+    await writeSetting(pool(), id, key, value, Date.now() + 1_000);
+  }
+  await vi.waitUntil(() => second.node.communities.get(id)?.settings['auth.graceSeconds'] === 600, {
+    timeout: 10_000,
+  });
+  expect((await outsider.query({ '#t': [BOATS] })).closed).toEqual(RESTRICTED);
+  expect((await stranger.query({ '#t': [OPEN] })).closed).toMatch(/^auth-required: /);
+});
+
+it('a topic that becomes private hides its events from subscriptions that are open, however they asked', async () => {
+  const [alice, bob] = [newAuthor(), newAuthor()];
+  const [author, reader] = [await connect(relay, alice), await connect(second, bob)];
+  await open(reader, 'lists', { kinds: [10_004], authors: [alice.pubkey] });
+  const base = { pinned: true, public: false, priority: 0, policy: {} };
+  await writeTopic(pool(), community().id, 'secret', base, Date.now());
+  await subscribe(alice, 'secret');
+  await vi.waitUntil(
+    () => [relay, second].every(({ node }) => node.communities.all()[0]!.topics.has('secret')),
+    { timeout: 10_000 },
+  );
+  const hidden = sign(alice, { kind: 10_004, created_at: 1_000, tags: [['t', 'secret']] });
+  const shown = sign(alice, { kind: 10_004, created_at: 1_001, tags: [['t', 'sunset']] });
+  await vi.waitUntil(async () => (await author.publish(hidden))[0], { timeout: 10_000 });
+  await author.publish(shown);
+  await reader.waitFor((frame) => frame[0] === 'EVENT' && idOf(frame) === shown.id);
+  expect(reader.frames.filter(([verb]) => verb === 'EVENT').map(idOf)).toEqual([shown.id]);
+});
+
 it('a right that begins shows more to a subscription that is open, without asking again', async () => {
   const [alice, bob] = [newAuthor(), newAuthor()];
   await subscribe(bob, NETS);

@@ -30,6 +30,7 @@ const TOPICS = [
 
 const topic = (enabled: boolean, isPublic = false) => ({
   enabled,
+  blocked: false,
   public: isPublic,
   priority: 0,
   policy: {},
@@ -96,17 +97,18 @@ const rawFilter = fc.record({
   limit: fc.integer({ min: 1, max: 30 }),
 });
 const access: fc.Arbitrary<Access> = fc.record({
-  pubkeys: fc.subarray(KEYS).map((keys) => new Set(keys)),
+  pubkeys: fc.constant(new Set(KEYS)),
+  consented: fc.subarray(KEYS).map((keys) => new Set(keys)),
   enforced: fc.boolean(),
   subscribed: fc.subarray(TOPICS).map((topics) => new Set(topics)),
 });
 
 /** The rule in other words. */
-function isShown(one: NostrEvent, { pubkeys, enforced, subscribed }: Access): boolean {
+function isShown(one: NostrEvent, { consented, enforced, subscribed }: Access): boolean {
   const { kind, pubkey, tags } = one;
   const named = tags.filter(([name]) => name === 'p').map(([, value]) => value!);
   const isPrivate = kind === 4 || kind === 1_059 || (kind > 9_000 && kind < 9_010);
-  if (isPrivate && ![pubkey, ...named].some((party) => pubkeys.has(party))) return false;
+  if (isPrivate && ![pubkey, ...named].some((party) => consented.has(party))) return false;
   const bound = [...topicsIn(one), ...boundTo(one)].filter((value) => value !== 'sunset');
   if (!enforced || bound.length === 0) return true;
   const carried = bound.filter((value) => rules.topics.get(value)?.enabled);

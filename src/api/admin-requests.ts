@@ -78,6 +78,7 @@ export function reviewRoutes({ pool }: { readonly pool: Pool }): Route[] {
         'ALREADY_SUBSCRIBED',
         'TOPIC_BLOCKED',
         'TOPIC_LIMIT_REACHED',
+        'QUOTA_EXCEEDED',
         'ACCOUNT_DISABLED',
         'ACCOUNT_DELETED',
       ],

@@ -3,8 +3,11 @@ import type { Pool } from 'pg';
 import { z } from 'zod';
 import { AUDIT_ACTIONS } from '../core/membership.js';
 import { listAudit } from '../store/audit.js';
+import { blockRoutes } from './admin-blocks.js';
 import { memberRoutes } from './admin-members.js';
 import { personalDataReviewRoutes } from './admin-personal-data.js';
+import { planRoutes } from './admin-plans.js';
+import { policyAdminRoutes } from './admin-policies.js';
 import { reviewRoutes } from './admin-requests.js';
 import { settingRoutes } from './admin-settings.js';
 import { nodeTopicRoutes } from './admin-topics.js';
@@ -22,7 +25,10 @@ export function adminRoutes(options: AdminOptions): Route[] {
     ...reviewRoutes(options),
     ...nodeTopicRoutes(options),
     ...memberRoutes(options),
+    ...blockRoutes(options),
+    ...planRoutes(options),
     ...settingRoutes(options),
+    ...policyAdminRoutes(options),
     ...personalDataReviewRoutes(options),
     auditRoute(options),
   ];

@@ -1,12 +1,12 @@
 /** The one place where a refusal or a failure becomes an HTTP answer: `{code, message, details}`. */
 import type { FastifyError, FastifyReply } from 'fastify';
 import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod';
-import { type Denial, denial, ERRORS } from '../core/errors.js';
+import { type Denial, denial, ERRORS, type ErrorCode } from '../core/errors.js';
 import type { Log } from '../log.js';
 
 export function refuse(reply: FastifyReply, { denied, details = {} }: Denial): FastifyReply {
   const { status, message } = ERRORS[denied];
-  if (status === 401) reply.header('www-authenticate', 'Nostr');
+  if (status === 401) reply.header('www-authenticate', schemesOf(denied));
   if (typeof details.retry_after_seconds === 'number') {
     reply.header('retry-after', String(details.retry_after_seconds));
   }
@@ -15,6 +15,11 @@ export function refuse(reply: FastifyReply, { denied, details = {} }: Denial): F
     .code(status)
     .type('application/json; charset=utf-8')
     .send(JSON.stringify({ code: denied, message, details }));
+}
+
+/** How one may prove who asks: by NIP-98 or a token of this node; a provider's call by its own signature. */
+function schemesOf(denied: ErrorCode): string {
+  return denied === 'INVALID_SIGNATURE' ? 'Minato-Signature' : 'Nostr, Bearer';
 }
 
 /** What fastify threw: the client's mistake is told, ours is logged and told without its inner words. */

@@ -2,11 +2,14 @@
  * How a route of the API is declared: one value that gives its validation, its types and its place in the OpenAPI document.
  * A route that is not declared so cannot exist under /v1.
  */
+import type { IncomingHttpHeaders } from 'node:http';
 import type { Readable } from 'node:stream';
 import type { FastifySchema, HTTPMethods } from 'fastify';
 import { z } from 'zod';
 import type { Community } from '../communities.js';
 import { type Denial, ERRORS, type ErrorCode } from '../core/errors.js';
+import type { DailyMetric } from '../core/plan-limits.js';
+import type { Token } from './tokens.js';
 
 /** `public`: anyone. `member`: any key that signs. `operator`: a key that runs this community. */
 export type Who = 'public' | 'member' | 'operator';
@@ -22,7 +25,22 @@ export type Call<W extends Who, P = object, Q = object, B = object> = {
   readonly query: Q;
   readonly body: B;
   readonly now: number;
-} & (W extends 'public' ? unknown : { readonly pubkey: string });
+} & (W extends 'public'
+  ? unknown
+  : {
+      readonly pubkey: string;
+      /** What it was asked with, when that is no signature. */
+      readonly token?: Token | undefined;
+    });
+
+/** What a guard goes by: nothing of it is checked yet. */
+export interface Knock {
+  readonly community: Community;
+  readonly headers: IncomingHttpHeaders;
+  /** The body as it came. */
+  readonly bytes: Uint8Array;
+  readonly now: number;
+}
 
 interface Description {
   readonly method: HTTPMethods;
@@ -43,6 +61,15 @@ interface Description {
   readonly errors: readonly ErrorCode[];
   /** Counted by rate.subscriptionRequestsPerHour as well. */
   readonly isSubscriptionRequest?: boolean;
+  /** Uses the node on the member's behalf: where clients must authenticate, the current policies must be agreed to. */
+  readonly needsConsent?: boolean;
+  /**
+   * Each call is one use of this metric of the caller's plan, counted right before the handler. When the handler refuses or
+   * fails, the use is given back.
+   */
+  readonly counts?: DailyMetric;
+  /** A proof of its own that a public route asks for, before the body is read as JSON. */
+  readonly guard?: (knock: Knock) => Promise<Denial | undefined>;
 }
 
 export interface RouteSpec<
@@ -83,6 +110,14 @@ export function route<
   return spec as unknown as Route;
 }
 
+export const REQUEST_ID = 'x-request-id';
+const counting = z.looseObject({
+  [REQUEST_ID]: z
+    .string()
+    .regex(/^[ -~]{1,128}$/, '1 to 128 printable characters')
+    .optional()
+    .describe('Names this request: sent again, it is not counted again'),
+});
 /** A file, sent as fast as its reader takes it. */
 export class Download {
   constructor(
@@ -94,25 +129,39 @@ export class Download {
 
 const BY_WHO: Record<Who, readonly ErrorCode[]> = {
   public: [],
-  member: ['AUTH_REQUIRED', 'INVALID_AUTH', 'REPLAYED_AUTH', 'ACCOUNT_DISABLED', 'ACCOUNT_DELETED'],
+  member: [
+    'AUTH_REQUIRED',
+    'INVALID_AUTH',
+    'REPLAYED_AUTH',
+    'INVALID_TOKEN',
+    'ACCOUNT_DISABLED',
+    'ACCOUNT_DELETED',
+    'UNAVAILABLE',
+  ],
   operator: [
     'AUTH_REQUIRED',
     'INVALID_AUTH',
     'REPLAYED_AUTH',
+    'INVALID_TOKEN',
     'ACCOUNT_DISABLED',
     'ACCOUNT_DELETED',
     'OPERATORS_ONLY',
+    'UNAVAILABLE',
   ],
 };
 
 /** Every refusal that a route may answer. */
-export function errorsOf({ method, who, errors, allowsDisabled = false }: Route): ErrorCode[] {
+export function errorsOf(route: Route): ErrorCode[] {
+  const { method, who, errors, counts, needsConsent = false, allowsDisabled = false } = route;
   const ofBody: ErrorCode[] = method === 'GET' ? [] : ['PAYLOAD_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE'];
   return [
     ...new Set<ErrorCode>([
       'INVALID_REQUEST',
+      'ADDRESS_BLOCKED',
       ...ofBody,
       ...BY_WHO[who].filter((code) => !(allowsDisabled && code === 'ACCOUNT_DISABLED')),
+      ...(needsConsent ? (['CONSENT_REQUIRED'] as const) : []),
+      ...(counts === undefined ? [] : (['QUOTA_EXCEEDED'] as const)),
       ...errors,
       'RATE_LIMITED',
       'INTERNAL',
@@ -128,10 +177,11 @@ export function schemaOf(route: Route, isShown: boolean): FastifySchema {
     tags: [...tags],
     operationId: operationId(route),
     ...(description === undefined ? {} : { description }),
-    ...(who === 'public' ? {} : { security: [{ nostr: [] }] }),
+    ...(who === 'public' ? {} : { security: [{ nostr: [] }, { token: [] }] }),
     ...(isShown ? {} : { hide: true }),
     params: paramsOf(route, isShown),
     querystring: route.query ?? nothing,
+    ...(route.counts === undefined ? {} : { headers: counting }),
     ...(body === undefined ? {} : { body }),
     response: responsesOf(route),
   };

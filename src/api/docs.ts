@@ -16,6 +16,12 @@ NIP-98: \`Authorization: Nostr <base64 of an event>\`. The event has kind 27235,
 seconds) and the tags \`["u", <the full public URL with its query>]\`, \`["method", <GET, POST …>]\` and, when there is a body,
 \`["payload", <SHA-256 of the body in hex>]\`. A signature is good for one request; a second use is refused.
 
+**Or with a token.** \`POST /v1/auth/challenge\` gives a challenge; signed as in NIP-42 (kind 22242, tags \`challenge\` and \`relay\`) and sent
+to \`POST /v1/auth/verify\` it gives a token for \`Authorization: Bearer …\`, good for a while in this community only.
+
+**Plans** limit how many topics a member has and how often a day some things are asked; 402 \`QUOTA_EXCEEDED\` says what
+is used up and when it begins anew. A request with an \`X-Request-Id\` is counted once however often it is sent.
+
 **Refusals** are \`{"code", "message", "details"}\`. Programs go by \`code\`. With 429 comes \`Retry-After\`.
 
 **Times** are milliseconds since 1970. **Lists** come in pages: \`next_cursor\` is the \`cursor\` of the next one, null at the end.`;
@@ -44,6 +50,12 @@ export async function addDocs(scope: FastifyInstance, version: string): Promise<
             type: 'http',
             scheme: 'Nostr',
             description: 'NIP-98: an event signed for this one request',
+          },
+          token: {
+            type: 'http',
+            scheme: 'bearer',
+            bearerFormat: 'JWT',
+            description: 'A token of POST /v1/auth/verify',
           },
         },
       },

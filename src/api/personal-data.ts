@@ -152,7 +152,7 @@ function requestRoutes<T extends z.ZodType>(
       body: told.body,
       status: 202,
       response: z.strictObject({ request: response }),
-      errors: [],
+      errors: kind === 'export' ? ['QUOTA_EXCEEDED'] : [],
       handler: async ({ community, pubkey, body: { note }, now }) => {
         const request = await askPersonal(pool, { community: community.id, pubkey, kind, note }, now);
         if (isDenial(request)) return request;

@@ -49,9 +49,11 @@ export const topicIdText = z.string().min(1).max(256).describe('A topic id, such
 export const plainText = (max: number) =>
   z.string().max(max).refine(isStorable, 'neither NUL nor lone surrogates');
 
-/** The topic as it is, or why it is none of this community's namespace. */
-export function topicIn({ settings }: Community, topic: string): string | Denial {
-  return isTopicId(topic, settings['topic.namespace']) ? topic : denial('INVALID_TOPIC', { topic_id: topic });
+/** The topic as it is: an id of this community's namespace, or what the operator has made a topic. */
+export function topicIn({ settings, topics }: Community, topic: string): string | Denial {
+  return isTopicId(topic, settings['topic.namespace']) || topics.has(topic)
+    ? topic
+    : denial('INVALID_TOPIC', { topic_id: topic });
 }
 
 /** What a member may ask to have of a topic, beside reading and posting. */

@@ -1,6 +1,7 @@
 /**
  * What the API adds to the port: every route at /v1 (the community by host name) and at /c/<slug>/v1, and its description at
- * /docs. The way of a request: community → rate by address → signature → rate by key → account → shape → handler.
+ * /docs. The way of a request: community → address blocked? → rate by address → signature or token → rate by key → account →
+ * consent → shape → quota → handler.
  */
 import cors from '@fastify/cors';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
@@ -8,22 +9,26 @@ import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod
 import { addressesOf, toHttp } from '../addresses.js';
 import type { AddressOf } from '../client-address.js';
 import type { Communities, Community } from '../communities.js';
+import { isKeptOut } from '../core/blocks.js';
 import { type Denial, denial, isDenial } from '../core/errors.js';
 import { type Http, hostOf } from '../http.js';
 import type { Rates } from '../limits/rates.js';
 import type { Log } from '../log.js';
 import { denialOf, refuse } from './answer.js';
-import { type AuthOptions, authenticate, readHeader, refuseAccount } from './auth.js';
-import { type Call, Download, type Route, schemaOf } from './contract.js';
+import { type AuthOptions, authenticate, readHeader, refuseAccount, refuseWithoutConsent } from './auth.js';
+import { type Call, Download, REQUEST_ID, type Route, schemaOf } from './contract.js';
 import { addDocs } from './docs.js';
 import { refuseRate } from './limit.js';
+import { addManagement } from './management.js';
+import { counted } from './quota.js';
 import { type RouteOptions, routesOf } from './routes.js';
+import type { Token } from './tokens.js';
 
 const BODY_BYTES_MAX = 65_536;
 /** A reader of a file who takes nothing for so long is gone. */
 const STALLED_MS_MAX = 60_000;
 
-type Limited = Pick<Route, 'who' | 'isSubscriptionRequest' | 'allowsDisabled'>;
+type Limited = Pick<Route, 'who' | 'isSubscriptionRequest'>;
 const NOWHERE: Limited = { who: 'public' };
 
 export interface ApiOptions extends AuthOptions, RouteOptions {
@@ -41,6 +46,9 @@ export interface ApiOptions extends AuthOptions, RouteOptions {
 interface Known {
   community?: Community;
   pubkey?: string;
+  token?: Token | undefined;
+  /** The body as it came. */
+  bytes?: Uint8Array;
 }
 
 declare module 'fastify' {
@@ -49,8 +57,8 @@ declare module 'fastify' {
   }
 }
 
-export function addApi(http: Http, options: ApiOptions): void {
-  const routes = routesOf(options);
+export function addApi(http: Http, options: ApiOptions, routes = routesOf(options)): void {
+  addManagement(http, options);
   http.app.register(async (scope) => {
     await addDocs(scope, options.version);
     for (const prefix of ['/v1', '/c/:slug/v1']) {
@@ -75,7 +83,7 @@ async function addRoutes(
   await scope.register(cors, {
     origin: '*',
     methods: [...new Set(['HEAD', ...routes.map(({ method }) => String(method))])],
-    allowedHeaders: ['authorization', 'content-type'],
+    allowedHeaders: ['authorization', 'content-type', REQUEST_ID],
     exposedHeaders: ['retry-after', 'www-authenticate'],
     maxAge: 86_400,
     strictPreflight: false,
@@ -104,7 +112,7 @@ function addRoute(scope: FastifyInstance, route: Route, options: ApiOptions, isS
       return refused === undefined ? readBody(request, reply, route) : refuse(reply, refused);
     },
     handler: async (request, reply) => {
-      const answer = await route.handler(callOf(request, options.now()));
+      const answer = await counted(options, route, requestOf(request), callOf(request, options.now()));
       if (answer instanceof Download) return sendFile(request, reply, answer, route.produces!);
       return isDenial(answer) ? refuse(reply, answer) : reply.code(route.status ?? 200).send(answer);
     },
@@ -137,8 +145,9 @@ async function enter(
   const community = communities.find(hostOf(request.headers), slug);
   if (community === undefined) return refuse(reply, denial('COMMUNITY_NOT_FOUND'));
   request.known = { community };
-  if (who !== 'public') reply.header('cache-control', 'no-store');
+  if (who !== 'public' || request.method === 'POST') reply.header('cache-control', 'no-store');
   const client = addressOf(request.raw);
+  if (isKeptOut(community.blocks, client)) return refuse(reply, denial('ADDRESS_BLOCKED'));
   const taking = { community, client, who, by: client.rateKey, isSubscriptionRequest };
   const refused =
     (await refuseRate(rates, taking, now())) ?? (who === 'public' ? undefined : unsigned(request));
@@ -152,25 +161,29 @@ function unsigned(request: FastifyRequest): Denial | undefined {
 
 async function identify(
   request: FastifyRequest,
-  route: Limited,
+  route: Route,
   options: ApiOptions,
 ): Promise<Denial | undefined> {
-  const { who, isSubscriptionRequest = false } = route;
-  if (who === 'public') return undefined;
+  const { who, isSubscriptionRequest = false, needsConsent = false, guard } = route;
   const community = request.known.community!;
+  const bytes = bytesOf(request);
+  request.known.bytes = bytes;
   const now = options.now();
-  const pubkey = await authenticate(
+  if (who === 'public') return guard?.({ community, headers: request.headers, bytes, now });
+  const identified = await authenticate(
     options,
     {
+      community: community.id,
       method: request.method,
       urls: urlsOf(request, addressesOf(community, options.bases())),
       header: request.headers.authorization,
-      body: bytesOf(request),
+      body: bytes,
     },
     now,
   );
-  if (isDenial(pubkey)) return pubkey;
-  request.known.pubkey = pubkey;
+  if (isDenial(identified)) return identified;
+  const { pubkey, token } = identified;
+  Object.assign(request.known, { pubkey, token });
   const taking = {
     community,
     client: options.addressOf(request.raw),
@@ -179,7 +192,9 @@ async function identify(
     isSubscriptionRequest,
   };
   return (
-    (await refuseRate(options.rates, taking, now)) ?? (await refuseAccount(options, community, pubkey, route))
+    (await refuseRate(options.rates, taking, now)) ??
+    (await refuseAccount(options, community, pubkey, route)) ??
+    (needsConsent ? await refuseWithoutConsent(options, community, pubkey, now) : undefined)
   );
 }
 
@@ -222,13 +237,19 @@ function badBody(message: string): Denial {
 }
 
 function callOf({ known, params, query, body }: FastifyRequest, now: number): Call<'member'> {
-  const { community, pubkey = '' } = known;
+  const { community, pubkey = '', token } = known;
   return {
     community: community!,
     pubkey,
+    token,
     params: params as object,
     query: query as object,
     body: (body ?? {}) as object,
     now,
   };
+}
+
+function requestOf({ raw, known, headers }: FastifyRequest) {
+  const { method = '', url = '' } = raw;
+  return { method, url, bytes: known.bytes!, id: headers[REQUEST_ID]?.toString() };
 }

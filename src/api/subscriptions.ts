@@ -5,6 +5,7 @@ import type { Community } from '../communities.js';
 import { type Denial, denial, isDenial } from '../core/errors.js';
 import { REQUEST_STATUSES, requestRules, SUBSCRIPTION_STATUSES } from '../core/membership.js';
 import { isRefusal } from '../core/reply.js';
+import { isTopic } from '../core/topic.js';
 import { isTopicId, normaliseName, topicId } from '../core/topic-id.js';
 import {
   endSubscription,
@@ -73,8 +74,10 @@ function askRoute({ pool, networkId }: TopicOptions): Route {
       'INVALID_INVITE',
       'PENDING_SUBSCRIPTION_REQUEST_LIMIT_REACHED',
       'TOPIC_LIMIT_REACHED',
+      'QUOTA_EXCEEDED',
     ],
     isSubscriptionRequest: true,
+    needsConsent: true,
     handler: async ({ community, pubkey, body, now }) => {
       const named = nameTopic(community, body, networkId);
       if (isDenial(named)) return named;
@@ -165,7 +168,8 @@ function requestRoutes({ pool }: { readonly pool: Pool }): Route[] {
 
 function ownRoutes({ pool }: { readonly pool: Pool }): Route[] {
   type Change = (ref: SubscriptionRef, community: Community, now: number) => Promise<Subscription | Denial>;
-  const changing = (described: Pick<Route, 'method' | 'url' | 'summary' | 'errors'>, change: Change): Route =>
+  type Described = Pick<Route, 'method' | 'url' | 'summary' | 'errors' | 'needsConsent'>;
+  const changing = (described: Described, change: Change): Route =>
     route({
       ...described,
       tags: ['subscriptions'],
@@ -173,9 +177,9 @@ function ownRoutes({ pool }: { readonly pool: Pool }): Route[] {
       params: z.strictObject({ topic_id: topicIdText }),
       response: topicSubscription,
       handler: async ({ community, pubkey, params: { topic_id }, now }) => {
-        const topic = topicIn(community, topic_id);
-        if (isDenial(topic)) return topic;
-        const changed = await change({ community: community.id, pubkey, topic }, community, now);
+        // Whatever is theirs, also of a namespace that the community has left.
+        if (!isTopic(topic_id)) return denial('NOT_FOUND');
+        const changed = await change({ community: community.id, pubkey, topic: topic_id }, community, now);
         return isDenial(changed) ? changed : showSubscription(changed);
       },
     });
@@ -200,7 +204,7 @@ function ownRoutes({ pool }: { readonly pool: Pool }): Route[] {
         method: 'DELETE',
         url: `${SUBSCRIPTIONS}/:topic_id`,
         summary: 'End a subscription',
-        errors: ['INVALID_TOPIC', 'NOT_FOUND'],
+        errors: ['NOT_FOUND'],
       },
       (ref, _community, now) => endSubscription(pool, ref, now),
     ),
@@ -209,7 +213,7 @@ function ownRoutes({ pool }: { readonly pool: Pool }): Route[] {
         method: 'POST',
         url: `${SUBSCRIPTIONS}/:topic_id/pause`,
         summary: 'Pause a subscription',
-        errors: ['INVALID_TOPIC', 'NOT_FOUND'],
+        errors: ['NOT_FOUND'],
       },
       (ref, _community, now) => pauseSubscription(pool, ref, now),
     ),
@@ -218,7 +222,8 @@ function ownRoutes({ pool }: { readonly pool: Pool }): Route[] {
         method: 'POST',
         url: `${SUBSCRIPTIONS}/:topic_id/resume`,
         summary: 'Resume a subscription that is paused',
-        errors: ['INVALID_TOPIC', 'NOT_FOUND', 'TOPIC_BLOCKED', 'TOPIC_LIMIT_REACHED'],
+        errors: ['NOT_FOUND', 'TOPIC_BLOCKED', 'TOPIC_LIMIT_REACHED', 'QUOTA_EXCEEDED'],
+        needsConsent: true,
       },
       (ref, { settings }, now) =>
         resumeSubscription(pool, ref, { enabledMax: settings['topic.enabledMax'] }, now),

@@ -1,10 +1,13 @@
 /** Topics, for everyone: which ones this community carries, and which id a name has. */
+import { LRUCache } from 'lru-cache';
 import type { Pool } from 'pg';
 import { z } from 'zod';
-import { denial } from '../core/errors.js';
+import type { Community } from '../communities.js';
+import { type Denial, denial } from '../core/errors.js';
 import { isRefusal } from '../core/reply.js';
 import { gossipTopic, normaliseName, topicId } from '../core/topic-id.js';
-import { readCarriage, readDirectory, readNodeTopic } from '../store/node-topics.js';
+import { type DirectoryEntry, readCarriage, readDirectory } from '../store/node-topics.js';
+import type { Page, PageOf } from '../store/page.js';
 import { type Route, route } from './contract.js';
 import { pageOf, pageQuery, showPage, topicIdText } from './schemas.js';
 
@@ -15,13 +18,17 @@ export interface TopicOptions {
 }
 
 const VERSION = 'v1' as const;
+const DIRECTORY_MS = 10_000;
 
 export function topicRoutes({ pool, networkId }: TopicOptions): Route[] {
+  const directory = cachedDirectory(pool);
   return [
     route({
       method: 'GET',
       url: '/topics',
       summary: 'The directory: topics that are carried here',
+      description:
+        'Where clients must authenticate, only those that are open to everybody. Up to ten seconds old.',
       tags: ['topics'],
       who: 'public',
       query: pageQuery,
@@ -36,10 +43,7 @@ export function topicRoutes({ pool, networkId }: TopicOptions): Route[] {
       ),
       errors: [],
       handler: async ({ community, query }) =>
-        showPage(await readDirectory(pool, community.id, query), ({ topic, ...shown }) => ({
-          topic_id: topic,
-          ...shown,
-        })),
+        showPage(await directory(community, query), ({ topic, ...shown }) => ({ topic_id: topic, ...shown })),
     }),
     route({
       method: 'GET',
@@ -66,20 +70,38 @@ export function topicRoutes({ pool, networkId }: TopicOptions): Route[] {
         const id = topicId(name, { networkId, namespace, version: VERSION });
         const normalized = normaliseName(name);
         if (isRefusal(id) || isRefusal(normalized)) return badName('querystring/name', id);
-        const { enabled, blocked } = await readCarriage(pool, community.id, id);
+        const carriage = await readCarriage(pool, community.id, id);
         return {
           name,
           normalized,
           topic_id: id,
           gossip_topic: Buffer.from(gossipTopic(id, namespace)).toString('hex'),
           version: VERSION,
-          enabled,
-          public: (await readNodeTopic(pool, community.id, id))?.public ?? false,
-          blocked,
+          ...carriage,
         };
       },
     }),
   ];
+}
+
+/** Anybody may ask, and subscribers are counted: so each page is read once in a while, however many ask. */
+function cachedDirectory(pool: Pool) {
+  type Read = Promise<Page<DirectoryEntry> | Denial>;
+  const cached = new LRUCache<string, { readonly of: Community; readonly page: Read }>({
+    max: 1_000,
+    ttl: DIRECTORY_MS,
+  });
+  return (community: Community, { limit, cursor }: PageOf): Read => {
+    const publicOnly = community.settings['auth.mode'] === 'required';
+    const key = JSON.stringify([community.id, limit, cursor]);
+    const known = cached.get(key);
+    // With other topics or settings it is another directory.
+    if (known?.of === community) return known.page;
+    const page = readDirectory(pool, { community: community.id, publicOnly }, { limit, cursor });
+    cached.set(key, { of: community, page });
+    page.catch(() => cached.delete(key));
+    return page;
+  };
 }
 
 export function badName(path: string, refused: unknown) {

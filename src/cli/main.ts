@@ -1,6 +1,7 @@
 /** `minato`: one command per file. Errors become one sentence and an exit code; a stack is shown at debug level only. */
 import { Command } from 'commander';
 import { SOFTWARE_VERSION } from '../relay/nip11.js';
+import { blocksCommand } from './blocks.js';
 import { communitiesCommand } from './communities.js';
 import { doctorCommand } from './doctor.js';
 import { exportCommand } from './export.js';
@@ -11,11 +12,14 @@ import { membersCommand } from './members.js';
 import { migrateCommand } from './migrate.js';
 import { operatorsCommand } from './operators.js';
 import { personalDataCommand } from './personal-data.js';
+import { plansCommand } from './plans.js';
+import { policiesCommand } from './policies.js';
 import { purgeCommand } from './purge.js';
 import { requestsCommand } from './requests.js';
 import { serveCommand } from './serve.js';
 import { settingsCommand } from './settings.js';
 import { topicsCommand } from './topics.js';
+import { usageCommand } from './usage.js';
 
 const program = new Command('minato')
   .description('A community node for Nostr: a relay with topics, members and an operator, on PostgreSQL.')
@@ -44,6 +48,10 @@ for (const command of [
   membersCommand(),
   operatorsCommand(),
   invitesCommand(),
+  policiesCommand(),
+  blocksCommand(),
+  plansCommand(),
+  usageCommand(),
   personalDataCommand(),
   importCommand(),
   exportCommand(),

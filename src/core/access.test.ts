@@ -17,6 +17,7 @@ const ALICE = 'a'.repeat(64);
 const BOB = 'b'.repeat(64);
 const topic = (enabled: boolean, isPublic = false) => ({
   enabled,
+  blocked: false,
   public: isPublic,
   priority: 0,
   policy: {},
@@ -56,9 +57,10 @@ const filterOf = (raw: object) => parseFilter(raw, settingsFrom(new Map())) as F
 const member = (...subscribed: string[]): Access => ({
   pubkeys: new Set([ALICE]),
   enforced: true,
+  consented: new Set([ALICE]),
   subscribed: new Set(subscribed),
 });
-const known: Access = { ...ANONYMOUS, pubkeys: new Set([ALICE]) };
+const known: Access = { ...ANONYMOUS, pubkeys: new Set([ALICE]), consented: new Set([ALICE]) };
 const stranger: Access = { ...ANONYMOUS, enforced: true };
 
 describe('an event', () => {
@@ -105,6 +107,15 @@ describe('an event', () => {
   });
 });
 
+it('an event without a topic needs the right to the topic that it is bound to by default', () => {
+  const inDefault = rulesOf({ 'topic.mode': 'default' });
+  const closed = new Map([...inDefault.topics, ['kukuri:global', topic(true)]]);
+  const bare = eventOf({});
+  expect(refuseEventAccess(bare, member(), inDefault)).toBeUndefined();
+  expect(refuseEventAccess(bare, member(), { ...inDefault, topics: closed })?.refused).toBe('restricted');
+  expect(refuseEventAccess(bare, member('kukuri:global'), { ...inDefault, topics: closed })).toBeUndefined();
+});
+
 describe('a filter', () => {
   const refused = (raw: object, access: Access) => refuseFilterAccess(filterOf(raw), access, rules)?.refused;
 
@@ -128,6 +139,36 @@ describe('a filter', () => {
   });
 });
 
+describe('a client that must authenticate', () => {
+  const silent: Access = { ...member('kukuri:boats'), consented: new Set() };
+  const CONSENT = { refused: 'restricted', why: 'consent required' };
+
+  it('and none of whose keys has agreed to what is current, neither posts nor asks', () => {
+    expect(refuseEventAccess(tagged('kukuri:global'), silent, rules)).toEqual(CONSENT);
+    expect(refuseEventAccess(eventOf({ tags: [['-']] }), silent, rules)).toEqual(CONSENT);
+    for (const raw of [{}, { '#t': ['kukuri:global'] }, { kinds: [4] }])
+      expect(refuseFilterAccess(filterOf(raw), silent, rules)).toEqual(CONSENT);
+  });
+
+  it('is told to authenticate first, and nothing of consent while it need not', () => {
+    expect(refuseFilterAccess(filterOf({}), stranger, rules)?.refused).toBe('auth-required');
+    const free = { ...silent, enforced: false, consented: new Set([ALICE]) };
+    expect(refuseEventAccess(tagged('kukuri:boats'), free, rules)).toBeUndefined();
+    expect(refuseFilterAccess(filterOf({}), free, rules)).toBeUndefined();
+  });
+
+  it('lends from those of its keys that have agreed, and from no other', () => {
+    const both: Access = { ...member(), pubkeys: new Set([ALICE, BOB]), consented: new Set([BOB]) };
+    const own = eventOf({ tags: [['-']] });
+    expect(refuseEventAccess(own, both, rules)).toEqual(CONSENT);
+    expect(refuseEventAccess({ ...own, pubkey: BOB }, both, rules)).toBeUndefined();
+    const { parties } = seenBy(filterOf({ kinds: [4] }), both, rules).view!;
+    expect([...parties!.pubkeys]).toEqual([BOB]);
+    expect(seenBy(filterOf({ kinds: [4], '#p': [ALICE] }), both, rules).view?.parties).toBeDefined();
+    expect(seenBy(filterOf({ kinds: [4], '#p': [BOB] }), both, rules).view?.parties).toBeUndefined();
+  });
+});
+
 describe('the view of a filter', () => {
   const viewOf = (raw: object, access: Access, by = rules) => seenBy(filterOf(raw), access, by).view;
 
@@ -147,6 +188,30 @@ describe('the view of a filter', () => {
     expect(viewOf({ kinds: [0] }, member('kukuri:boats'))?.key).not.toBe(
       viewOf({ kinds: [0] }, member())?.key,
     );
+  });
+
+  it('is another when a plain topic, a namespace, or what is carried or public changes', () => {
+    const keyBy = (by: AccessRules) => viewOf({ kinds: [0] }, member('kukuri:boats'), by)?.key;
+    const withTopics = (...more: [string, ReturnType<typeof topic>][]) => ({
+      ...rules,
+      topics: new Map([...rules.topics, ...more]),
+    });
+    const keys = [
+      rules,
+      rulesOf({ 'topic.namespace': 'team' }),
+      withTopics(['secret', topic(true)]),
+      withTopics(['kukuri:boats', topic(false)]),
+      withTopics(['kukuri:nets', topic(true, true)]),
+    ].map(keyBy);
+    expect(new Set(keys).size).toBe(keys.length);
+    expect(keyBy(rulesOf())).toBe(keys[0]);
+  });
+
+  it('is one object for all filters of a client, so that many filters cost no more than one', () => {
+    const access = member('kukuri:boats');
+    const [one, other] = [{ kinds: [0] }, { kinds: [3] }].map((raw) => viewOf(raw, access)?.topics);
+    expect(one).toBeDefined();
+    expect(other).toBe(one);
   });
 
   const sights: [string, object, Access, Partial<NostrEvent>, boolean][] = [

@@ -1,15 +1,18 @@
 /**
  * Who may read and post what. Pure. Private kinds are shown to their parties only, whatever the mode; once clients must
- * authenticate, every carried topic that an event or a filter names needs the right: a subscription, or a public topic.
+ * authenticate, they need a key that has agreed to the current policies, and for every carried topic that an event or a filter
+ * names the right: a subscription, or a public topic.
  * COUNT asks through the same view as REQ, so it reveals nothing more.
  */
+import { sha256 } from '@noble/hashes/sha2.js';
+import { bytesToHex } from '@noble/hashes/utils.js';
 import { isProtected, type NostrEvent } from './event.js';
 import type { Filter } from './filter.js';
 import { isAmong, type KindEntry } from './kinds.js';
 import { type Refusal, refusal } from './reply.js';
 import type { TopicSubscription } from './retention.js';
 import type { Settings } from './settings.js';
-import { topicsOf } from './topic.js';
+import { allTopics, impliedTopics, type MatchedEvent } from './topic.js';
 
 /** What a community has decided, as far as access goes. */
 export interface AccessRules {
@@ -25,14 +28,44 @@ export interface Access {
   readonly pubkeys: ReadonlySet<string>;
   /** It must authenticate, and needs rights. */
   readonly enforced: boolean;
-  /** The topics that its keys have subscribed to. */
+  /** Those of its keys that have agreed to what is current; all of them where it need not authenticate. Only they lend rights. */
+  readonly consented: ReadonlySet<string>;
+  /** The topics that those have subscribed to. */
   readonly subscribed: ReadonlySet<string>;
 }
 
+export function isSameAccess(one: Access, other: Access): boolean {
+  return (
+    one.enforced === other.enforced &&
+    isSameSet(one.pubkeys, other.pubkeys) &&
+    isSameSet(one.consented, other.consented) &&
+    isSameSet(one.subscribed, other.subscribed)
+  );
+}
+
+export function isSameSet(one: ReadonlySet<string>, other: ReadonlySet<string>): boolean {
+  if (one === other) return true;
+  if (one.size !== other.size) return false;
+  for (const value of one) if (!other.has(value)) return false;
+  return true;
+}
+
 const NONE: ReadonlySet<string> = new Set();
-export const ANONYMOUS: Access = { pubkeys: NONE, enforced: false, subscribed: NONE };
+export const ANONYMOUS: Access = {
+  pubkeys: NONE,
+  enforced: false,
+  consented: NONE,
+  subscribed: NONE,
+};
 
 const AUTHENTICATE = refusal('auth-required', 'this relay serves those who authenticate (NIP-42)');
+const AGREE = refusal('restricted', 'consent required');
+
+function refuseClient({ enforced, pubkeys, consented }: Access): Refusal | undefined {
+  if (!enforced) return undefined;
+  if (pubkeys.size === 0) return AUTHENTICATE;
+  return consented.size === 0 ? AGREE : undefined;
+}
 
 function mayUse(topic: string, access: Access, { topics }: AccessRules): boolean {
   const rules = topics.get(topic);
@@ -53,19 +86,22 @@ export function refuseEventAccess(
   access: Access,
   rules: AccessRules,
 ): Refusal | undefined {
-  if (access.enforced && access.pubkeys.size === 0) return AUTHENTICATE;
+  const refused = refuseClient(access);
+  if (refused !== undefined) return refused;
   if (rules.refused.has(event.pubkey)) return refusal('restricted', 'this account is disabled');
   // NIP-70: nobody else may carry it here.
-  if (isProtected(event) && !access.pubkeys.has(event.pubkey)) {
+  if (isProtected(event) && !access.consented.has(event.pubkey)) {
+    if (access.pubkeys.has(event.pubkey)) return AGREE;
     return refusal('auth-required', 'a protected event (NIP-70) is taken from its author only');
   }
-  return access.enforced ? refuseTopics(topicsOf(event), access, rules) : undefined;
+  if (!access.enforced) return undefined;
+  return refuseTopics(allTopics(event, impliedTopics(event, rules.settings)), access, rules);
 }
 
 export function refuseFilterAccess(filter: Filter, access: Access, rules: AccessRules): Refusal | undefined {
-  const isAnonymous = access.pubkeys.size === 0;
-  if (access.enforced && isAnonymous) return AUTHENTICATE;
-  if (isAnonymous && asksOnlyPrivate(filter, rules.settings['auth.privateKinds'])) {
+  const refusedClient = refuseClient(access);
+  if (refusedClient !== undefined) return refusedClient;
+  if (access.pubkeys.size === 0 && asksOnlyPrivate(filter, rules.settings['auth.privateKinds'])) {
     return refusal('auth-required', 'these kinds are served to their authenticated parties only');
   }
   if (!access.enforced) return undefined;
@@ -88,31 +124,43 @@ export interface View {
   readonly parties:
     | { readonly kinds: readonly KindEntry[]; readonly pubkeys: ReadonlySet<string> }
     | undefined;
-  /** Of an event that is bound to topics, one must be among the allowed. */
+  /** Of an event that is bound to topics, one must be allowed. */
   readonly topics: TopicView | undefined;
 }
 
+/** One for all filters of a client; what is the same for all clients of a community is held once. */
 export interface TopicView {
+  readonly key: string;
+  readonly carried: CarriedTopics;
+  readonly subscribed: ReadonlySet<string>;
+}
+
+/** The topics of a community as they bear on access. */
+export interface CarriedTopics {
+  readonly key: string;
   /** Values of `t` with this beginning are topics. */
   readonly prefix: string;
   /** Other values that the operator has made topics. */
   readonly plain: ReadonlySet<string>;
-  readonly allowed: ReadonlySet<string>;
+  readonly enabled: ReadonlySet<string>;
+  readonly public: ReadonlySet<string>;
 }
 
 /** The filter with the client's view, if one is needed. */
 export function seenBy(filter: Filter, access: Access, rules: AccessRules): Filter {
   const parties = partiesOf(filter, access, rules.settings['auth.privateKinds']);
-  const topics = access.enforced ? topicViewOf(filter, access, rules) : undefined;
+  const isNarrow = !access.enforced || asksOnlyAllowed(filter, access, rules);
+  const topics = isNarrow ? undefined : topicViewOf(access, rules);
   if (parties === undefined && topics === undefined) return filter;
-  const key = JSON.stringify([
-    parties === undefined ? null : [parties.kinds, [...parties.pubkeys].sort()],
-    topics === undefined ? null : [...topics.allowed].sort(),
-  ]);
-  return { ...filter, view: { key, parties, topics } };
+  const ofParties = parties === undefined ? null : [parties.kinds, [...parties.pubkeys].sort()];
+  return { ...filter, view: { key: JSON.stringify([ofParties, topics?.key]), parties, topics } };
 }
 
-function partiesOf(filter: Filter, { pubkeys }: Access, kinds: readonly KindEntry[]): View['parties'] {
+function partiesOf(
+  filter: Filter,
+  { consented: pubkeys }: Access,
+  kinds: readonly KindEntry[],
+): View['parties'] {
   const mayMatch = filter.kinds === undefined || [...filter.kinds].some((kind) => isAmong(kind, kinds));
   if (kinds.length === 0 || !mayMatch) return undefined;
   const isOwn = (asked: ReadonlySet<string> | undefined) =>
@@ -121,17 +169,54 @@ function partiesOf(filter: Filter, { pubkeys }: Access, kinds: readonly KindEntr
   return isOwn(filter.authors) || toOwn ? undefined : { kinds, pubkeys };
 }
 
-function topicViewOf({ tags }: Filter, access: Access, rules: AccessRules): TopicView | undefined {
-  const carriedFor = (topic: string) =>
+/** Every match of such a filter is in a topic that the client may read. */
+function asksOnlyAllowed({ tags }: Filter, access: Access, rules: AccessRules): boolean {
+  const isAllowed = (topic: string) =>
     rules.topics.get(topic)?.enabled === true && mayUse(topic, access, rules);
-  if (tags.some(({ name, values }) => name === 't' && [...values].every(carriedFor))) return undefined;
+  return tags.some(({ name, values }) => name === 't' && [...values].every(isAllowed));
+}
+
+/** A client's access is one object for as long as it does not change, and so are a community's rules. */
+const views = new WeakMap<Access, TopicView>();
+const carriedIn = new WeakMap<AccessRules, CarriedTopics>();
+
+function topicViewOf(access: Access, rules: AccessRules): TopicView {
+  const carried = carriedTopics(rules);
+  const known = views.get(access);
+  if (known?.carried === carried) return known;
+  const own = [...access.subscribed].sort();
+  const view = { key: hashOf([carried.key, ...own]), carried, subscribed: access.subscribed };
+  views.set(access, view);
+  return view;
+}
+
+function carriedTopics(rules: AccessRules): CarriedTopics {
+  const known = carriedIn.get(rules);
+  if (known !== undefined) return known;
   const prefix = `${rules.settings['topic.namespace']}:`;
-  const topics = [...rules.topics.keys()];
-  return {
+  const topics = [...rules.topics.keys()].sort();
+  const plain = topics.filter((topic) => !topic.startsWith(prefix));
+  const enabled = topics.filter((topic) => rules.topics.get(topic)?.enabled);
+  const open = enabled.filter((topic) => rules.topics.get(topic)?.public);
+  const carried = {
+    key: hashOf([prefix, ...plain, '', ...enabled, '', ...open]),
     prefix,
-    plain: new Set(topics.filter((topic) => !topic.startsWith(prefix))),
-    allowed: new Set(topics.filter(carriedFor)),
+    plain: new Set(plain),
+    enabled: new Set(enabled),
+    public: new Set(open),
   };
+  carriedIn.set(rules, carried);
+  return carried;
+}
+
+/** Topics are not empty and hold no control characters, so newlines keep them apart. */
+function hashOf(parts: readonly string[]): string {
+  return bytesToHex(sha256(new TextEncoder().encode(parts.join('\n'))));
+}
+
+/** The topics whose events the client sees. */
+export function allowedTopics({ carried, subscribed }: TopicView): string[] {
+  return [...carried.public, ...[...subscribed].filter((topic) => carried.enabled.has(topic))];
 }
 
 /** Can the view hide an event of this kind at all? */
@@ -139,7 +224,7 @@ export function isGuarded({ parties, topics }: View, kind: number): boolean {
   return topics !== undefined || (parties !== undefined && isAmong(kind, parties.kinds));
 }
 
-export function sees({ parties, topics }: View, event: NostrEvent): boolean {
+export function sees({ parties, topics }: View, event: MatchedEvent): boolean {
   if (parties !== undefined && isAmong(event.kind, parties.kinds) && !isParty(event, parties.pubkeys))
     return false;
   return topics === undefined || isAllowed(event, topics);
@@ -150,12 +235,12 @@ function isParty({ pubkey, tags }: NostrEvent, pubkeys: ReadonlySet<string>): bo
   return pubkeys.has(pubkey) || tags.some(([name, value]) => name === 'p' && pubkeys.has(value ?? ''));
 }
 
-function isAllowed({ tags }: NostrEvent, { prefix, plain, allowed }: TopicView): boolean {
-  let isBound = false;
-  for (const [name, value] of tags) {
-    if (name !== 't' || value === undefined) continue;
-    if (allowed.has(value)) return true;
-    isBound ||= value.startsWith(prefix) || plain.has(value);
-  }
-  return !isBound;
+function isAllowed({ tags, bound = [] }: MatchedEvent, { carried, subscribed }: TopicView): boolean {
+  const named = tags.flatMap(([name, value]) => (name === 't' && value !== undefined ? [value] : []));
+  const topics = [...named, ...bound].filter(
+    (topic) => topic.startsWith(carried.prefix) || carried.plain.has(topic),
+  );
+  const isOpen = (topic: string) =>
+    carried.public.has(topic) || (subscribed.has(topic) && carried.enabled.has(topic));
+  return topics.length === 0 || topics.some(isOpen);
 }

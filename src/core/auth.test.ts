@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { authDeadline, type Challenge, enforcedFrom, refuseAuth } from './auth.js';
+import { authDeadline, type Challenge, enforcedFrom, isInForce, refuseAuth } from './auth.js';
 import type { NostrEvent } from './event.js';
 import { type SettingKey, settingsFrom } from './settings.js';
 
@@ -89,4 +89,19 @@ describe('when a connection must authenticate', () => {
     expect(enforcedFrom(rules, 100_000)).toBe(100_000);
     expect(authDeadline(rules, 120_000)).toBe(130_000);
   });
+});
+
+it('over HTTP it is in force from the announced second, while the mode is required', () => {
+  const inForce = (mode: string, now: number) => {
+    const settings = settingsFrom(
+      new Map<SettingKey, unknown>([
+        ['auth.mode', mode],
+        ['auth.enforceAt', NOW],
+      ]),
+    );
+    return isInForce({ settings }, now);
+  };
+  expect(inForce('required', NOW * 1_000 - 1)).toBe(false);
+  expect(inForce('required', NOW * 1_000)).toBe(true);
+  expect(inForce('off', NOW * 1_000)).toBe(false);
 });

@@ -39,6 +39,11 @@ export interface AuthRules {
   readonly authModeAt: number;
 }
 
+/** Over HTTP, where nothing is open from before. */
+export function isInForce({ settings }: Pick<AuthRules, 'settings'>, nowMs: number): boolean {
+  return settings['auth.mode'] === 'required' && nowMs >= settings['auth.enforceAt'] * 1_000;
+}
+
 /** From when a connection that was opened then must authenticate, in milliseconds; one that was open before has a grace. */
 export function enforcedFrom({ settings, authModeAt }: AuthRules, openedAt: number): number {
   if (settings['auth.mode'] === 'off') return Number.POSITIVE_INFINITY;

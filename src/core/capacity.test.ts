@@ -99,8 +99,8 @@ describe('what is refused', () => {
   const NOW = 1_700_000_000;
   const DAY = 86_400;
   const topics = new Map<string, TopicSubscription>([
-    ['main', { enabled: true, public: false, priority: 1, policy: {} }],
-    ['chat', { enabled: true, public: false, priority: 0, policy: { maxEvents: 10 } }],
+    ['main', { enabled: true, blocked: false, public: false, priority: 1, policy: {} }],
+    ['chat', { enabled: true, blocked: false, public: false, priority: 0, policy: { maxEvents: 10 } }],
   ]);
   const refusalOf = (capacity: Capacity, { kind = 1, age = 0, t = [] as string[] }) => {
     const event: NostrEvent = {

@@ -6,6 +6,7 @@ import { sees, type View } from './access.js';
 import { isHex64, KIND_MAX, type NostrEvent } from './event.js';
 import { isRefusal, type Refusal, refusal } from './reply.js';
 import type { Settings } from './settings.js';
+import { findsBound, type MatchedEvent } from './topic.js';
 
 export interface TagCondition {
   /** One letter, without the `#`. */
@@ -135,14 +136,20 @@ export function matchesNothing(filter: Filter): boolean {
   );
 }
 
-export function matchFilter(filter: Filter, event: NostrEvent): boolean {
+export function matchFilter(filter: Filter, event: MatchedEvent): boolean {
   if (filter.since !== undefined && event.created_at < filter.since) return false;
   if (filter.until !== undefined && event.created_at > filter.until) return false;
   if (filter.kinds !== undefined && !filter.kinds.has(event.kind)) return false;
   if (filter.authors !== undefined && !filter.authors.has(event.pubkey)) return false;
   if (filter.ids !== undefined && !filter.ids.has(event.id)) return false;
-  for (const condition of filter.tags) if (!matchTag(condition, event)) return false;
+  for (const condition of filter.tags)
+    if (!matchTag(condition, event) && !matchBound(filter, condition, event)) return false;
   return filter.view === undefined || sees(filter.view, event);
+}
+
+function matchBound(filter: Filter, { name, values }: TagCondition, { kind, bound }: MatchedEvent): boolean {
+  if (bound === undefined || name !== 't' || !findsBound(filter, kind)) return false;
+  return bound.some((topic) => values.has(topic));
 }
 
 function matchTag(condition: TagCondition, event: NostrEvent): boolean {

@@ -69,6 +69,7 @@ describe('approval without review', () => {
   it('is off by default, with five requests that may wait', () => {
     expect(requestRules(settings)).toEqual({
       pendingMax: 5,
+      pendingTotalMax: 10_000,
       enabledMax: 1_000,
       autoApproval: 'off',
       allowList: [],

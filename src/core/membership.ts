@@ -61,6 +61,8 @@ export type AutoApproval = Settings['subscription.autoApproval'];
 /** What the community's settings say about requests. */
 export interface RequestRules {
   readonly pendingMax: number;
+  /** Of all members together. */
+  readonly pendingTotalMax: number;
   readonly enabledMax: number;
   readonly autoApproval: AutoApproval;
   readonly allowList: readonly string[];
@@ -69,6 +71,7 @@ export interface RequestRules {
 export function requestRules(settings: Settings): RequestRules {
   return {
     pendingMax: settings['subscription.pendingMax'],
+    pendingTotalMax: settings['subscription.pendingTotalMax'],
     enabledMax: settings['topic.enabledMax'],
     autoApproval: settings['subscription.autoApproval'],
     allowList: settings['subscription.allowList'],
@@ -105,6 +108,24 @@ export const AUDIT_ACTIONS = [
   'invite.revoke',
   'setting.change',
   'setting.reset',
+  'policy.create',
+  'policy.delete',
+  'policy.publish',
+  'policy.make-current',
+  'policy-text.write',
+  'policy-text.delete',
+  'author.block',
+  'author.unblock',
+  'word.block',
+  'word.unblock',
+  'address.block',
+  'address.unblock',
+  'plan.create',
+  'plan.change',
+  'plan.delete',
+  'plan.assign',
+  'webhook-secret.create',
+  'webhook-secret.delete',
   'personal-data.export',
 ] as const;
 export type AuditAction = (typeof AUDIT_ACTIONS)[number];

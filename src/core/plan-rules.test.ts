@@ -13,6 +13,8 @@ import {
   type Submission,
   tombstoneKey,
 } from './plan.js';
+import { settingsFrom } from './settings.js';
+import { BOUND_MAX, UNBOUND } from './topic.js';
 
 const ALICE = 'a'.repeat(64);
 const BOB = 'b'.repeat(64);
@@ -136,6 +138,56 @@ describe('tombstones', () => {
     const request = deletion(ALICE, [['e', there.event.id]]);
     expect(planBatch([request], serving(there), 0).hidden).toEqual([]);
     expect(planBatch([request, { ...there }], NO_FACTS, 0).decisions).toEqual(['stored', 'stored']);
+  });
+});
+
+describe('bound topics', () => {
+  const tagged = (pubkey: string, ...topics: string[]) =>
+    submissionOf({ pubkey, tags: topics.map((topic) => ['t', topic]) });
+  const inMode = (mode: string, facts: BatchFacts = NO_FACTS): BatchFacts => ({
+    ...facts,
+    topicSettings: new Map([[HERE, settingsFrom(new Map([['topic.mode', mode]]))]]),
+  });
+
+  it('a deletion request is bound to the topics of its rightful targets that are stored, each once', () => {
+    const [one, two] = [tagged(ALICE, 'sea', 'wind'), tagged(ALICE, 'wind', 'own')];
+    const [foreign, absent] = [tagged(BOB, 'foreign'), tagged(ALICE, 'absent')];
+    const targets = [one, two, foreign, absent].map(({ event }) => ['e', event.id]);
+    const request = deletion(ALICE, [...targets, ['t', 'own']]);
+    const plan = planBatch([request], serving(one, two, foreign), 0);
+    expect(plan.rows.map(({ bound }) => bound)).toEqual([['sea', 'wind']]);
+    expect(plan.outbox.map(({ op, topics }) => [op, topics])).toEqual([
+      ['upsert', ['own', 'sea', 'wind']],
+      ['delete', ['sea', 'wind']],
+      ['delete', ['wind', 'own']],
+    ]);
+  });
+
+  it('a request is bound to at most so many topics', () => {
+    const many = tagged(ALICE, ...Array.from({ length: BOUND_MAX + 50 }, (_, at) => `topic ${at}`));
+    const plan = planBatch([deletion(ALICE, [['e', many.event.id]])], serving(many), 0);
+    expect(plan.rows[0]!.bound).toHaveLength(BOUND_MAX);
+  });
+
+  it('the default mode binds what names no topic; its deletion follows it there', () => {
+    const plain = note(ALICE);
+    const request = deletion(ALICE, [['e', plain.event.id]]);
+    const plan = planBatch([plain, tagged(BOB, 'sea'), request], inMode('default'), 0);
+    expect(plan.rows.map(({ bound }) => bound)).toEqual([['kukuri:global'], [], ['kukuri:global']]);
+    for (const mode of ['required', 'open'])
+      expect(planBatch([plain], inMode(mode), 0).rows[0]!.bound).toBe(UNBOUND);
+  });
+
+  it('what is superseded is announced where it was bound', () => {
+    const version = (created_at: number) =>
+      submissionOf({ pubkey: ALICE, kind: 30_023, created_at, tags: [['d', 'x']] });
+    const plan = planBatch([version(1), version(2)], inMode('default'), 0);
+    expect(plan.heads.map(({ topics }) => topics)).toEqual([['kukuri:global']]);
+    expect(plan.outbox.map(({ op, topics }) => [op, topics])).toEqual([
+      ['upsert', ['kukuri:global']],
+      ['delete', ['kukuri:global']],
+      ['upsert', ['kukuri:global']],
+    ]);
   });
 });
 

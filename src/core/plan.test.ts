@@ -124,6 +124,7 @@ describe('planBatch', () => {
       tombstones: [],
       quotaUses: [],
       vanishMarks: [],
+      reports: [],
       outbox: [],
       broadcasts: [],
       lastSeq: 7,
@@ -365,9 +366,14 @@ describe('the outbox of the plans (I8)', () => {
       fc.property(arrivals, ({ list, first }) => {
         const sent = new Map(list.map((one) => [nameOf(one), one.event]));
         for (const { community, event, topics, effectiveKey, ingestedAt } of storeAfter(first).outbox) {
-          const { pubkey, kind, created_at, tags } = sent.get(factKey(community, event.id))!;
+          const whole = sent.get(factKey(community, event.id))!;
+          const { pubkey, kind, created_at, tags } = whole;
           expect(event).toMatchObject({ pubkey, kind, created_at });
-          expect(topics).toEqual([tags[1]![1]]);
+          const [own, ...bound] = topics;
+          expect(own).toBe(tags[1]![1]);
+          const request = { community, event: whole, payload: '' };
+          const targets = kind === 5 ? list.filter((target) => isDeleted(target, [request])) : [];
+          expect(targets.map((target) => target.event.tags[1]![1])).toEqual(expect.arrayContaining(bound));
           const d = kind >= 30_000 ? tags[0]![1] : '';
 
           expect(effectiveKey).toBe(hasKey(kind) ? `${kind}:${pubkey}:${d}` : undefined);

@@ -11,6 +11,7 @@ import type { NostrEvent } from './event.js';
 import { type Announced, type Hidden, OUTBOX_REASONS } from './hidden.js';
 import { History, type Superseded } from './history.js';
 import { Keep, keepOf } from './keep.js';
+import { commentOf, KIND_REPORT, type Reported, reportedBy } from './report.js';
 import { eventDays, type Retention } from './retention.js';
 import { allTopics, bindTopics, impliedTopics, type TopicSettings, topicsOf, UNBOUND } from './topic.js';
 
@@ -130,6 +131,16 @@ export interface VanishMark {
   readonly requestId: string;
 }
 
+/** One target of a stored event of kind 1984. */
+export interface PlannedReport extends Reported {
+  readonly community: number;
+  readonly reporter: string;
+  readonly eventId: string;
+  readonly comment: string;
+  /** Milliseconds; what was written in the future is from now. */
+  readonly createdAt: number;
+}
+
 export type OutboxReason = (typeof OUTBOX_REASONS)[Announced];
 
 export interface OutboxRow {
@@ -152,6 +163,7 @@ export interface Plan {
   readonly tombstones: readonly Tombstone[];
   readonly quotaUses: readonly QuotaUse[];
   readonly vanishMarks: readonly VanishMark[];
+  readonly reports: readonly PlannedReport[];
   readonly outbox: readonly OutboxRow[];
   readonly broadcasts: readonly Submission[];
   readonly lastSeq: number;
@@ -195,10 +207,30 @@ export function planHiding(
     tombstones: [],
     quotaUses: [],
     vanishMarks: [],
+    reports: [],
     outbox,
     broadcasts: [],
     lastSeq: lastSeq + served.length,
   };
+}
+
+/** One that a later event of the batch hid reports nothing. */
+function isReport({ submission, hidden }: PlannedRow): boolean {
+  return submission.event.kind === KIND_REPORT && hidden === undefined;
+}
+
+function reportsOf({ submission: { community, event }, ingestedAt }: PlannedRow): PlannedReport[] {
+  const { id: eventId, pubkey: reporter, created_at } = event;
+  const comment = commentOf(event);
+  const createdAt = Math.min(created_at * 1_000, ingestedAt);
+  return reportedBy(event).map((reported) => ({
+    ...reported,
+    community,
+    reporter,
+    eventId,
+    comment,
+    createdAt,
+  }));
 }
 
 class Planner {
@@ -260,14 +292,16 @@ class Planner {
   }
 
   finish(decisions: readonly Decision[]): Plan {
+    const rows = [...this.rows.values()];
     return {
       decisions,
-      rows: [...this.rows.values()],
+      rows,
       hidden: [...this.hiddenRows.values()],
       heads: [...this.changedHeads.values()],
       tombstones: this.newTombstones,
       quotaUses: this.quotaUses,
       vanishMarks: this.vanishMarks,
+      reports: rows.filter(isReport).flatMap(reportsOf),
       outbox: this.outbox,
       broadcasts: this.broadcasts,
       lastSeq: this.lastSeq,

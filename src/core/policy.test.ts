@@ -1,11 +1,13 @@
 import { describe, expect, it } from 'vitest';
 import { ANONYMOUS } from './access.js';
+import { WordMatcher } from './blocked-words.js';
 import { KIND_MAX, type NostrEvent, serializeEvent } from './event.js';
 import { type Arrival, policies, refuseArrival } from './policy.js';
 import { type SettingKey, settingsFrom } from './settings.js';
 import { topicsOf } from './topic.js';
 
 const NOW = 1_700_000_000;
+const BLOCKED = 'b'.repeat(64);
 const good: NostrEvent = {
   id: `00${'f'.repeat(62)}`,
   pubkey: 'a'.repeat(64),
@@ -26,9 +28,10 @@ function arrivalOf(
     event,
     bytes: Buffer.byteLength(serializeEvent(event)),
     settings: all,
-    topics: new Map(topicsOf(event).map((topic) => [topic, { enabled: topic !== 'closed' }])),
+    topics: new Map(topicsOf(event).map((topic) => [topic, { enabled: topic !== 'closed', blocked: false }])),
     nowSeconds: NOW,
     sender: { access: ANONYMOUS, rules: { settings: all, topics: new Map(), refused: new Set() } },
+    blocks: { authors: new Set([BLOCKED]), words: new WordMatcher(['rum']) },
   };
 }
 
@@ -63,6 +66,11 @@ const CASES: {
     says: { refused: 'auth-required', why: /NIP-70/ },
   },
   {
+    policy: 'refuseBlockedAuthor',
+    change: { pubkey: BLOCKED },
+    says: { refused: 'blocked', why: /^this author is blocked$/ },
+  },
+  {
     policy: 'refuseSize',
     change: { content: 'x'.repeat(512) },
     settings: { 'limits.eventBytesMax': 512 },
@@ -91,6 +99,11 @@ const CASES: {
     says: { refused: 'pow', why: /8 bits.*9 are needed/ },
   },
   { policy: 'refuseTopic', change: { tags: [] }, says: { refused: 'invalid', why: /^missing topic$/ } },
+  {
+    policy: 'refuseBlockedWords',
+    change: { content: 'Rum for all' },
+    says: { refused: 'blocked', why: /a word that is blocked/ },
+  },
 ];
 
 describe('policies', () => {
@@ -120,7 +133,8 @@ describe('policies', () => {
     const all = arrivalOf(
       {
         kind: 39_021,
-        content: 'x'.repeat(600),
+        pubkey: BLOCKED,
+        content: `rum ${'x'.repeat(600)}`,
         created_at: NOW + 10_000,
         tags: [['-'], ['expiration', '1']],
       },
@@ -129,6 +143,25 @@ describe('policies', () => {
     const refusals = policies.filter((policy) => policy(all) !== undefined);
     expect(refusals.map((policy) => policy.name)).toEqual(CASES.slice(1).map((one) => one.policy));
     expect(refuseArrival(all)).toEqual(refusals[0]!(all));
+  });
+});
+
+describe('blocks', () => {
+  it('hold for every kind but a request to vanish, and words for nothing that is encrypted', () => {
+    const settings = { 'topic.mode': 'open' };
+    for (const kind of [0, 1, 5, 1_984, 20_001, 30_023]) {
+      const tags = [['d', '']];
+      expect(refuse({ kind, tags, pubkey: BLOCKED }, settings)?.refused, `${kind}`).toBe('blocked');
+      expect(refuse({ kind, tags, content: 'rum' }, settings)?.refused, `${kind}`).toBe('blocked');
+    }
+    expect(refuse({ kind: 62, pubkey: BLOCKED, content: 'rum' }, settings)).toBeUndefined();
+    for (const kind of [4, 1_059])
+      expect(refuse({ kind, content: 'a/rum+b?iv=c' }, settings)).toBeUndefined();
+  });
+
+  it('do not hold for what the operator brings', () => {
+    const { blocks: _, sender: __, ...arrival } = arrivalOf({ pubkey: BLOCKED, content: 'rum' });
+    expect(refuseArrival(arrival)).toBeUndefined();
   });
 });
 

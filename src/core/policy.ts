@@ -4,9 +4,11 @@
  * repeat needs none.
  */
 import { type Access, type AccessRules, refuseEventAccess } from './access.js';
-import { classify } from './classify.js';
+import type { Blocks } from './blocks.js';
+import { classify, KIND_VANISH } from './classify.js';
 import { firstTagValue, type NostrEvent, powBits } from './event.js';
 import { isExpired } from './expiration.js';
+import { isAmong } from './kinds.js';
 import { type Refusal, refusal } from './reply.js';
 import type { Settings } from './settings.js';
 import { type KnownTopics, refuseEventTopic } from './topic.js';
@@ -21,6 +23,8 @@ export interface Arrival {
   readonly nowSeconds: number;
   /** Who sends it, and by which rules; nobody when the operator brings it, who may bring everything. */
   readonly sender?: { readonly access: Access; readonly rules: AccessRules };
+  /** What is kept out; nothing when the operator brings it. */
+  readonly blocks?: Pick<Blocks, 'authors' | 'words'>;
 }
 
 type Policy = (arrival: Arrival) => Refusal | undefined;
@@ -76,6 +80,21 @@ const refuseMissingD: Policy = ({ event }) =>
 const refuseSender: Policy = ({ event, sender }) =>
   sender === undefined ? undefined : refuseEventAccess(event, sender.access, sender.rules);
 
+/** One who is not welcome may still ask to vanish: that request is never served. */
+const refuseBlockedAuthor: Policy = ({ event, blocks }) =>
+  blocks?.authors.has(event.pubkey) && event.kind !== KIND_VANISH
+    ? refusal('blocked', 'this author is blocked')
+    : undefined;
+
+/** What is encrypted holds no words, only letters that may look like some. */
+const refuseBlockedWords: Policy = ({ event, settings, blocks }) => {
+  if (blocks === undefined || event.kind === KIND_VANISH) return undefined;
+  if (isAmong(event.kind, settings['auth.privateKinds'])) return undefined;
+  return blocks.words.matches(event.content)
+    ? refusal('blocked', 'the content has a word that is blocked here')
+    : undefined;
+};
+
 const refusePow: Policy = ({ event, settings }) => {
   const bits = settings['limits.powBitsMin'];
   if (bits === 0 || powBits(event.id) >= bits) return undefined;
@@ -88,12 +107,14 @@ export const policies: readonly Policy[] = [
   refuseCredential,
   refuseAccessControl,
   refuseSender,
+  refuseBlockedAuthor,
   refuseSize,
   refuseTime,
   refuseExpired,
   refuseMissingD,
   refusePow,
   refuseTopic,
+  refuseBlockedWords,
 ];
 
 export function refuseArrival(arrival: Arrival): Refusal | undefined {

@@ -21,6 +21,8 @@ export type IngestPolicy = z.infer<typeof ingestPolicySchema>;
 export interface TopicSubscription {
   /** Carried: pinned by the operator or in use, and not blocked. */
   readonly enabled: boolean;
+  /** The operator does not allow it: what names it is refused, whatever else it names. */
+  readonly blocked: boolean;
   /** Nobody needs a subscription to read it or to post there. */
   readonly public: boolean;
   readonly priority: number;

@@ -61,7 +61,7 @@ export const settingDefinitions = {
   'topic.enabledMax': define(count(1, 100_000), 1_000, 'Most topics that are carried at the same time'),
   'topic.freeKinds': define(
     z.array(kindEntry).max(100),
-    [0, 3, 5, 62, 1059, '10000-19999'] as (number | string)[],
+    [0, 3, 5, 62, 1059, 1984, '10000-19999'] as (number | string)[],
     'Kinds that need no topic, as numbers and ranges',
   ),
   'auth.mode': define(
@@ -84,6 +84,7 @@ export const settingDefinitions = {
     30,
     'A connection that has not authenticated for so long, though it must, is closed',
   ),
+  'auth.tokenSeconds': define(count(60, 86_400), 900, 'How long a token of the HTTP API is good for'),
   'auth.privateKinds': define(
     z.array(kindEntry).max(100),
     [4, 1059, 21059] as (number | string)[],
@@ -91,6 +92,11 @@ export const settingDefinitions = {
   ),
 
   'subscription.pendingMax': define(count(1, 1_000), 5, 'Requests of one member that may wait for review'),
+  'subscription.pendingTotalMax': define(
+    count(1, 1_000_000),
+    10_000,
+    'Requests of all members together that may wait for review',
+  ),
   'subscription.autoApproval': define(
     z.enum(['off', 'within-limits', 'allow-list', 'invite']),
     'off',

@@ -78,9 +78,9 @@ describe('needsNoTopic', () => {
 });
 
 const KNOWN = new Map([
-  ['sea', { enabled: true }],
-  ['wind', { enabled: true }],
-  ['closed', { enabled: false }],
+  ['sea', { enabled: true, blocked: false }],
+  ['wind', { enabled: true, blocked: false }],
+  ['closed', { enabled: false, blocked: false }],
 ]);
 const MISSING = { refused: 'invalid', why: 'missing topic' };
 const NOT_ENABLED = { refused: 'restricted', why: 'topic not enabled' };
@@ -110,7 +110,7 @@ describe('refuseEventTopic', () => {
   });
 
   it('in default mode what names no topic is for the global one; what names some needs one that is carried', () => {
-    const withGlobal = new Map([...KNOWN, ['kukuri:global', { enabled: true }]]);
+    const withGlobal = new Map([...KNOWN, ['kukuri:global', { enabled: true, blocked: false }]]);
     expect(refuseEventTopic(eventOf(1), byDefault, withGlobal)).toBeUndefined();
     expect(refuseEventTopic(eventOf(1, ['t', '']), byDefault, withGlobal)).toBeUndefined();
     expect(refuseEventTopic(eventOf(1), byDefault, KNOWN)).toEqual(NOT_ENABLED);
@@ -176,9 +176,30 @@ describe('bound topics', () => {
     const event = eventOf(5, ['e', 'x'], ['t', 'sea']);
     const matched = asMatched(event, ['wind']);
     expect(allTopics(event, ['wind'])).toEqual(['sea', 'wind']);
-    for (const topic of ['sea', 'wind']) expect(matchFilter(filterOf({ '#t': [topic] }), matched)).toBe(true);
+    for (const topic of ['sea', 'wind'])
+      expect(matchFilter(filterOf({ kinds: [1, 5], '#t': [topic] }), matched)).toBe(true);
+    expect(matchFilter(filterOf({ '#t': ['wind'] }), asMatched(eventOf(1), ['wind']))).toBe(true);
     expect(matchFilter(filterOf({ '#t': ['wind'] }), event)).toBe(false);
     expect(matchFilter(filterOf({ '#T': ['wind'] }), matched)).toBe(false);
     expect(asMatched(event, UNBOUND)).toBe(event);
   });
+
+  it('of a deletion request count only where its kind is asked for', () => {
+    const request = asMatched(eventOf(5), ['wind']);
+    expect(matchFilter(filterOf({ '#t': ['wind'] }), request)).toBe(false);
+    expect(matchFilter(filterOf({ '#t': ['wind'], kinds: [5] }), request)).toBe(true);
+  });
+});
+
+it('what names a blocked topic is refused in every mode, whatever else it names', () => {
+  const blocked = new Map([...KNOWN, ['forbidden', { enabled: false, blocked: true }]]);
+  const BLOCKED = { refused: 'restricted', why: 'topic blocked by the operator' };
+  for (const settings of [required, byDefault, open]) {
+    expect(refuseEventTopic(eventOf(1, ['t', 'sea'], ['t', 'forbidden']), settings, blocked)).toEqual(
+      BLOCKED,
+    );
+    expect(refuseEventTopic(eventOf(0, ['t', 'forbidden']), settings, blocked)).toEqual(BLOCKED);
+    expect(refuseFilterTopic(filterOf({ '#t': ['sea', 'forbidden'] }), settings, blocked)).toEqual(BLOCKED);
+    expect(refuseFilterTopic(filterOf({ '#t': ['sea'] }), settings, blocked)).toBeUndefined();
+  }
 });

@@ -2,6 +2,7 @@
  * Topics are carried in `t` tags. This file holds the rules of the modes `required`, `default` and `open`: what an event and
  * a filter have to name, and what an event is bound to without naming it.
  */
+import { KIND_DELETION } from './classify.js';
 import type { NostrEvent } from './event.js';
 import type { Filter } from './filter.js';
 import { isAmong } from './kinds.js';
@@ -16,7 +17,7 @@ const CONTROL = /[\u0000-\u001f\u007f]/;
 
 export type TopicSettings = Pick<Settings, 'topic.mode' | 'topic.namespace' | 'topic.freeKinds'>;
 /** The topics that a community knows; those that are enabled are carried. */
-export type KnownTopics = ReadonlyMap<string, Pick<TopicSubscription, 'enabled'>>;
+export type KnownTopics = ReadonlyMap<string, Pick<TopicSubscription, 'enabled' | 'blocked'>>;
 
 export function isTopic(value: string | undefined): value is string {
   return value !== undefined && value !== '' && value.length <= TOPIC_LENGTH_MAX && !CONTROL.test(value);
@@ -64,15 +65,33 @@ export function allTopics(event: NostrEvent, bound: readonly string[]): string[]
   return bound.length === 0 ? own : [...own, ...bound];
 }
 
-/** The event as filters see it: a bound topic is like a `t` tag. Never served. */
-export function asMatched(event: NostrEvent, bound: readonly string[]): NostrEvent {
-  if (bound.length === 0) return event;
-  return { ...event, tags: [...event.tags, ...bound.map((topic) => ['t', topic])] };
+/** The event as filters see it. Never served. */
+export interface MatchedEvent extends NostrEvent {
+  readonly bound?: readonly string[];
+}
+
+export function asMatched(event: NostrEvent, bound: readonly string[]): MatchedEvent {
+  return bound.length === 0 ? event : { ...event, bound };
+}
+
+/**
+ * A bound topic is like a `t` tag for a filter, with one exception: a deletion request is found by the topics of its targets
+ * only where its kind is asked for, or whoever asks for a topic alone would get, in the place of what was deleted, an event
+ * that does not carry it.
+ */
+export function findsBound({ kinds }: Pick<Filter, 'kinds'>, kind: number): boolean {
+  return kind !== KIND_DELETION || kinds !== undefined;
 }
 
 // ── At the door ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 const NOT_ENABLED = refusal('restricted', 'topic not enabled');
+const BLOCKED = refusal('restricted', 'topic blocked by the operator');
+
+const isBlocked = (topics: Iterable<string>, known: KnownTopics): boolean => {
+  for (const topic of topics) if (known.get(topic)?.blocked) return true;
+  return false;
+};
 
 const isCarried = (topics: Iterable<string>, known: KnownTopics): boolean => {
   for (const topic of topics) if (known.get(topic)?.enabled) return true;
@@ -85,8 +104,9 @@ export function refuseEventTopic(
   settings: TopicSettings,
   known: KnownTopics,
 ): Refusal | undefined {
-  if (settings['topic.mode'] === 'open' || needsNoTopic(event.kind, settings)) return undefined;
   const topics = allTopics(event, impliedTopics(event, settings));
+  if (isBlocked(topics, known)) return BLOCKED;
+  if (settings['topic.mode'] === 'open' || needsNoTopic(event.kind, settings)) return undefined;
   if (topics.length === 0) return refusal('invalid', 'missing topic');
   return isCarried(topics, known) ? undefined : NOT_ENABLED;
 }
@@ -101,8 +121,9 @@ export function refuseFilterTopic(
   known: KnownTopics,
 ): Refusal | undefined {
   const mode = settings['topic.mode'];
-  if (mode === 'open') return undefined;
   const asked = filter.tags.find((tag) => tag.name === 't')?.values;
+  if (asked !== undefined && isBlocked(asked, known)) return BLOCKED;
+  if (mode === 'open') return undefined;
   if (asked !== undefined) return asked.size === 0 || isCarried(asked, known) ? undefined : NOT_ENABLED;
   if (mode === 'default') return undefined;
   const { kinds } = filter;

@@ -103,6 +103,10 @@ const ENTRIES: Record<PersonalStoreName, Entry> = {
     about: 'What you used of your plan, by day (days since 1970).',
     columns: ['usage_counters.pubkey'],
   },
+  'plan-changes': {
+    about: 'Changes of your plan that a payment provider has told this node of.',
+    columns: ['plan_events.pubkey', 'plan_events.event_id'],
+  },
   'usage-requests': {
     about: 'Requests of yours that were counted, so that one sent twice counts once.',
     columns: ['usage_requests.pubkey'],

@@ -1,6 +1,6 @@
 /**
- * NIP-62: everything by a pubkey up to its mark, its deletion requests too, and gift wraps to it, physically. The mark hides
- * all of it meanwhile and goes on refusing it afterwards (I6). The request itself (kind 62) stays for the operator.
+ * NIP-62: everything by a pubkey up to its mark, its deletion requests and reports too, and gift wraps to it, physically. The
+ * mark hides all of it meanwhile and goes on refusing it afterwards (I6). The request itself (kind 62) stays for the operator.
  *
  * One mark goes through the steps of ERASURE_STEPS. Each batch is whole by itself, and where the search for gift wraps has
  * come is kept with the mark, so a run that stops anywhere is gone on with. The marks take turns, batch by batch: a large
@@ -8,6 +8,7 @@
  */
 import type { Client } from 'pg';
 import type { RowRef } from '../core/plan.js';
+import { eraseReportsOf } from '../store/reports.js';
 import {
   countOfVanished,
   ERASURE_STEPS,
@@ -97,6 +98,8 @@ class Erasure {
         return this.takePage(await pageOfHiddenWraps(client, mark, this.progress), (found) =>
           purgeHiddenAt(client, found, context.now()),
         );
+      case 'reports':
+        return this.untilEmpty(await eraseReportsOf(client, mark, rows));
     }
   }
 

@@ -34,7 +34,17 @@ export interface JobResult {
 /** What would go now: how many rows, of which class, and why. */
 export interface DryRunCount {
   readonly reason: string;
-  readonly class: EventClass | 'dedupe' | 'quota' | 'limit' | 'bus' | 'partition' | 'job' | 'export';
+  readonly class:
+    | EventClass
+    | 'dedupe'
+    | 'quota'
+    | 'limit'
+    | 'usage'
+    | 'token'
+    | 'bus'
+    | 'partition'
+    | 'job'
+    | 'export';
   readonly rows: number;
   /** Of events: how many of them each topic holds; one with two topics counts in both. */
   readonly topics?: readonly { readonly topic: string; readonly rows: number }[];

@@ -5,6 +5,7 @@ import { eraseVanished } from './erase-vanished.js';
 import { expire } from './expire.js';
 import { exportPersonalData } from './export-personal-data.js';
 import { forgetDedupeRows } from './forget-dedupe.js';
+import { forgetTokens, forgetUsage } from './forget-usage.js';
 import type { Job } from './job.js';
 import { purgeDeletedEvents } from './purge-deleted.js';
 import { dropMonths, retain } from './retain.js';
@@ -21,6 +22,8 @@ export const JOBS: readonly Job[] = [
   forgetDedupeRows,
   forgetQuotas,
   forgetLimits,
+  forgetUsage,
+  forgetTokens,
   exportPersonalData,
   partitions,
   trimLiveBus,

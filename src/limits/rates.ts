@@ -86,7 +86,13 @@ export class Rates {
     return waiting;
   }
 
-  /** One token of each key, in turn, until one refuses. */
+  /** A token that was taken for nothing. Only of what is held here: the shared bucket is not asked for it. */
+  giveBack(key: string): void {
+    const lease = this.accounts.get(key)?.lease;
+    if (lease !== undefined && lease.held + lease.left + 1 <= lease.burst) lease.held += 1;
+  }
+
+  /** One token of each key, in turn, until one refuses; then those before it have theirs back. */
   takeAll(
     keys: readonly string[],
     perSecond: number,
@@ -95,8 +101,15 @@ export class Rates {
   ): Verdict | Promise<Verdict> {
     const [key, ...others] = keys;
     if (key === undefined) return ALLOWED;
-    const goOn = (verdict: Verdict) =>
-      verdict.allowed ? this.takeAll(others, perSecond, burst, nowMs) : verdict;
+    const settle = (rest: Verdict): Verdict => {
+      if (!rest.allowed) this.giveBack(key);
+      return rest;
+    };
+    const goOn = (verdict: Verdict): Verdict | Promise<Verdict> => {
+      if (!verdict.allowed) return verdict;
+      const rest = this.takeAll(others, perSecond, burst, nowMs);
+      return rest instanceof Promise ? rest.then(settle) : settle(rest);
+    };
     const verdict = this.take(key, perSecond, burst, nowMs);
     return verdict instanceof Promise ? verdict.then(goOn) : goOn(verdict);
   }

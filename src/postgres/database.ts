@@ -11,6 +11,8 @@ export interface Database {
   readonly ownPool: pg.Pool;
   /** For the API, whose changes wait for one another: neither they nor slow queries of clients hold up the other. */
   readonly apiPool: pg.Pool;
+  /** For rates and used credentials, which everyone waits for. */
+  readonly limitsPool: pg.Pool;
   /** A session outside the pool, for work that holds state: the lane, LISTEN, migrations. */
   connect(options?: SessionOptions): Promise<pg.Client>;
   /** A small pool apart from the readers', with the server's own planner settings; its maker ends it. */
@@ -32,6 +34,7 @@ export const VERSION_MIN = 150_000;
 const POOL_SIZE = 6;
 const OWN_POOL_SIZE = 3;
 const API_POOL_SIZE = 4;
+const LIMITS_POOL_SIZE = 2;
 const READ_TIMEOUT_MS = 10_000;
 const CONNECT_TIMEOUT_MS = 10_000;
 const SILENCE_MS = 5_000;
@@ -72,12 +75,14 @@ export function openDatabase(target: ConnectionTarget): Database {
   const pool = new pg.Pool({ ...reading, max: POOL_SIZE });
   const ownPool = new pg.Pool({ ...reading, max: OWN_POOL_SIZE });
   const apiPool = new pg.Pool({ ...reading, max: API_POOL_SIZE });
+  const limitsPool = new pg.Pool({ ...reading, max: LIMITS_POOL_SIZE });
   // A dropped idle connection is replaced at its next use; without a listener it would end the process.
-  for (const each of [pool, ownPool, apiPool]) each.on('error', () => undefined);
+  for (const each of [pool, ownPool, apiPool, limitsPool]) each.on('error', () => undefined);
   return {
     pool,
     ownPool,
     apiPool,
+    limitsPool,
     connect: async (options = {}) => {
       const client = new pg.Client({
         ...base,
@@ -107,7 +112,7 @@ export function openDatabase(target: ConnectionTarget): Database {
       return own;
     },
     close: async () => {
-      for (const each of [pool, ownPool, apiPool]) await each.end();
+      for (const each of [pool, ownPool, apiPool, limitsPool]) await each.end();
     },
   };
 }

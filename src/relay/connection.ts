@@ -8,6 +8,7 @@ import type { Admission } from '../admission.js';
 import type { ClientAddress } from '../client-address.js';
 import type { Communities, Community } from '../communities.js';
 import type { Access } from '../core/access.js';
+import { isKeptOut } from '../core/blocks.js';
 import { type Filter, matchesNothing, parseFilters, valuesIn } from '../core/filter.js';
 import {
   authFrame,
@@ -132,7 +133,11 @@ export class Connection implements FrameSource {
   /** Frames that come meanwhile are worked on afterwards, in their order. */
   private async holdFor(work: Promise<void>): Promise<void> {
     this.held = true;
-    await work;
+    try {
+      await work;
+    } catch (error) {
+      this.context.log.error({ error: String(error) }, 'a frame could not be worked on');
+    }
     this.held = false;
     this.context.intake.add(this);
     this.regulate();
@@ -140,12 +145,16 @@ export class Connection implements FrameSource {
 
   /**
    * Called about twice a second: what a client may no longer see ends now (a right that ended, a topic that is no longer
-   * carried, a mode that changed), and one that must authenticate and does not is closed.
+   * carried, a mode that changed), and one that must authenticate and does not, or whose address was blocked, is closed.
    */
   review(): void {
     const community = this.context.communities.get(this.client.community);
     if (community === undefined) {
       this.close(CLOSE_GOING_AWAY, 'this community is gone');
+      return;
+    }
+    if (isKeptOut(community.blocks, this.client)) {
+      this.close(CLOSE_POLICY, 'blocked: the operator has blocked this address');
       return;
     }
     if (this.identity.isOverdue(community)) {
@@ -206,7 +215,7 @@ export class Connection implements FrameSource {
       case 'REQ':
         return this.onQuery(community, message, (now, id, filters) => this.subscribe(now, id, filters));
       case 'COUNT':
-        return this.onQuery(community, message, (now, id, { seen }) => this.count(now, id, seen));
+        return this.onQuery(community, message, (now, id, { asked }) => this.count(now, id, asked));
       case 'CLOSE':
         return this.onClose(message[1]);
       case 'AUTH':
@@ -325,8 +334,14 @@ export class Connection implements FrameSource {
     const { stored } = this.context;
     const max = community.settings['limits.countMax'];
     this.enqueue(async () => {
+      // It may have waited, and rights may have ended meanwhile.
+      const seen = this.identity.view(this.current(community), filters);
+      if (isRefusal(seen)) {
+        this.outgoing.send(closedFrame(id, seen));
+        return;
+      }
       try {
-        const possible = filters.filter((filter) => !matchesNothing(filter));
+        const possible = seen.filter((filter) => !matchesNothing(filter));
         const count = await this.ask(() =>
           countEvents(stored.pool, community.id, possible, max, stored.tagHash, nowSeconds(stored.now), {
             rules: community,

@@ -11,7 +11,7 @@ import type { RecentIds } from '../admission.js';
 import type { NostrEvent } from '../core/event.js';
 import { isExpired } from '../core/expiration.js';
 import { factKey, type Plan } from '../core/plan.js';
-import { asMatched, impliedTopics, type TopicSettings, UNBOUND } from '../core/topic.js';
+import { asMatched, impliedTopics, type MatchedEvent, type TopicSettings, UNBOUND } from '../core/topic.js';
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
 import type { Database } from '../postgres/database.js';
@@ -248,7 +248,7 @@ export class Fanout {
     return entries.length;
   }
 
-  private deliver(community: number, live: LiveEvent, matched: NostrEvent): void {
+  private deliver(community: number, live: LiveEvent, matched: MatchedEvent): void {
     const index = this.indexes.get(community);
     if (index === undefined || isExpired(live.event, Math.floor(this.options.now() / 1_000))) return;
     const readers = index.match(matched);

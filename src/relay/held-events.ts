@@ -10,7 +10,7 @@ import type { Filter } from '../core/filter.js';
 import { Keep, keepOf } from '../core/keep.js';
 import { factKey } from '../core/plan.js';
 import { cutoff, eventDays, type Retention, shortestDays, topicDays } from '../core/retention.js';
-import { asMatched, topicsOf, UNBOUND } from '../core/topic.js';
+import { asMatched, type MatchedEvent, topicsOf, UNBOUND } from '../core/topic.js';
 
 const BYTES_MAX = 64 * 1_048_576;
 /** What an event weighs beside its payload. */
@@ -51,7 +51,7 @@ export class HeldEvent {
   }
 
   /** As filters see it. */
-  asMatched(): NostrEvent {
+  asMatched(): MatchedEvent {
     return asMatched(this.parse(), this.bound);
   }
 

@@ -4,10 +4,11 @@
  */
 import { randomBytes } from 'node:crypto';
 import type { Community } from '../communities.js';
-import { type Access, refuseFilterAccess, seenBy } from '../core/access.js';
+import { type Access, isSameAccess, refuseFilterAccess, seenBy } from '../core/access.js';
 import { authDeadline, enforcedFrom, refuseAuth } from '../core/auth.js';
 import { parseEvent, serializeEvent } from '../core/event.js';
 import type { Filter } from '../core/filter.js';
+import { hasAgreed } from '../core/policies.js';
 import { isRefusal, type Refusal, refusal, tooMany } from '../core/reply.js';
 import { refuseFilterTopic } from '../core/topic.js';
 import type { Rates } from '../limits/rates.js';
@@ -15,6 +16,7 @@ import type { Rights } from '../rights.js';
 import type { Verifier } from '../verify/pool.js';
 
 const PUBKEYS_MAX = 20;
+const NO_TOPICS: ReadonlySet<string> = new Set();
 
 export interface IdentityContext {
   readonly rights: Rights;
@@ -31,6 +33,9 @@ export class Identity {
   private readonly keys = new Set<string>();
   private readonly openedAt: number;
   private gone = false;
+  /** Once it had to authenticate, it has to for as long as the mode holds: a setting saved again gives no new grace. */
+  private enforced = false;
+  private authenticating = 0;
   private known: { access: Access; community: Community; rights: number } | undefined;
 
   constructor(
@@ -45,6 +50,15 @@ export class Identity {
   }
 
   async authenticate(community: Community, input: unknown, isExempt: boolean): Promise<Refusal | undefined> {
+    this.authenticating += 1;
+    try {
+      return await this.prove(community, input, isExempt);
+    } finally {
+      this.authenticating -= 1;
+    }
+  }
+
+  private async prove(community: Community, input: unknown, isExempt: boolean): Promise<Refusal | undefined> {
     const event = parseEvent(input);
     if (isRefusal(event)) return event;
     const { now, addressesOf, verifier } = this.context;
@@ -93,7 +107,7 @@ export class Identity {
 
   /** What this client may do now; the same object for as long as that does not change. */
   access(community: Community): Access {
-    const enforced = this.context.now() >= enforcedFrom(community, this.openedAt);
+    const enforced = this.isEnforced(community);
     const { rights } = this.context;
     const { known } = this;
     if (
@@ -104,15 +118,40 @@ export class Identity {
     )
       return known.access;
     for (const pubkey of this.keys) if (community.refused.has(pubkey)) this.forget(pubkey);
-    const topics = [...this.keys].flatMap((pubkey) => [...rights.topicsOf(this.community, pubkey)]);
-    const access = { pubkeys: new Set(this.keys), enforced, subscribed: new Set(topics) };
+    const pubkeys = new Set(this.keys);
+    const consented = enforced ? this.agreeing(community) : pubkeys;
+    const computed = { pubkeys, enforced, consented, subscribed: this.topicsOf(consented) };
+    const access = known !== undefined && isSameAccess(known.access, computed) ? known.access : computed;
     this.known = { access, community, rights: rights.version };
     return access;
   }
 
+  private isEnforced(community: Community): boolean {
+    const isRequired = community.settings['auth.mode'] === 'required';
+    const begun = this.context.now() >= enforcedFrom(community, this.openedAt);
+    this.enforced = isRequired && (this.enforced || begun);
+    return this.enforced;
+  }
+
+  private agreeing({ policies }: Community): ReadonlySet<string> {
+    const { rights } = this.context;
+    const keys = [...this.keys];
+    return new Set(keys.filter((pubkey) => hasAgreed(policies, rights.of(this.community, pubkey).agreed)));
+  }
+
+  /** Of all keys together; of one, without a copy. */
+  private topicsOf(keys: ReadonlySet<string>): ReadonlySet<string> {
+    const [first, ...others] = [...keys].map(
+      (pubkey) => this.context.rights.of(this.community, pubkey).topics,
+    );
+    if (first === undefined) return NO_TOPICS;
+    return others.length === 0 ? first : new Set([first, ...others].flatMap((topics) => [...topics]));
+  }
+
   /** It had its time to authenticate and did not. */
   isOverdue(community: Community): boolean {
-    return this.keys.size === 0 && this.context.now() >= authDeadline(community, this.openedAt);
+    if (this.keys.size > 0 || this.authenticating > 0) return false;
+    return this.context.now() >= authDeadline(community, this.openedAt);
   }
 
   /** The filters with what this client may see of them, or why it may not ask them. */

@@ -6,10 +6,10 @@
  *   filling ──rows of the query, and what came meanwhile──▶ kept ──too many, or all let go──▶ dropped
  */
 import { LRUCache } from 'lru-cache';
-import type { NostrEvent } from '../core/event.js';
 import { type Filter, valuesIn } from '../core/filter.js';
 import { factKey } from '../core/plan.js';
 import type { Retention } from '../core/retention.js';
+import type { MatchedEvent } from '../core/topic.js';
 import { type HeldEvent, type HeldEvents, OVERHEAD_BYTES, type Reading } from './held-events.js';
 import { SubscriptionIndex } from './subscription-index.js';
 
@@ -214,7 +214,7 @@ export class KeptAnswers {
     this.makeRoom();
   }
 
-  onUpsert(community: number, held: HeldEvent, event: NostrEvent): void {
+  onUpsert(community: number, held: HeldEvent, event: MatchedEvent): void {
     const index = this.indexes.get(community);
     if (index === undefined) return;
     for (const answer of index.match(event)) {

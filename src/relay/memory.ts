@@ -1,5 +1,5 @@
 /** What the relay has at hand of the store. Fed by the fan-out alone, in the order of the outbox. */
-import type { NostrEvent } from '../core/event.js';
+import type { MatchedEvent } from '../core/topic.js';
 import { type HeldEvent, HeldEvents } from './held-events.js';
 import { KeptAnswers } from './kept-answers.js';
 
@@ -7,7 +7,7 @@ export class Memory {
   readonly events = new HeldEvents();
   readonly answers = new KeptAnswers(this.events);
 
-  onUpsert(community: number, held: HeldEvent, event: NostrEvent): void {
+  onUpsert(community: number, held: HeldEvent, event: MatchedEvent): void {
     this.events.add(community, held);
     this.answers.onUpsert(community, held, event);
   }

@@ -4,7 +4,7 @@ import type { Settings } from '../core/settings.js';
 
 const { version } = createRequire(import.meta.url)('../../package.json') as { version: string };
 
-export const SUPPORTED_NIPS = [1, 9, 11, 13, 40, 42, 45, 62, 70] as const;
+export const SUPPORTED_NIPS = [1, 9, 11, 13, 40, 42, 45, 56, 62, 70, 86] as const;
 export const SOFTWARE_VERSION = version;
 
 export function relayInformation(settings: Settings) {

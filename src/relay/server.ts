@@ -12,6 +12,8 @@ import { type WebSocket, WebSocketServer } from 'ws';
 import { addressesOf } from '../addresses.js';
 import type { AddressOf } from '../client-address.js';
 import type { Community } from '../communities.js';
+import { isKeptOut } from '../core/blocks.js';
+import { ERRORS } from '../core/errors.js';
 import { FRAME_BYTES_MAX, type Settings } from '../core/settings.js';
 import { type Http, hostOf } from '../http.js';
 import type { Verdict } from '../limits/rates.js';
@@ -23,11 +25,11 @@ import { PAGE_POLICY, renderPage, type Stats } from './page.js';
 
 const CONNECTIONS_MAX = 10_000;
 const TOO_MANY_REQUESTS = '429 Too Many Requests';
-/** NIP-11 is read by web pages of any origin. */
+/** NIP-11 is read by web pages of any origin, and NIP-86 is spoken by them. */
 const CORS = {
   'access-control-allow-origin': '*',
-  'access-control-allow-headers': '*',
-  'access-control-allow-methods': 'GET, OPTIONS',
+  'access-control-allow-headers': '*, authorization',
+  'access-control-allow-methods': 'GET, POST, OPTIONS',
 };
 const HEARTBEAT_MS = 30_000;
 const TOPICS_SHOWN = 24;
@@ -119,9 +121,16 @@ function addPages(
       : statsOf(community.id);
   };
 
+  const keepOut = async (request: FastifyRequest, reply: FastifyReply) => {
+    const community = communityOf(request.raw, options);
+    if (community === undefined || !isKeptOut(community.blocks, options.addressOf(request.raw))) return;
+    const { status, message } = ERRORS.ADDRESS_BLOCKED;
+    return reply.code(status).send({ code: 'ADDRESS_BLOCKED', message, details: {} });
+  };
+
   for (const prefix of ['', '/c/:slug']) {
-    app.get(prefix || '/', page);
-    app.get(`${prefix}/stats`, stats);
+    app.get(prefix || '/', { onRequest: keepOut }, page);
+    app.get(`${prefix}/stats`, { onRequest: keepOut }, stats);
     app.options(prefix || '/', (_request, reply) => reply.headers(CORS).code(204).send());
   }
 }
@@ -177,6 +186,7 @@ function acceptSockets(http: Http, options: RelayOptions, sockets: Map<Connectio
     if (community === undefined) return refuseUpgrade(socket, '404 Not Found');
     const { settings } = community;
     const client = { community: community.id, ...options.addressOf(request) };
+    if (isKeptOut(community.blocks, client)) return refuseUpgrade(socket, '403 Forbidden');
     const refused = refusalOf(client, settings);
     if (refused !== undefined) return refuseUpgrade(socket, refused);
     opening += 1;

@@ -2,8 +2,8 @@
  * The open subscriptions of one community, so that an event touches only those it may match: each filter is filed under
  * the values of its most selective field, and an event looks under its own id, tags, author and kind.
  */
-import type { NostrEvent } from '../core/event.js';
 import { type Filter, matchesNothing, matchFilter } from '../core/filter.js';
+import type { MatchedEvent } from '../core/topic.js';
 
 interface Entry<S> {
   readonly subscription: S;
@@ -53,7 +53,7 @@ export class SubscriptionIndex<S> {
   }
 
   /** Each subscription that the event matches, once. */
-  match(event: NostrEvent): Set<S> {
+  match(event: MatchedEvent): Set<S> {
     const matched = new Set<S>();
     for (const key of eventKeys(event)) {
       for (const { subscription, filter } of this.entries.get(key) ?? []) {
@@ -73,10 +73,11 @@ function filterKeys(filter: Filter): string[] {
   return ['*'];
 }
 
-function eventKeys(event: NostrEvent): Set<string> {
+function eventKeys(event: MatchedEvent): Set<string> {
   const keys = new Set([`i${event.id}`, `a${event.pubkey}`, `k${event.kind}`, '*']);
   for (const tag of event.tags) {
     if (tag[0]?.length === 1 && tag[1] !== undefined) keys.add(`#${tag[0]}${tag[1]}`);
   }
+  for (const topic of event.bound ?? []) keys.add(`#t${topic}`);
   return keys;
 }

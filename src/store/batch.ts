@@ -13,6 +13,7 @@ import { raiseTopicTotals } from './capacity.js';
 import { dayOf } from './facts.js';
 import { hideRows } from './hide.js';
 import { addressHash, leaveHistory } from './history.js';
+import { withdrawDeleted, writeReports } from './reports.js';
 import { type TagHash, tagKeys } from './tag-hash.js';
 
 /** Wakes the outbox readers of every instance; only a hint, polling is the truth. */
@@ -37,13 +38,14 @@ export async function writePlan(
 ): Promise<void> {
   const { now, tagHash } = options;
   const hiding = hideRows(client, plan.hidden, now, tagHash);
-  const { heads, tombstones, quotaUses, vanishMarks, broadcasts, rows, outbox } = plan;
+  const { heads, tombstones, quotaUses, vanishMarks, reports, broadcasts, rows, outbox } = plan;
   const served = rows.filter((row) => row.hidden === undefined);
   const sent: Promise<unknown>[] = [];
   if (heads.length > 0) sent.push(writeHeads(client, plan));
   if (tombstones.length > 0) sent.push(writeTombstones(client, plan, now));
   if (quotaUses.length > 0) sent.push(countTargets(client, plan, now));
   if (vanishMarks.length > 0) sent.push(writeVanishMarks(client, plan, tagHash));
+  if (reports.length > 0) sent.push(writeReports(client, reports));
   if (broadcasts.length > 0) sent.push(writeBroadcasts(client, plan, now));
   const arrived = served.map(({ submission }) => submission);
   sent.push(raiseTopicTotals(client, arrived));
@@ -95,7 +97,7 @@ const TOMBSTONES_SQL = `
     applied_at = coalesce(t.applied_at, excluded.applied_at),
     deletion_event = CASE WHEN excluded.requested_at > t.requested_at THEN excluded.deletion_event ELSE t.deletion_event END`;
 
-/** Both are sent at once: COMMIT goes out behind them without waiting for an answer. */
+/** All are sent at once: COMMIT goes out behind them without waiting for an answer. */
 async function writeTombstones(client: ClientBase, { tombstones }: Plan, now: number): Promise<void> {
   const written = client.query({
     name: 'tombstones',
@@ -111,7 +113,7 @@ async function writeTombstones(client: ClientBase, { tombstones }: Plan, now: nu
       now,
     ],
   });
-  await Promise.all([written, leaveHistory(client, tombstones)]);
+  await Promise.all([written, leaveHistory(client, tombstones), withdrawDeleted(client, tombstones)]);
 }
 
 async function countTargets(client: ClientBase, { quotaUses }: Plan, now: number): Promise<void> {

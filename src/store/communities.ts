@@ -1,6 +1,8 @@
 /** Communities and their settings. Every change raises one number, which all instances poll. */
 import type { ClientBase, Pool } from 'pg';
+import type { PolicyRef } from '../core/policies.js';
 import { type SettingKey, settingDefinitions } from '../core/settings.js';
+import { globalTopic } from '../core/topic-id.js';
 import { pinGlobalTopic } from './topics.js';
 
 export interface CommunityRow {
@@ -14,6 +16,8 @@ export interface CommunityRow {
   readonly refused: readonly string[];
   /** Those added to the node's own. */
   readonly operators: readonly string[];
+  /** What is current of the texts that members agree to. */
+  readonly policies: readonly PolicyRef[];
 }
 
 export interface ConfigVersions {
@@ -27,6 +31,11 @@ const HOST = /^[a-z0-9.-]{1,253}$/;
 const UNIQUE_VIOLATION = '23505';
 
 type Db = ClientBase | Pool;
+
+/** With the community itself, in one statement: the topic of a newcomer's first post is carried from the start. */
+const PIN_GLOBAL_SQL = `INSERT INTO node_subscriptions (community, topic, pinned, public, created_at, updated_at)
+  SELECT id, $4::text, true, true, $3, $3 FROM made`;
+const GLOBAL_TOPIC = globalTopic(settingDefinitions['topic.namespace'].default);
 
 export async function readConfigVersions(db: Db): Promise<ConfigVersions> {
   const { rows } = await db.query<ConfigVersions>({
@@ -45,11 +54,14 @@ export async function readCommunities(db: Db): Promise<CommunityRow[]> {
     authModeAt: number;
     refused: string[];
     operators: string[];
+    policies: PolicyRef[];
   }>(
     `SELECT c.id, c.slug, c.host, coalesce(jsonb_object_agg(s.key, s.value) FILTER (WHERE s.key IS NOT NULL), '{}') AS settings,
        coalesce(max(s.updated_at) FILTER (WHERE s.key = 'auth.mode'), 0) AS "authModeAt",
        ARRAY(SELECT encode(m.pubkey, 'hex') FROM members m WHERE m.community = c.id AND m.status <> 'active') AS refused,
-       ARRAY(SELECT encode(o.pubkey, 'hex') FROM operators o WHERE o.community = c.id) AS operators
+       ARRAY(SELECT encode(o.pubkey, 'hex') FROM operators o WHERE o.community = c.id) AS operators,
+       coalesce((SELECT jsonb_agg(jsonb_build_object('type', p.type, 'version', p.version) ORDER BY p.type)
+         FROM policy_versions p WHERE p.community = c.id AND p.status = 'current'), '[]') AS policies
      FROM communities c LEFT JOIN community_settings s ON s.community = c.id GROUP BY c.id ORDER BY c.id`,
   );
   return rows.map((row) => ({ ...row, settings: new Map(Object.entries(row.settings)) }));
@@ -71,13 +83,13 @@ export async function addCommunity(
   if (host !== undefined && !HOST.test(host)) throw new Error(`"${host}" is no host name`);
   try {
     const { rows } = await db.query<{ id: number }>(
-      `WITH changed AS (UPDATE config_version SET version = version + 1)
-       INSERT INTO communities (slug, host, created_at) VALUES ($1, $2, $3) RETURNING id`,
-      [slug, host ?? null, now],
+      `WITH changed AS (UPDATE config_version SET version = version + 1), made AS (
+         INSERT INTO communities (slug, host, created_at) VALUES ($1, $2, $3) RETURNING id
+       ), pinned AS (${PIN_GLOBAL_SQL})
+       SELECT id FROM made`,
+      [slug, host ?? null, now, GLOBAL_TOPIC],
     );
-    const { id } = rows[0]!;
-    await pinGlobalTopic(db, id, settingDefinitions['topic.namespace'].default, now);
-    return id;
+    return rows[0]!.id;
   } catch (error) {
     if ((error as { code?: string }).code !== UNIQUE_VIOLATION) throw error;
     throw new Error(
@@ -92,20 +104,19 @@ export async function ensureDefaultCommunity(
   first: Partial<Record<SettingKey, unknown>>,
   now: number,
 ): Promise<void> {
-  const { rows } = await db.query<{ community: number }>(
+  await db.query(
     `WITH made AS (
-       INSERT INTO communities (slug, created_at) VALUES ($1, $3) ON CONFLICT (slug) DO NOTHING RETURNING id)
+       INSERT INTO communities (slug, created_at) VALUES ($1, $3) ON CONFLICT (slug) DO NOTHING RETURNING id
+     ), pinned AS (${PIN_GLOBAL_SQL})
      INSERT INTO community_settings (community, key, value, updated_at)
-     SELECT made.id, s.key, s.value, $3 FROM made, jsonb_each($2) AS s (key, value) RETURNING community`,
-    [DEFAULT_SLUG, JSON.stringify(first), now],
+     SELECT made.id, s.key, s.value, $3 FROM made, jsonb_each($2) AS s (key, value)`,
+    [DEFAULT_SLUG, JSON.stringify(first), now, GLOBAL_TOPIC],
   );
-  const made = rows[0]?.community;
-  if (made !== undefined) await pinGlobalTopic(db, made, settingDefinitions['topic.namespace'].default, now);
 }
 
 /**
- * Gives the setting's new version; undefined when it is no longer at the version that the writer saw. Versions are taken from
- * the one number of all configuration, so that none comes twice; a setting at its default has version 0.
+ * Gives the setting's new version. Versions are taken from the one number of all configuration, so that none comes twice; a
+ * setting at its default has version 0. When it was set is when its value changed: saving it again is no change.
  */
 export async function writeSetting(
   db: Db,
@@ -113,21 +124,19 @@ export async function writeSetting(
   key: SettingKey,
   value: unknown,
   now: number,
-  seenVersion?: number,
-): Promise<number | undefined> {
+): Promise<number> {
   const { rows } = await db.query<{ version: number }>(
     `WITH changed AS (UPDATE config_version SET version = version + 1 RETURNING version)
      INSERT INTO community_settings AS s (community, key, value, version, updated_at)
      SELECT $1, $2, $3, changed.version, $4 FROM changed
-     WHERE $5::bigint IS NULL OR $5 = coalesce((SELECT version FROM community_settings WHERE community = $1 AND key = $2), 0)
      ON CONFLICT (community, key) DO UPDATE
-     SET value = excluded.value, version = excluded.version, updated_at = excluded.updated_at
-     WHERE $5::bigint IS NULL OR s.version = $5
+     SET value = excluded.value, version = excluded.version,
+       updated_at = CASE WHEN s.value = excluded.value THEN s.updated_at ELSE excluded.updated_at END
      RETURNING version`,
-    [community, key, JSON.stringify(value), now, seenVersion ?? null],
+    [community, key, JSON.stringify(value), now],
   );
-  if (rows.length > 0 && key === 'topic.namespace') await pinGlobalTopic(db, community, String(value), now);
-  return rows[0]?.version;
+  if (key === 'topic.namespace') await pinGlobalTopic(db, community, String(value), now);
+  return rows[0]!.version;
 }
 
 export async function resetSetting(db: Db, community: number, key: SettingKey): Promise<void> {

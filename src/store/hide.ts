@@ -4,12 +4,14 @@
  */
 import type { ClientBase } from 'pg';
 import type { NostrEvent } from '../core/event.js';
-import { HIDDEN_CODES } from '../core/hidden.js';
+import { HIDDEN_CODES, hiddenOf } from '../core/hidden.js';
 import { Keep } from '../core/keep.js';
 import type { HiddenRow } from '../core/plan.js';
+import { KIND_REPORT, WITHDRAWS } from '../core/report.js';
 import { UNBOUND } from '../core/topic.js';
 import { hexArray, int2Array, int4Array, int8Array } from './binary.js';
 import { lowerTopicTotals } from './capacity.js';
+import { withdrawReports } from './reports.js';
 import { type TagHash, tagKeys } from './tag-hash.js';
 
 const GONE = `
@@ -18,7 +20,7 @@ const GONE = `
       AS g (seq, ingested_at, keep, community, event_id, hidden)
   )`;
 const SAME_PLACE = 'e.keep = g.keep AND e.ingested_at = g.ingested_at AND e.seq = g.seq';
-const RETURNED = 'g.seq, g.ingested_at, g.keep, e.community, e.payload, e.bound';
+const RETURNED = 'g.seq, g.ingested_at, g.keep, g.hidden AS why, e.community, e.payload, e.bound';
 /**
  * A superseded version moves to the bucket that is dropped first, and to this month there: its days count from now.
  * One that is deleted then moves back, or the month's drop would cut its time of audit short.
@@ -50,6 +52,7 @@ interface GoneRow {
   seq: number;
   ingested_at: number;
   keep: number;
+  why: number;
   community: number;
   payload: string;
   bound: string[] | null;
@@ -85,9 +88,14 @@ export async function hideRows(
     removeTags(client, left, tagHash),
     lowerTotals(client, left),
     lowerTopicTotals(client, left),
+    withdrawReports(client, left.filter(isWithdrawnReport)),
   ]);
   answered.catch(() => undefined);
   return { answered };
+}
+
+function isWithdrawnReport({ event, why }: LeftRow): boolean {
+  return event.kind === KIND_REPORT && WITHDRAWS[hiddenOf(why)];
 }
 
 /** Not prepared, and so planned for the tables as they are now: the target of an UPDATE cannot be fenced. */

@@ -7,6 +7,7 @@ import { type Denial, denial } from '../core/errors.js';
 import { MEMBER_STEPS, type MemberStatus, refuseAccount } from '../core/membership.js';
 import { bytes, type Change, changeConfig, type Db } from './config-change.js';
 import { BY_PUBKEY, type Page, type PageOf, readPage } from './page.js';
+import { revokeTokensOf } from './tokens.js';
 
 export interface Member {
   readonly pubkey: string;
@@ -119,6 +120,8 @@ export function changeMember(
       [community, bytes(pubkey), wanted, noteAfter, now],
     );
     if (wanted === 'deleted' && step === 'do') await endMembership(change, pubkey);
+    // For good: who is let in again signs in again.
+    if (wanted !== 'active' && step === 'do') await revokeTokensOf(change.db, { community, pubkey }, now);
     if ((was === 'active') !== (wanted === 'active')) {
       change.raiseVersion();
       change.raiseRights();

@@ -31,6 +31,11 @@ export async function fixTagHashSeed(db: ClientBase | Pool): Promise<bigint> {
   return BigInt(await fixOnce(db, 'tag_hash_seed', randomBytes(8).readBigUInt64BE().toString()));
 }
 
+/** What the node's own tokens and challenges are signed with, on every instance. */
+export function fixTokenSecret(db: ClientBase | Pool): Promise<string> {
+  return fixOnce(db, 'token_secret', randomBytes(32).toString('hex'));
+}
+
 /** Links to files are signed with it: no instance but those of this node makes one that holds. */
 export async function fixDownloadSecret(db: ClientBase | Pool): Promise<string> {
   return fixOnce(db, 'download_secret', randomBytes(32).toString('hex'));

@@ -81,7 +81,7 @@ export interface DirectoryEntry {
 
 export function readDirectory(
   db: Db,
-  community: number,
+  { community, publicOnly }: { readonly community: number; readonly publicOnly: boolean },
   page: PageOf,
 ): Promise<Page<DirectoryEntry> | Denial> {
   return readPage(
@@ -92,8 +92,8 @@ export function readDirectory(
       const { rows } = await db.query<DirectoryEntry>(
         `SELECT n.topic, n.name, n.public, n.ref_count AS subscribers, coalesce(t.events, 0) AS events
          FROM node_topics n LEFT JOIN topic_totals t ON t.community = n.community AND t.topic = n.topic
-         WHERE n.community = $1 AND n.topic > $2 AND n.enabled ORDER BY n.topic LIMIT $3`,
-        [community, after, limit],
+         WHERE n.community = $1 AND n.topic > $2 AND n.enabled AND (n.public OR NOT $4) ORDER BY n.topic LIMIT $3`,
+        [community, after, limit, publicOnly],
       );
       return rows;
     },
@@ -102,14 +102,14 @@ export function readDirectory(
 
 // ─── What is carried, and the cap on it ────────────────────────────────────────────────────────────────────────
 
-/** Whether the topic is carried, how often it is used, and whether it is blocked; a topic without a row is neither. */
+/** Whether the topic is carried, open to everyone, blocked; a topic without a row is neither carried nor open. */
 export async function readCarriage(
   db: Db,
   community: number,
   topic: string,
-): Promise<{ readonly enabled: boolean; readonly refCount: number; readonly blocked: boolean }> {
-  const { rows } = await db.query<{ enabled: boolean; refCount: number; blocked: boolean }>(
-    `SELECT coalesce(n.enabled, false) AS enabled, coalesce(n.ref_count, 0) AS "refCount", b.topic IS NOT NULL AS blocked
+): Promise<{ readonly enabled: boolean; readonly public: boolean; readonly blocked: boolean }> {
+  const { rows } = await db.query<{ enabled: boolean; public: boolean; blocked: boolean }>(
+    `SELECT coalesce(n.enabled, false) AS enabled, coalesce(n.public, false) AS public, b.topic IS NOT NULL AS blocked
      FROM (SELECT $1::integer AS community, $2::text AS topic) asked
      LEFT JOIN node_topics n ON n.community = asked.community AND n.topic = asked.topic
      LEFT JOIN blocked_topics b ON b.community = asked.community AND b.topic = asked.topic`,

@@ -127,6 +127,10 @@ export const PERSONAL_SELECTS = {
     columns: 'metric, request_id, counted_at',
     from: `FROM usage_requests ${OF_PUBKEY}`,
   },
+  'plan-changes': {
+    columns: 'event_id, plan, plan_until, received_at',
+    from: `FROM plan_events ${OF_PUBKEY} ORDER BY received_at, event_id`,
+  },
   'revoked-tokens': { columns: 'token_id, expires_at', from: `FROM revoked_tokens ${OF_PUBKEY}` },
   reports: {
     columns: `report_id, ${hex('target_event')}, ${hex('target_pubkey')}, reason, comment, ${hex('event_id')}, created_at`,

@@ -7,7 +7,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { ClientBase, Pool } from 'pg';
-import { type Denial, denial } from '../core/errors.js';
+import { type Denial, denial, isDenial } from '../core/errors.js';
 import {
   CANCEL_STEPS,
   PERSONAL_STATUSES,
@@ -17,6 +17,7 @@ import {
 import { bytes, changeConfig, type Db, isUuid } from './config-change.js';
 import { ensureMember, readMemberStatus } from './members.js';
 import { NEWEST_FIRST, type Page, type PageOf, readPage } from './page.js';
+import { countWithin } from './usage.js';
 
 export interface PersonalRequest {
   readonly requestId: string;
@@ -60,6 +61,9 @@ export function askPersonal(
     );
     if (open.rows[0] !== undefined) return open.rows[0];
     await ensureMember(change, pubkey);
+    const use =
+      kind === 'export' ? await countWithin(db, { community, pubkey, metric: 'exports', now }) : undefined;
+    if (isDenial(use)) return use;
     const { rows } = await db.query<PersonalRequest>(
       `INSERT INTO personal_data_requests (request_id, community, pubkey, kind, status, note, created_at)
        VALUES ($1, $2, $3, $4, 'pending', $5, $6) RETURNING ${COLUMNS}`,

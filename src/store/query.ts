@@ -7,13 +7,14 @@
  * A short answer to a narrow filter comes with its payloads in one step.
  */
 import type { Pool } from 'pg';
-import type { View } from '../core/access.js';
+import { allowedTopics, type View } from '../core/access.js';
+import { KIND_DELETION } from '../core/classify.js';
 import { KIND_GIFT_WRAP } from '../core/deletion.js';
 import type { Filter, TagCondition } from '../core/filter.js';
 import { Keep, keepsOf, REGULAR_KEEPS, STEPS } from '../core/keep.js';
 import { kindRanges } from '../core/kinds.js';
 import { bucketDays, cutoff, type Retention, topicDays } from '../core/retention.js';
-import { isTopic, UNBOUND } from '../core/topic.js';
+import { findsBound, isTopic, UNBOUND } from '../core/topic.js';
 import { hexArray, int2Array, int4Array, int8Array, textArray } from './binary.js';
 import type { TagHash } from './tag-hash.js';
 
@@ -166,11 +167,14 @@ function conditions(context: Context, community: number, filter: Filter, settled
     if (tag === settled.tag) continue;
     all.push(`EXISTS (SELECT 1 FROM ${askedTags(context, community, tag)} JOIN event_tags g
       ON g.tag = asked.tag AND g.created_at = e.created_at AND g.seq = e.seq
-      WHERE g.keep = e.keep AND g.ingested_at = e.ingested_at AND ${carries(tag)})`);
+      WHERE g.keep = e.keep AND g.ingested_at = e.ingested_at AND ${carries(tag, filter)})`);
   }
   if (filter.view !== undefined) all.push(...visible(params, filter.view));
   return all.join(' AND ');
 }
+
+/** A `t` tag in a payload, with its value as JSON spells it. */
+const TOPIC_TAG = String.raw`\["t",("(?:[^"\\]|\\.)*")`;
 
 /** The SQL twin of `sees` in core/access.ts. */
 function visible(params: Parameters, { parties, topics }: View): string[] {
@@ -189,14 +193,15 @@ function visible(params: Parameters, { parties, topics }: View): string[] {
     conditions.push(`(NOT (${ranges.join(' OR ')}) OR ${isParty})`);
   }
   if (topics !== undefined) {
-    const needle = (topic: string) => `["t",${JSON.stringify(topic)}`;
-    const named = [`["t","${topics.prefix}`, ...[...topics.plain].map(needle)];
-    const allowed = [...topics.allowed];
-    const isBound = `EXISTS (SELECT 1 FROM unnest(e.bound) AS bound (topic)
-      WHERE starts_with(bound.topic, ${params.add(topics.prefix, 'text')})
-        OR bound.topic = ANY (${params.add(textArray([...topics.plain]), 'text[]')}))`;
-    conditions.push(`(NOT (${holdsOne(named)} OR ${isBound}) OR ${holdsOne(allowed.map(needle))}
-      OR e.bound && ${params.add(textArray(allowed), 'text[]')})`);
+    // One pass over the tags, however many topics are allowed. Topics are compared as JSON spells them.
+    const spelt = (list: Iterable<string>) =>
+      params.add(textArray([...list].map((topic) => JSON.stringify(topic))), 'text[]');
+    const prefix = params.add(JSON.stringify(topics.carried.prefix).slice(0, -1), 'text');
+    conditions.push(`((e.bound IS NULL AND strpos(e.payload, '["t","') = 0) OR (
+      SELECT coalesce(bool_or(t.topic = ANY (${spelt(allowedTopics(topics))})), true)
+      FROM (SELECT found[1] AS topic FROM regexp_matches(e.payload, '${TOPIC_TAG}', 'g') AS found
+        UNION ALL SELECT to_json(bound.topic)::text FROM unnest(e.bound) AS bound (topic)) t
+      WHERE starts_with(t.topic, ${prefix}) OR t.topic = ANY (${spelt(topics.carried.plain)})))`);
   }
   return conditions;
 }
@@ -240,12 +245,16 @@ const keptSince = (time: string) => `(g.keep < ${Keep.days30} OR g.ingested_at >
  * A topic may also be bound to the event without a tag (core/topic.ts); then its days are those of an event without topics.
  * What is past both is not even looked up.
  */
-const CARRIES_TOPIC = `${keptSince('least(asked.kept_since, asked.bound_since)')} AND (
-    (${HAS_TAG} AND ${keptSince('asked.kept_since')})
-    OR (e.bound IS NOT NULL AND asked.topic = ANY (e.bound) AND ${keptSince('asked.bound_since')}))`;
-
-function carries({ name }: TagCondition): string {
-  return name === 't' ? CARRIES_TOPIC : HAS_TAG;
+function carries({ name }: TagCondition, filter: Filter): string {
+  if (name !== 't') return HAS_TAG;
+  const bound = [
+    'e.bound IS NOT NULL',
+    'asked.topic = ANY (e.bound)',
+    keptSince('asked.bound_since'),
+    ...(findsBound(filter, KIND_DELETION) ? [] : [`e.kind <> ${KIND_DELETION}`]),
+  ];
+  return `${keptSince('least(asked.kept_since, asked.bound_since)')} AND (
+    (${HAS_TAG} AND ${keptSince('asked.kept_since')}) OR (${bound.join(' AND ')}))`;
 }
 
 function drivingTag({ tags, authors }: Filter): TagCondition | undefined {
@@ -282,7 +291,7 @@ function selectByTag(context: Context, community: number, filter: Filter, tag: T
       SELECT ${context.columns.replace('e.created_at', 'g.created_at')} FROM event_tags g
       ${eventAt('g')}
       WHERE g.tag = asked.tag AND g.keep IN (${servedKeeps(filter)}) ${range}
-        AND ${carries(tag)} AND ${rest}
+        AND ${carries(tag, filter)} AND ${rest}
       ORDER BY g.created_at DESC, e.id LIMIT ${context.limit}) r
     ${NEWEST_FIRST} LIMIT ${context.limit}`;
 }

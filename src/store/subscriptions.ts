@@ -10,6 +10,8 @@ import { bytes, type Change, changeConfig, type Db } from './config-change.js';
 import { refuseMember } from './members.js';
 import { type Cap, ensureNodeTopic, mindingCarriage, readCarriage } from './node-topics.js';
 import { NEWEST_FIRST, type Page, type PageOf, readPage } from './page.js';
+import { readMemberPlan } from './plans.js';
+import { refuseTopicQuota } from './usage.js';
 
 export interface Subscription {
   readonly subscriptionId: string;
@@ -89,7 +91,7 @@ interface Granted extends SubscriptionRef {
   readonly name: string | null;
 }
 
-/** Makes the subscription of an approved request, and the topic's row if it is the first of its topic. */
+/** Makes the subscription of an approved request, within the member's plan, and the topic's row if it is the first of its topic. */
 export async function startSubscription(
   change: Change,
   { requestId, pubkey, topic, services, name }: Granted,
@@ -97,13 +99,17 @@ export async function startSubscription(
 ): Promise<Subscription | Denial> {
   const { db, community, now } = change;
   if ((await findOpen(db, { community, pubkey, topic })) !== undefined) return denial('ALREADY_SUBSCRIBED');
+  const holder = { community, pubkey };
+  const refused = await refuseTopicQuota(db, holder, ({ active }) => active, now);
+  if (refused !== undefined) return refused;
+  const { planId } = await readMemberPlan(db, holder, now);
   return mindingCarriage(change, topic, enabledMax, async () => {
     await ensureNodeTopic(change, topic, name);
     const { rows } = await db.query<Subscription>(
       `INSERT INTO topic_subscriptions
-         (subscription_id, request_id, community, pubkey, topic, services, status, started_at, updated_at)
-       VALUES ($1, $2, $3, $4, $5, $6, 'active', $7, $7) RETURNING ${COLUMNS}`,
-      [randomUUID(), requestId, community, bytes(pubkey), topic, services, now],
+         (subscription_id, request_id, community, pubkey, topic, services, plan, status, started_at, updated_at)
+       VALUES ($1, $2, $3, $4, $5, $6, $7, 'active', $8, $8) RETURNING ${COLUMNS}`,
+      [randomUUID(), requestId, community, bytes(pubkey), topic, services, planId, now],
     );
     change.raiseRights();
     return rows[0]!;
@@ -114,7 +120,7 @@ export function pauseSubscription(pool: Pool, ref: SubscriptionRef, now: number)
   return step(pool, ref, 'pause', undefined, now);
 }
 
-/** A topic that is not carried at the time must fit under the cap. */
+/** A topic that is not carried at the time must fit under the cap, and every one into the member's plan. */
 export function resumeSubscription(pool: Pool, ref: SubscriptionRef, { enabledMax }: Cap, now: number) {
   return step(pool, ref, 'resume', enabledMax, now);
 }
@@ -139,7 +145,7 @@ function step(
   return changeConfig(pool, { community: ref.community, now }, async (change) => {
     const open = await readOpenSubscription(change.db, ref);
     if (isDenial(open) || SUBSCRIPTION_STEPS[action][open.status] === 'done') return open;
-    const refused = action === 'resume' ? await refuseUse(change.db, ref) : undefined;
+    const refused = action === 'resume' ? await refuseResume(change, ref) : undefined;
     if (refused !== undefined) return refused;
     return mindingCarriage(change, ref.topic, enabledMax, async () => {
       const { rows } = await change.db.query<Subscription>(
@@ -151,6 +157,10 @@ function step(
       return rows[0]!;
     });
   });
+}
+
+async function refuseResume({ db, now }: Change, ref: SubscriptionRef): Promise<Denial | undefined> {
+  return (await refuseUse(db, ref)) ?? (await refuseTopicQuota(db, ref, ({ active }) => active, now));
 }
 
 /** Why a member may not have this topic now: the account, or the topic itself. */
@@ -170,17 +180,28 @@ export interface RightsHolder {
 
 export const rightsKey = ({ community, pubkey }: RightsHolder): string => `${community}:${pubkey}`;
 
-/** The topics that each of these has the right to, by `rightsKey`; public topics are not among them. */
+export interface MemberRights {
+  /** Public topics are not among them. */
+  readonly topics: ReadonlySet<string>;
+  /** What the member has agreed to and not withdrawn, current or not, as `policyKey` writes it. */
+  readonly agreed: ReadonlySet<string>;
+}
+
+/** What each of these has the right to, and has agreed to, by `rightsKey`. */
 export async function readRights(
   db: Db,
   holders: readonly RightsHolder[],
-): Promise<Map<string, ReadonlySet<string>>> {
-  const { rows } = await db.query<RightsHolder & { topics: string[] }>({
-    name: 'topic-rights',
+): Promise<Map<string, MemberRights>> {
+  const { rows } = await db.query<RightsHolder & { topics: string[]; agreed: string[] }>({
+    name: 'member-rights',
     text: `SELECT asked.community, encode(asked.pubkey, 'hex') AS pubkey, ARRAY(
-             SELECT r.topic FROM topic_rights r WHERE r.community = asked.community AND r.pubkey = asked.pubkey) AS topics
+             SELECT r.topic FROM topic_rights r WHERE r.community = asked.community AND r.pubkey = asked.pubkey) AS topics, ARRAY(
+             SELECT c.type || '/' || c.version FROM consents c
+             WHERE c.community = asked.community AND c.pubkey = asked.pubkey AND c.withdrawn_at IS NULL) AS agreed
            FROM unnest($1::integer[], $2::bytea[]) AS asked (community, pubkey)`,
     values: [holders.map(({ community }) => community), holders.map(({ pubkey }) => bytes(pubkey))],
   });
-  return new Map(rows.map((row) => [rightsKey(row), new Set(row.topics)]));
+  return new Map(
+    rows.map((row) => [rightsKey(row), { topics: new Set(row.topics), agreed: new Set(row.agreed) }]),
+  );
 }

@@ -24,6 +24,7 @@ import {
   type Subscription,
   startSubscription,
 } from './subscriptions.js';
+import { refuseTopicQuota } from './usage.js';
 
 export interface TopicRequest {
   readonly requestId: string;
@@ -65,15 +66,15 @@ export function requestTopic(
   const { community, pubkey, topic } = ask;
   return changeConfig(pool, { community, now }, async (change) => {
     const { db } = change;
-    const refused = (await refuseUse(db, ask)) ?? (await refuseAgain(db, ask));
+    const refused =
+      (await refuseUse(db, ask)) ?? (await refuseAgain(db, ask)) ?? (await refuseInVain(db, ask, now));
     if (refused !== undefined) return refused;
     const invite = ask.invite === undefined ? undefined : await findInvite(change, ask.invite, topic);
     if (ask.invite !== undefined && invite === undefined) return denial('INVALID_INVITE');
     const room = await hasRoom(db, community, topic, rules.enabledMax);
     const approved = needsNoReview(rules, { pubkey, invited: invite !== undefined, room });
-    if (!approved && (await countPending(db, community, pubkey)) >= rules.pendingMax) {
-      return denial('PENDING_SUBSCRIPTION_REQUEST_LIMIT_REACHED', { limit: rules.pendingMax });
-    }
+    const tooMany = approved ? undefined : await refusePending(db, ask, rules);
+    if (tooMany !== undefined) return tooMany;
     await ensureMember(change, pubkey);
     const request = await insertRequest(change, ask);
     if (!approved) return { request };
@@ -204,13 +205,28 @@ async function refuseAgain(db: Db, { community, pubkey, topic }: Ask): Promise<D
   return rows[0] && denial('REQUEST_PENDING', { request_id: rows[0].requestId });
 }
 
-async function countPending(db: Db, community: number, pubkey: string): Promise<number> {
-  const { rows } = await db.query<{ count: number }>(
-    `SELECT count(*) AS count FROM topic_subscription_requests
-     WHERE community = $1 AND pubkey = $2 AND status = 'pending'`,
-    [community, bytes(pubkey)],
+/** What waits counts as well: nobody should wait for what the plan has no room for. */
+function refuseInVain(db: Db, ask: Ask, now: number): Promise<Denial | undefined> {
+  return refuseTopicQuota(db, ask, ({ active, pending }) => active + pending, now);
+}
+
+/** Keys cost nothing, so all of them together have a limit as well. */
+async function refusePending(
+  db: Db,
+  { community, pubkey }: Ask,
+  { pendingMax, pendingTotalMax }: RequestRules,
+): Promise<Denial | undefined> {
+  const { rows } = await db.query<{ own: number; total: number }>(
+    `SELECT (SELECT count(*) FROM topic_subscription_requests
+         WHERE community = $1 AND pubkey = $2 AND status = 'pending') AS own,
+       (SELECT count(*) FROM (SELECT 1 FROM topic_subscription_requests
+         WHERE community = $1 AND status = 'pending' LIMIT $3) waiting) AS total`,
+    [community, bytes(pubkey), pendingTotalMax],
   );
-  return rows[0]!.count;
+  const { own, total } = rows[0]!;
+  if (own >= pendingMax) return denial('PENDING_SUBSCRIPTION_REQUEST_LIMIT_REACHED', { limit: pendingMax });
+  if (total < pendingTotalMax) return undefined;
+  return denial('PENDING_SUBSCRIPTION_REQUEST_LIMIT_REACHED', { limit: pendingTotalMax, of: 'all members' });
 }
 
 async function insertRequest({ db, community, now }: Change, ask: Ask): Promise<TopicRequest> {

@@ -12,17 +12,22 @@ export async function readTopics(db: Db): Promise<Map<number, Map<string, TopicS
     community: number;
     topic: string;
     enabled: boolean;
+    blocked: boolean;
     public: boolean;
     priority: number;
     ingest_policy: unknown;
   }>(
-    'SELECT community, topic, enabled, public, priority, ingest_policy FROM node_topics ORDER BY community, topic',
+    `SELECT community, topic, enabled, blocked, public, priority, ingest_policy FROM node_topics
+     UNION ALL
+     SELECT community, topic, false, true, false, 0, '{}' FROM blocked_topics b WHERE NOT EXISTS (
+       SELECT 1 FROM node_subscriptions n WHERE n.community = b.community AND n.topic = b.topic)
+     ORDER BY community, topic`,
   );
   const topics = new Map<number, Map<string, TopicSubscription>>();
-  for (const { community, topic, enabled, public: isPublic, priority, ingest_policy } of rows) {
+  for (const { community, topic, enabled, blocked, public: isPublic, priority, ingest_policy } of rows) {
     const policy = ingestPolicySchema.safeParse(ingest_policy).data ?? {};
     const ofCommunity = topics.get(community) ?? new Map();
-    topics.set(community, ofCommunity.set(topic, { enabled, public: isPublic, priority, policy }));
+    topics.set(community, ofCommunity.set(topic, { enabled, blocked, public: isPublic, priority, policy }));
   }
   return topics;
 }

@@ -112,6 +112,10 @@ async function fillRows(
     `INSERT INTO usage_counters (community, pubkey, day, metric, used) VALUES ($1, $2, 20000, 'exports', 1)`,
   );
   await put(
+    `INSERT INTO plan_events (community, pubkey, event_id, plan, received_at) VALUES ($1, $2, $3, 'free', 1)`,
+    `${mark}-payment`,
+  );
+  await put(
     `INSERT INTO usage_requests (community, pubkey, metric, request_id, counted_at) VALUES ($1, $2, 'exports', $3, 1)`,
     `${mark}-request`,
   );

@@ -1,0 +1,207 @@
+/**
+ * Reports, over HTTP or as events of kind 1984: one list. Those of events are written and withdrawn in the lane's transaction of
+ * the event itself; those over HTTP are their reporter's to make and to withdraw.
+ */
+import { createHash } from 'node:crypto';
+import type { Client, ClientBase, Pool } from 'pg';
+import { type Denial, denial } from '../core/errors.js';
+import type { PlannedReport, Tombstone } from '../core/plan.js';
+import type { ReportReason } from '../core/report.js';
+import { hexArray, int4Array, int8Array, textArray } from './binary.js';
+import { bytes, bytesOrNull, type Db, isUuid } from './config-change.js';
+import { NEWEST_FIRST, type Page, type PageOf, readPage } from './page.js';
+
+// ── In the lane ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+const WRITE_SQL = `
+  INSERT INTO reports (report_id, community, created_at, pubkey, target_event, target_pubkey, event_id, reason, comment)
+  SELECT gen_random_uuid(), community, created_at, pubkey, nullif(target_event, ''), nullif(target_pubkey, ''), event_id,
+    reason, comment
+  FROM unnest($1::int[], $2::bigint[], $3::bytea[], $4::bytea[], $5::bytea[], $6::bytea[], $7::text[], $8::text[])
+    AS r (community, created_at, pubkey, target_event, target_pubkey, event_id, reason, comment)
+  ON CONFLICT DO NOTHING`;
+
+export async function writeReports(client: ClientBase, reports: readonly PlannedReport[]): Promise<void> {
+  await client.query({
+    name: 'reports',
+    text: WRITE_SQL,
+    values: [
+      int4Array(reports.map((r) => r.community)),
+      int8Array(reports.map((r) => r.createdAt)),
+      hexArray(reports.map((r) => r.reporter)),
+      hexArray(reports.map((r) => r.event ?? '')),
+      hexArray(reports.map((r) => r.pubkey ?? '')),
+      hexArray(reports.map((r) => r.eventId)),
+      textArray(reports.map((r) => r.reason)),
+      textArray(reports.map((r) => r.comment)),
+    ],
+  });
+}
+
+interface Withdrawn {
+  readonly community: number;
+  readonly event: { readonly id: string; readonly pubkey: string };
+}
+
+/** Nothing is sent when there is nothing to withdraw. */
+export async function withdrawReports(client: ClientBase, events: readonly Withdrawn[]): Promise<void> {
+  if (events.length === 0) return;
+  await client.query({
+    name: 'withdraw-reports',
+    text: `DELETE FROM reports r USING unnest($1::int[], $2::bytea[], $3::bytea[]) AS g (community, event_id, pubkey)
+      WHERE r.community = g.community AND r.event_id = g.event_id AND r.pubkey = g.pubkey`,
+    values: [
+      int4Array(events.map(({ community }) => community)),
+      hexArray(events.map(({ event }) => event.id)),
+      hexArray(events.map(({ event }) => event.pubkey)),
+    ],
+  });
+}
+
+/** A report outlives an event that aged out; whoever deletes that event later withdraws it too. */
+export function withdrawDeleted(client: ClientBase, tombstones: readonly Tombstone[]): Promise<void> {
+  const unseen = tombstones.flatMap(({ community, target, author, applied }) =>
+    target.type === 'id' && !applied ? [{ community, event: { id: target.id, pubkey: author } }] : [],
+  );
+  return withdrawReports(client, unseen);
+}
+
+// ── Over HTTP ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export interface Report {
+  readonly reportId: string;
+  /** Who reports. */
+  readonly pubkey: string;
+  readonly targetEvent: string | null;
+  readonly targetPubkey: string | null;
+  readonly reason: ReportReason;
+  readonly comment: string;
+  /** The event that it came as; none over HTTP. */
+  readonly eventId: string | null;
+  readonly createdAt: number;
+}
+
+const COLUMNS = `r.report_id AS "reportId", encode(r.pubkey, 'hex') AS pubkey, encode(r.target_event, 'hex') AS "targetEvent",
+  encode(r.target_pubkey, 'hex') AS "targetPubkey", r.reason, r.comment, encode(r.event_id, 'hex') AS "eventId",
+  r.created_at AS "createdAt"`;
+/** Of one who asked to vanish nothing is shown any more, also while the erasure is still under way. */
+const IS_SHOWN = `NOT EXISTS (SELECT 1 FROM vanish_marks v
+  WHERE v.community = r.community AND v.pubkey = r.pubkey AND r.created_at < (v.until + 1) * 1000)`;
+
+export interface NewReport {
+  readonly community: number;
+  readonly pubkey: string;
+  readonly targetEvent: string | undefined;
+  readonly targetPubkey: string | undefined;
+  readonly reason: ReportReason;
+  readonly comment: string;
+}
+
+/** The same words about the same target are the same report: one who did not get the answer may send it again. */
+export async function addReport(pool: Pool, report: NewReport, now: number): Promise<Report> {
+  const { community, pubkey, targetEvent, targetPubkey, reason, comment } = report;
+  const { rows } = await pool.query<Report>(
+    `INSERT INTO reports AS r (report_id, community, pubkey, target_event, target_pubkey, reason, comment, created_at)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (report_id) DO UPDATE SET comment = excluded.comment
+     RETURNING ${COLUMNS}`,
+    [
+      reportIdOf(report),
+      community,
+      bytes(pubkey),
+      bytesOrNull(targetEvent),
+      bytesOrNull(targetPubkey),
+      reason,
+      comment,
+      now,
+    ],
+  );
+  return rows[0]!;
+}
+
+/** A UUID of version 8 out of what the report says. */
+function reportIdOf({ community, pubkey, targetEvent, targetPubkey, reason, comment }: NewReport): string {
+  const said = JSON.stringify([community, pubkey, targetEvent, targetPubkey, reason, comment]);
+  const hex = createHash('sha256').update(said).digest('hex');
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-8${hex.slice(13, 16)}-8${hex.slice(17, 20)}-${hex.slice(20, 32)}`;
+}
+
+interface ReportRef {
+  readonly community: number;
+  readonly pubkey: string;
+  readonly reportId: string;
+}
+
+async function readReport(db: Db, { community, pubkey, reportId }: ReportRef): Promise<Report | undefined> {
+  if (!isUuid(reportId)) return undefined;
+  const { rows } = await db.query<Report>(
+    `SELECT ${COLUMNS} FROM reports r WHERE r.report_id = $1 AND r.community = $2 AND r.pubkey = $3 AND ${IS_SHOWN}`,
+    [reportId, community, bytes(pubkey)],
+  );
+  return rows[0];
+}
+
+/** One's own; another's is as unknown as one that never was. One that came as an event goes with its event. */
+export async function withdrawReport(pool: Pool, ref: ReportRef): Promise<Report | Denial> {
+  const report = await readReport(pool, ref);
+  if (report === undefined) return denial('NOT_FOUND');
+  if (report.eventId !== null) return denial('STATUS_CONFLICT', { report_event: report.eventId });
+  await pool.query('DELETE FROM reports WHERE report_id = $1', [report.reportId]);
+  return report;
+}
+
+export interface ReportFilter {
+  readonly community: number;
+  readonly pubkey?: string | undefined;
+  readonly targetEvent?: string | undefined;
+  readonly targetPubkey?: string | undefined;
+  readonly reason?: ReportReason | undefined;
+}
+
+/** The newest first. */
+export function listReports(db: Db, filter: ReportFilter, page: PageOf): Promise<Page<Report> | Denial> {
+  const { community, pubkey, targetEvent, targetPubkey, reason } = filter;
+  const asked: [string, unknown][] = [
+    ['pubkey', bytesOrNull(pubkey)],
+    ['target_event', bytesOrNull(targetEvent)],
+    ['target_pubkey', bytesOrNull(targetPubkey)],
+    ['reason', reason ?? null],
+  ];
+  const given = asked.filter(([, value]) => value !== null);
+  const narrowed = given.map(([column], at) => `AND r.${column} = $${at + 5}`).join(' ');
+  return readPage(
+    page,
+    NEWEST_FIRST,
+    ({ createdAt, reportId }: Report) => [createdAt, reportId],
+    async ([before, beforeId], limit) => {
+      const { rows } = await db.query<Report>(
+        `SELECT ${COLUMNS} FROM reports r
+         WHERE r.community = $1 AND (r.created_at, r.report_id) < ($2, $3) ${narrowed} AND ${IS_SHOWN}
+         ORDER BY r.created_at DESC, r.report_id DESC LIMIT $4`,
+        [community, before, beforeId, limit, ...given.map(([, value]) => value)],
+      );
+      return rows;
+    },
+  );
+}
+
+// ── Erasure ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const OF_VANISHED =
+  'FROM reports WHERE community = $1 AND pubkey = $2 AND created_at < ($3::bigint + 1) * 1000';
+
+/** Those over HTTP, and those whose events had aged out before. */
+export async function eraseReportsOf(
+  client: Client,
+  {
+    community,
+    pubkey,
+    until,
+  }: { readonly community: number; readonly pubkey: string; readonly until: number },
+  limit: number,
+): Promise<number> {
+  const { rowCount } = await client.query(
+    `DELETE FROM reports WHERE report_id IN (SELECT report_id ${OF_VANISHED} LIMIT $4)`,
+    [community, bytes(pubkey), until, limit],
+  );
+  return rowCount ?? 0;
+}

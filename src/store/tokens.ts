@@ -1,0 +1,75 @@
+/**
+ * Which tokens hold. A token carries the mark of its member from when it was made and holds while the member has the same
+ * one, so that all of them can be revoked without knowing any; a single one is revoked by its id. Both are read at each
+ * request, and hold on every instance from the next one on.
+ */
+import type { ClientBase } from 'pg';
+import { bytes, type Db } from './config-change.js';
+
+export interface TokenHolder {
+  readonly community: number;
+  readonly pubkey: string;
+}
+
+/** 0 for somebody who has never revoked any. */
+export async function readTokenMark(db: Db, { community, pubkey }: TokenHolder): Promise<number> {
+  const { rows } = await db.query<{ mark: number }>(
+    'SELECT tokens_from AS mark FROM members WHERE community = $1 AND pubkey = $2',
+    [community, bytes(pubkey)],
+  );
+  return rows[0]?.mark ?? 0;
+}
+
+export async function isRevoked(
+  db: Db,
+  { community, pubkey, tokenId, mark }: TokenHolder & { readonly tokenId: string; readonly mark: number },
+): Promise<boolean> {
+  const { rows } = await db.query<{ revoked: boolean }>({
+    name: 'token-revoked',
+    text: `SELECT EXISTS (SELECT FROM revoked_tokens WHERE community = $1 AND token_id = $3)
+             OR $4 <> coalesce((SELECT tokens_from FROM members WHERE community = $1 AND pubkey = $2), 0) AS revoked`,
+    values: [community, bytes(pubkey), tokenId, mark],
+  });
+  return rows[0]!.revoked;
+}
+
+export async function revokeToken(
+  db: Db,
+  { community, pubkey, tokenId, expiresAt }: TokenHolder & { tokenId: string; expiresAt: number },
+): Promise<void> {
+  await db.query(
+    `INSERT INTO revoked_tokens (community, token_id, pubkey, expires_at) VALUES ($1, $2, $3, $4)
+     ON CONFLICT (community, token_id) DO NOTHING`,
+    [community, tokenId, bytes(pubkey), expiresAt],
+  );
+}
+
+/** All that were made so far. The mark always grows, whatever the clocks of the instances say. */
+export async function revokeTokensOf(db: Db, { community, pubkey }: TokenHolder, now: number): Promise<void> {
+  await db.query(
+    `INSERT INTO members AS m (community, pubkey, created_at, updated_at, tokens_from) VALUES ($1, $2, $3, $3, $3)
+     ON CONFLICT (community, pubkey) DO UPDATE SET tokens_from = greatest(m.tokens_from + 1, excluded.tokens_from)`,
+    [community, bytes(pubkey), now],
+  );
+}
+
+export async function forgetRevokedTokens(
+  client: ClientBase,
+  expiredBefore: number,
+  limit: number,
+): Promise<number> {
+  const { rowCount } = await client.query(
+    `DELETE FROM revoked_tokens WHERE (community, token_id) IN
+       (SELECT community, token_id FROM revoked_tokens WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)`,
+    [expiredBefore, limit],
+  );
+  return rowCount ?? 0;
+}
+
+export async function countExpiredTokens(client: ClientBase, expiredBefore: number): Promise<number> {
+  const { rows } = await client.query<{ count: number }>(
+    'SELECT count(*) AS count FROM revoked_tokens WHERE expires_at < $1',
+    [expiredBefore],
+  );
+  return rows[0]!.count;
+}
