@@ -26,7 +26,7 @@ const EVENTS = 100_000;
 const HEAP_MB = 80;
 /** Of one who wrote less, to compare with. */
 const FEW_EVENTS = 10_000;
-const JOB = ['jobs', 'run', 'export-personal-data'];
+const JOB = ['jobs', 'run', 'export-personal'];
 const writer = newAuthor();
 const modest = newAuthor();
 let store: TestStore;
@@ -217,7 +217,7 @@ describe('a file that cannot be made', () => {
       error: 'Something failed while it was made. Ask again.',
     });
     const runs = await readJobRuns(store.database.pool);
-    expect(runs.find(({ job }) => job === 'export-personal-data')?.error).toContain('not JSON');
+    expect(runs.find(({ job }) => job === 'export-personal')?.error).toContain('not JSON');
     expect((await runExports()).code).toBe(0);
     expect((await statusOf(second)).status).toBe('ready');
     const files = await readZip(Buffer.concat((await portionsOf(second)).map(({ portion }) => portion)));

@@ -34,7 +34,7 @@ const HOUR_MS = 3_600_000;
 const TRIED_MS_MAX = DAY_MS;
 
 export const exportPersonalData: Job = {
-  name: 'export-personal-data',
+  name: 'export-personal',
   cron: '* * * * *',
   about: 'makes the files of personal data that members asked for, and drops them after privacy.exportHours',
   purges: false,
