@@ -15,11 +15,11 @@ import { runJob } from '../src/jobs/run.js';
 import { writeSetting } from '../src/store/communities.js';
 import { deleteNodeTopic } from '../src/store/node-topics.js';
 import { ensurePartitions } from '../src/store/partitions.js';
-import { writeTopic } from '../src/store/topics.js';
 import { eventually, runCli } from './support/cli.js';
 import { RawClient } from './support/client.js';
 import { type Author, type Draft, newAuthor, sign } from './support/events.js';
 import { pinTopics, startTestNode, type TestNode } from './support/node.js';
+import { writeTopic } from './support/topics.js';
 
 const GLOBAL = 'kukuri:global';
 const PUBLIC_URL = 'wss://bound.test';

@@ -11,11 +11,11 @@ import { BOUNDS, type Bounds, type Job } from '../src/jobs/job.js';
 import { dryRunJob, runJob } from '../src/jobs/run.js';
 import { OLDEST_OF_TOPIC_SQL, OLDEST_SQL, WALK_SEQS_MAX } from '../src/store/capacity.js';
 import { addCommunity, readTotals, writeSetting } from '../src/store/communities.js';
-import { writeTopic } from '../src/store/topics.js';
 import { eventually, runCli } from './support/cli.js';
 import { RawClient } from './support/client.js';
 import { type Author, type Draft, newAuthor, nowSeconds, sign } from './support/events.js';
 import { startTestNode, type TestNode } from './support/node.js';
+import { writeTopic } from './support/topics.js';
 
 const SHORT = 'restricted: space is short: ';
 const LOW = [false, `${SHORT}only topics of higher priority take posts now`];

@@ -6,12 +6,12 @@ import type { SettingKey } from '../src/core/settings.js';
 import { addCommunity, readConfigVersions, writeSetting } from '../src/store/communities.js';
 import { type Consent, giveConsent } from '../src/store/consents.js';
 import { createPolicy, makeCurrent, publishPolicy, writeText } from '../src/store/policies.js';
-import { writeTopic } from '../src/store/topics.js';
 import { type Api, createApi, type OpenApi } from './support/api.js';
 import { authenticate } from './support/auth.js';
 import { type Frame, RawClient } from './support/client.js';
 import { type Author, newAuthor, sign } from './support/events.js';
 import { startTestNode, type TestNode } from './support/node.js';
+import { writeTopic } from './support/topics.js';
 
 const OPEN = `kukuri:${'c'.repeat(64)}`;
 const BOATS = `kukuri:${'b'.repeat(64)}`;

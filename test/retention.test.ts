@@ -7,10 +7,10 @@ import { dropPartitions, type SweepStep, sweepStep } from '../src/store/keeping.
 import { fixTagHashSeed } from '../src/store/node-state.js';
 import { ensurePartitions } from '../src/store/partitions.js';
 import { createTagHash } from '../src/store/tag-hash.js';
-import { writeTopic } from '../src/store/topics.js';
 import { RawClient } from './support/client.js';
 import { type Author, newAuthor, sign } from './support/events.js';
 import { startTestNode, type TestNode } from './support/node.js';
+import { writeTopic } from './support/topics.js';
 
 let relay: TestNode;
 let client: RawClient;

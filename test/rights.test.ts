@@ -9,11 +9,11 @@ import { changeMember } from '../src/store/members.js';
 import { changeNodeTopic } from '../src/store/node-topics.js';
 import { endSubscription, pauseSubscription, resumeSubscription } from '../src/store/subscriptions.js';
 import { approveRequest, requestTopic } from '../src/store/topic-requests.js';
-import { writeTopic } from '../src/store/topics.js';
 import { authenticate } from './support/auth.js';
 import { type Frame, RawClient } from './support/client.js';
 import { type Author, newAuthor, sign } from './support/events.js';
 import { startTestNode, type TestNode } from './support/node.js';
+import { writeTopic } from './support/topics.js';
 
 const topicOf = (digit: string) => `kukuri:${digit.repeat(64)}`;
 const [BOATS, NETS, OPEN] = [topicOf('a'), topicOf('b'), topicOf('c')];

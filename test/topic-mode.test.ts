@@ -3,10 +3,10 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { SettingKey } from '../src/core/settings.js';
 import { writeSetting } from '../src/store/communities.js';
 import { deleteNodeTopic } from '../src/store/node-topics.js';
-import { writeTopic } from '../src/store/topics.js';
 import { RawClient } from './support/client.js';
 import { newAuthor, sign } from './support/events.js';
 import { pinTopics, startTestNode, type TestNode } from './support/node.js';
+import { writeTopic } from './support/topics.js';
 
 let relay: TestNode;
 let client: RawClient;

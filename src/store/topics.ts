@@ -3,7 +3,7 @@
  * taken before the topic's: all changes take locks in this order.
  */
 import type { ClientBase, Pool } from 'pg';
-import { type IngestPolicy, ingestPolicySchema, type TopicSubscription } from '../core/retention.js';
+import { ingestPolicySchema, type TopicSubscription } from '../core/retention.js';
 
 type Db = ClientBase | Pool;
 
@@ -30,35 +30,6 @@ export async function readTopics(db: Db): Promise<Map<number, Map<string, TopicS
     topics.set(community, ofCommunity.set(topic, { enabled, blocked, public: isPublic, priority, policy }));
   }
   return topics;
-}
-
-/** What the operator decides about a topic. */
-export interface TopicRules {
-  readonly pinned: boolean;
-  readonly public: boolean;
-  readonly name?: string;
-  readonly priority: number;
-  readonly policy: IngestPolicy;
-}
-
-export async function writeTopic(
-  db: Db,
-  community: number,
-  topic: string,
-  rules: TopicRules,
-  now: number,
-): Promise<void> {
-  const { pinned, name, priority, policy } = rules;
-  await db.query(
-    `WITH changed AS (UPDATE config_version SET version = version + 1 RETURNING version)
-     INSERT INTO node_subscriptions AS n
-       (community, topic, pinned, public, name, priority, ingest_policy, created_at, updated_at)
-     SELECT $1, $2, $3, $4, $5, $6, $7::jsonb, $8::bigint, $8 FROM changed
-     ON CONFLICT (community, topic) DO UPDATE SET pinned = excluded.pinned, public = excluded.public,
-       name = coalesce(excluded.name, n.name), priority = excluded.priority, ingest_policy = excluded.ingest_policy,
-       updated_at = excluded.updated_at`,
-    [community, topic, pinned, rules.public, name ?? null, priority, JSON.stringify(policy), now],
-  );
 }
 
 /** The topic of a newcomer's first post is carried from the start, for everyone. */

@@ -16,8 +16,8 @@ import { prepareDatabase, startWriter, type Writer } from '../../src/node.js';
 import { type Database, openDatabase } from '../../src/postgres/database.js';
 import { addCommunity, writeSetting } from '../../src/store/communities.js';
 import { ensurePartitions } from '../../src/store/partitions.js';
-import { writeTopic } from '../../src/store/topics.js';
 import { createTestDatabase, type TestDatabase } from './database.js';
+import { writeTopic } from './topics.js';
 
 /** More than any sweep of a test needs. */
 const RUNS_MAX = 500;

@@ -4,9 +4,9 @@ import { readConfig } from '../../src/config.js';
 import { createLog } from '../../src/log.js';
 import { type Node, startNode } from '../../src/node.js';
 import { type Database, openDatabase } from '../../src/postgres/database.js';
-import { writeTopic } from '../../src/store/topics.js';
 import { eventually } from './cli.js';
 import { createTestDatabase, type TestDatabase } from './database.js';
+import { writeTopic } from './topics.js';
 
 export interface TestNode {
   readonly node: Node;
