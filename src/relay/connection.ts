@@ -213,9 +213,11 @@ export class Connection implements FrameSource {
       case 'EVENT':
         return this.onEvent(community, message[1]);
       case 'REQ':
-        return this.onQuery(community, message, (now, id, filters) => this.subscribe(now, id, filters));
+        return this.onQuery(community, message, (current, id, filters) =>
+          this.subscribe(current, id, filters),
+        );
       case 'COUNT':
-        return this.onQuery(community, message, (now, id, { asked }) => this.count(now, id, asked));
+        return this.onQuery(community, message, (current, id, { asked }) => this.count(current, id, asked));
       case 'CLOSE':
         return this.onClose(message[1]);
       case 'AUTH':
