@@ -2,7 +2,7 @@
 
 import { readConfig } from '../../src/config.js';
 import { createLog } from '../../src/log.js';
-import { type Node, startNode } from '../../src/node.js';
+import { type Node, type Role, startNode } from '../../src/node.js';
 import { type Database, openDatabase } from '../../src/postgres/database.js';
 import { eventually } from './cli.js';
 import { createTestDatabase, type TestDatabase } from './database.js';
@@ -22,9 +22,11 @@ export interface TestNodeOptions {
   readonly now?: () => number;
   /** Another instance on the same database. */
   readonly on?: TestDatabase;
+  /** All of them unless told. */
+  readonly roles?: readonly Role[];
 }
 
-export async function startTestNode({ env = {}, now, on }: TestNodeOptions = {}): Promise<TestNode> {
+export async function startTestNode({ env = {}, now, on, roles }: TestNodeOptions = {}): Promise<TestNode> {
   const test = on ?? (await createTestDatabase());
   const database = openDatabase(test.connection);
   const config = readConfig({
@@ -38,6 +40,7 @@ export async function startTestNode({ env = {}, now, on }: TestNodeOptions = {})
     config,
     log: createLog(config.logLevel),
     ...(now ? { now } : {}),
+    ...(roles ? { roles: new Set(roles) } : {}),
   });
   return {
     node,
