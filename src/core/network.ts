@@ -10,6 +10,7 @@ export interface Network {
 }
 
 const BITS = { 4: 32, 6: 128 } as const;
+const HOST_BITS = 64;
 const LOOPBACK: readonly Network[] = [
   { family: 4, value: 127n << 24n, prefix: 8 },
   { family: 6, value: 1n, prefix: 128 },
@@ -37,7 +38,11 @@ export function parseNetwork(text: string): Network | undefined {
   if (family === undefined) return undefined;
   const prefix = Number(bits ?? BITS[family]);
   if (prefix > BITS[family]) return undefined;
-  return withoutMapping(masked({ family, value: family === 4 ? value4(address) : value6(address), prefix }));
+  const network = withoutMapping(
+    masked({ family, value: family === 4 ? value4(address) : value6(address), prefix }),
+  );
+  // A host has a whole /64 to choose its addresses from: one of them alone would be no block.
+  return bits === undefined && network.family === 6 ? masked({ ...network, prefix: HOST_BITS }) : network;
 }
 
 function withoutMapping(network: Network): Network {

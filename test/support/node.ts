@@ -2,7 +2,7 @@
 
 import { readConfig } from '../../src/config.js';
 import { createLog } from '../../src/log.js';
-import { type Node, startNode } from '../../src/node.js';
+import { type Node, type Role, startNode } from '../../src/node.js';
 import { type Database, openDatabase } from '../../src/postgres/database.js';
 import { eventually } from './cli.js';
 import { createTestDatabase, type TestDatabase } from './database.js';
@@ -20,11 +20,13 @@ export interface TestNode {
 export interface TestNodeOptions {
   readonly env?: Record<string, string>;
   readonly now?: () => number;
+  readonly roles?: readonly Role[];
   /** Another instance on the same database. */
   readonly on?: TestDatabase;
 }
 
-export async function startTestNode({ env = {}, now, on }: TestNodeOptions = {}): Promise<TestNode> {
+export async function startTestNode(options: TestNodeOptions = {}): Promise<TestNode> {
+  const { env = {}, now, on, roles } = options;
   const test = on ?? (await createTestDatabase());
   const database = openDatabase(test.connection);
   const config = readConfig({
@@ -38,6 +40,7 @@ export async function startTestNode({ env = {}, now, on }: TestNodeOptions = {})
     config,
     log: createLog(config.logLevel),
     ...(now ? { now } : {}),
+    ...(roles ? { roles: new Set(roles) } : {}),
   });
   return {
     node,
