@@ -284,7 +284,8 @@ it('a report on the socket is a use of the plan as well, once, and not when noth
   const [first, second, third] = [event('1'), event('2'), event('3')];
   expect(await client.publish(first)).toEqual([true, '']);
   expect((await client.publish(first))[0]).toBe(true);
-  expect((await client.publish({ ...second, sig: first.sig }))[0]).toBe(false);
+  const forged: { id: string } = Object.assign({}, second, { sig: first.sig });
+  expect((await client.publish(forged))[0]).toBe(false);
   expect(await client.publish(second)).toEqual([true, '']);
   await report(erin, { pubkey: root.pubkey });
   expect(await client.publish(third)).toEqual([false, expect.stringMatching(/^rate-limited: .*plan/)]);
