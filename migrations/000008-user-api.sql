@@ -162,7 +162,8 @@ CREATE TABLE blocked_addresses (
   PRIMARY KEY (community, network)
 );
 
--- A member's wish to have, or to have deleted, everything that is held about them.
+-- A member's wish to have, or to have deleted, everything that is held about them. `request_key`: how its sender named it, so
+-- that it is made once however often it is sent. `tries`: how often a worker has begun it.
 CREATE TABLE personal_data_requests (
   request_id uuid PRIMARY KEY,
   community integer NOT NULL,
@@ -172,6 +173,8 @@ CREATE TABLE personal_data_requests (
   note text,
   error text,
   bytes bigint NOT NULL DEFAULT 0,
+  request_key text,
+  tries integer NOT NULL DEFAULT 0,
   created_at bigint NOT NULL,
   started_at bigint,
   finished_at bigint,
@@ -182,7 +185,12 @@ CREATE UNIQUE INDEX personal_data_requests_open ON personal_data_requests (commu
   WHERE status IN ('pending', 'running');
 CREATE INDEX personal_data_requests_member ON personal_data_requests (community, pubkey, created_at, request_id);
 CREATE INDEX personal_data_requests_review ON personal_data_requests (community, kind, status, created_at, request_id);
-CREATE INDEX personal_data_requests_work ON personal_data_requests (kind, status, created_at);
+CREATE INDEX personal_data_requests_work ON personal_data_requests (kind, status, tries, created_at);
+CREATE UNIQUE INDEX personal_data_requests_key ON personal_data_requests (community, pubkey, kind, request_key)
+  WHERE request_key IS NOT NULL;
+CREATE INDEX personal_data_requests_ended
+  ON personal_data_requests ((CASE status WHEN 'expired' THEN expires_at ELSE finished_at END))
+  WHERE kind = 'export' AND status IN ('failed', 'expired', 'cancelled');
 
 -- The file of an export in portions, so that any instance can serve what a worker has made. Gone with the request's time.
 CREATE TABLE personal_data_files (

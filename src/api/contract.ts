@@ -6,6 +6,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { Readable } from 'node:stream';
 import type { FastifySchema, HTTPMethods } from 'fastify';
 import { z } from 'zod';
+import type { ClientAddress } from '../client-address.js';
 import type { Community } from '../communities.js';
 import { type Denial, ERRORS, type ErrorCode } from '../core/errors.js';
 import type { DailyMetric } from '../core/plan-limits.js';
@@ -24,6 +25,8 @@ export type Call<W extends Who, P = object, Q = object, B = object> = {
   readonly params: P;
   readonly query: Q;
   readonly body: B;
+  /** Where it comes from. */
+  readonly client: ClientAddress;
   readonly now: number;
 } & (W extends 'public'
   ? unknown
@@ -31,6 +34,8 @@ export type Call<W extends Who, P = object, Q = object, B = object> = {
       readonly pubkey: string;
       /** What it was asked with, when that is no signature. */
       readonly token?: Token | undefined;
+      /** Of a route that `keepsRequestId`: the same for the same request under the same name. */
+      readonly requestKey?: string | undefined;
     });
 
 /** What a guard goes by: nothing of it is checked yet. */
@@ -68,6 +73,8 @@ interface Description {
    * fails, the use is given back.
    */
   readonly counts?: DailyMetric;
+  /** What the sender named the request (X-Request-Id) goes to the handler, which makes one thing of it however often it is sent. */
+  readonly keepsRequestId?: boolean;
   /** A proof of its own that a public route asks for, before the body is read as JSON. */
   readonly guard?: (knock: Knock) => Promise<Denial | undefined>;
 }
@@ -111,7 +118,7 @@ export function route<
 }
 
 export const REQUEST_ID = 'x-request-id';
-const counting = z.looseObject({
+const named = z.looseObject({
   [REQUEST_ID]: z
     .string()
     .regex(/^[ -~]{1,128}$/, '1 to 128 printable characters')
@@ -171,7 +178,7 @@ export function errorsOf(route: Route): ErrorCode[] {
 
 /** Validation and documentation of a route. Only one of its two addresses is shown. */
 export function schemaOf(route: Route, isShown: boolean): FastifySchema {
-  const { summary, description, tags, who, body } = route;
+  const { summary, description, tags, who, body, counts, keepsRequestId = false } = route;
   return {
     summary,
     tags: [...tags],
@@ -181,7 +188,7 @@ export function schemaOf(route: Route, isShown: boolean): FastifySchema {
     ...(isShown ? {} : { hide: true }),
     params: paramsOf(route, isShown),
     querystring: route.query ?? nothing,
-    ...(route.counts === undefined ? {} : { headers: counting }),
+    ...(counts === undefined && !keepsRequestId ? {} : { headers: named }),
     ...(body === undefined ? {} : { body }),
     response: responsesOf(route),
   };

@@ -25,7 +25,10 @@ import { milliseconds, pageOf, pageQuery, plainText, showPage } from './schemas.
 
 /** Of one file at the same time: each holds a portion or two in memory. */
 const DOWNLOADS_PER_FILE_MAX = 4;
+const DOWNLOADS_PER_ADDRESS_MAX = 4;
 const DOWNLOADS_MAX = 64;
+/** A reader who takes a little now and then is never stalled, and still not to hold a place for ever. */
+const DOWNLOAD_MS_MAX = 6 * 3_600_000;
 
 export interface PersonalDataOptions {
   readonly pool: Pool;
@@ -35,6 +38,8 @@ export interface PersonalDataOptions {
   readonly downloadSecret: string;
   /** Wakes the job that makes the files. */
   readonly exportSoon: () => Promise<void>;
+  /** Longest duration of one download; six hours unless told. */
+  readonly downloadMsMax?: number;
 }
 
 const params = z.strictObject({ request_id: z.uuid() });
@@ -153,8 +158,11 @@ function requestRoutes<T extends z.ZodType>(
       status: 202,
       response: z.strictObject({ request: response }),
       errors: kind === 'export' ? ['QUOTA_EXCEEDED'] : [],
-      handler: async ({ community, pubkey, body: { note }, now }) => {
-        const request = await askPersonal(pool, { community: community.id, pubkey, kind, note }, now);
+      keepsRequestId: true,
+      handler: async ({ community, pubkey, body: { note }, requestKey, now }) => {
+        const waitingMax = community.settings['privacy.exportsWaitingMax'];
+        const asked = { community: community.id, pubkey, kind, note, requestKey, waitingMax };
+        const request = await askPersonal(pool, asked, now);
         if (isDenial(request)) return request;
         told.afterAsking?.();
         return { request: show(request, community, now) };
@@ -226,15 +234,44 @@ function linkTo(
   return `${base}/v1/personal-data-exports/${request.requestId}/download?token=${tokenOf(request, secret)}`;
 }
 
-function downloadRoute({ pool, downloadSecret }: PersonalDataOptions): Route {
-  const under = new Map<string, number>();
-  let all = 0;
-  const began = (requestId: string, change: 1 | -1): void => {
-    const left = (under.get(requestId) ?? 0) + change;
-    all += change;
-    if (left === 0) under.delete(requestId);
-    else under.set(requestId, left);
-  };
+/** Downloads that are under way in this process. */
+class Downloads {
+  private readonly open = new Map<string, number>();
+  private all = 0;
+
+  constructor(private readonly msMax: number) {}
+
+  hasRoom(file: string, address: string): boolean {
+    return (
+      this.all < DOWNLOADS_MAX &&
+      (this.open.get(`file ${file}`) ?? 0) < DOWNLOADS_PER_FILE_MAX &&
+      (this.open.get(`address ${address}`) ?? 0) < DOWNLOADS_PER_ADDRESS_MAX
+    );
+  }
+
+  /** Counts it until it closes, by itself or because its time is over. */
+  begin(file: string, address: string, stream: Readable): void {
+    const keys = [`file ${file}`, `address ${address}`];
+    this.change(keys, 1);
+    const tooLong = setTimeout(() => stream.destroy(), this.msMax).unref();
+    stream.once('close', () => {
+      clearTimeout(tooLong);
+      this.change(keys, -1);
+    });
+  }
+
+  private change(keys: readonly string[], by: 1 | -1): void {
+    this.all += by;
+    for (const key of keys) {
+      const left = (this.open.get(key) ?? 0) + by;
+      if (left === 0) this.open.delete(key);
+      else this.open.set(key, left);
+    }
+  }
+}
+
+function downloadRoute({ pool, downloadSecret, downloadMsMax }: PersonalDataOptions): Route {
+  const downloads = new Downloads(downloadMsMax ?? DOWNLOAD_MS_MAX);
   return route({
     method: 'GET',
     url: '/personal-data-exports/:request_id/download',
@@ -247,7 +284,7 @@ function downloadRoute({ pool, downloadSecret }: PersonalDataOptions): Route {
     produces: 'application/zip',
     response: z.custom<Download>(),
     errors: ['NOT_FOUND', 'EXPIRED', 'ACCOUNT_DELETED'],
-    handler: async ({ community, params: { request_id }, query: { token }, now }) => {
+    handler: async ({ community, client, params: { request_id }, query: { token }, now }) => {
       const ref = { community: community.id, requestId: request_id, kind: 'export' } as const;
       const request = await readPersonalRequest(pool, ref);
       // Without its token a file is as unknown as one that never was.
@@ -258,11 +295,10 @@ function downloadRoute({ pool, downloadSecret }: PersonalDataOptions): Route {
       const current = statusAt(request, now);
       if (current === 'expired') return denial('EXPIRED');
       if (current !== 'ready') return denial('NOT_FOUND');
-      if (all >= DOWNLOADS_MAX || (under.get(requestId) ?? 0) >= DOWNLOADS_PER_FILE_MAX)
+      if (!downloads.hasRoom(requestId, client.rateKey))
         return denial('RATE_LIMITED', { retry_after_seconds: 10 });
       const stream = Readable.from(portions(pool, requestId, bytes), { objectMode: false });
-      began(requestId, 1);
-      stream.once('close', () => began(requestId, -1));
+      downloads.begin(requestId, client.rateKey, stream);
       return new Download(stream, bytes, `minato-${community.slug}-${pubkey.slice(0, 16)}.zip`);
     },
   });

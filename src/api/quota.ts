@@ -45,7 +45,7 @@ export async function counted(
 }
 
 /** The same id for something else is another request: one id must not open the door to everything. */
-function identityOf({ method, url, bytes, id }: CountedRequest): string | undefined {
+export function identityOf({ method, url, bytes, id }: CountedRequest): string | undefined {
   if (id === undefined) return undefined;
   const content = createHash('sha256').update(`${method} ${url}\n`).update(bytes).digest('hex');
   return `${id} ${content.slice(0, 32)}`;

@@ -7,7 +7,7 @@ import cors from '@fastify/cors';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod';
 import { addressesOf, toHttp } from '../addresses.js';
-import type { AddressOf } from '../client-address.js';
+import type { AddressOf, ClientAddress } from '../client-address.js';
 import type { Communities, Community } from '../communities.js';
 import { isKeptOut } from '../core/blocks.js';
 import { type Denial, denial, isDenial } from '../core/errors.js';
@@ -20,7 +20,7 @@ import { type Call, Download, REQUEST_ID, type Route, schemaOf } from './contrac
 import { addDocs } from './docs.js';
 import { refuseRate } from './limit.js';
 import { addManagement } from './management.js';
-import { counted } from './quota.js';
+import { counted, identityOf } from './quota.js';
 import { type RouteOptions, routesOf } from './routes.js';
 import type { Token } from './tokens.js';
 
@@ -45,6 +45,7 @@ export interface ApiOptions extends AuthOptions, RouteOptions {
 /** What is known of a request so far. */
 interface Known {
   community?: Community;
+  client?: ClientAddress;
   pubkey?: string;
   token?: Token | undefined;
   /** The body as it came. */
@@ -112,7 +113,7 @@ function addRoute(scope: FastifyInstance, route: Route, options: ApiOptions, isS
       return refused === undefined ? readBody(request, reply, route) : refuse(reply, refused);
     },
     handler: async (request, reply) => {
-      const answer = await counted(options, route, requestOf(request), callOf(request, options.now()));
+      const answer = await counted(options, route, requestOf(request), callOf(request, route, options.now()));
       if (answer instanceof Download) return sendFile(request, reply, answer, route.produces!);
       return isDenial(answer) ? refuse(reply, answer) : reply.code(route.status ?? 200).send(answer);
     },
@@ -144,9 +145,9 @@ async function enter(
   const { slug } = request.params as { slug?: string };
   const community = communities.find(hostOf(request.headers), slug);
   if (community === undefined) return refuse(reply, denial('COMMUNITY_NOT_FOUND'));
-  request.known = { community };
-  if (who !== 'public' || request.method === 'POST') reply.header('cache-control', 'no-store');
   const client = addressOf(request.raw);
+  request.known = { community, client };
+  if (who !== 'public' || request.method === 'POST') reply.header('cache-control', 'no-store');
   if (isKeptOut(community.blocks, client)) return refuse(reply, denial('ADDRESS_BLOCKED'));
   const taking = { community, client, who, by: client.rateKey, isSubscriptionRequest };
   const refused =
@@ -236,12 +237,15 @@ function badBody(message: string): Denial {
   return denial('INVALID_REQUEST', { problems: [{ path: 'body', message }] });
 }
 
-function callOf({ known, params, query, body }: FastifyRequest, now: number): Call<'member'> {
-  const { community, pubkey = '', token } = known;
+function callOf(request: FastifyRequest, { keepsRequestId = false }: Route, now: number): Call<'member'> {
+  const { known, params, query, body } = request;
+  const { community, client, pubkey = '', token } = known;
   return {
     community: community!,
+    client: client!,
     pubkey,
     token,
+    requestKey: keepsRequestId ? identityOf(requestOf(request)) : undefined,
     params: params as object,
     query: query as object,
     body: (body ?? {}) as object,

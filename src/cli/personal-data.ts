@@ -10,6 +10,7 @@ import {
 } from '../core/personal-data.js';
 import { writePersonalFile } from '../erasure/personal-file.js';
 import { PERSONAL_STORES } from '../erasure/registry.js';
+import type { Database } from '../postgres/database.js';
 import { changeConfig } from '../store/config-change.js';
 import { findPerson, inSnapshot, type Person } from '../store/personal-data.js';
 import { listPersonal, type PersonalRequest } from '../store/personal-requests.js';
@@ -87,14 +88,8 @@ async function exportFile(
   try {
     await withCommunity(slug, async ({ database }, community) => {
       const file = await openFile(path, force === true);
-      // Noted before anything is read: nobody looks without a trace.
-      await changeConfig(database.pool, { community: community.id, now: Date.now() }, (change) =>
-        change.audit('personal-data.export', pubkey),
-      );
-      const client = await database.connect();
       try {
-        const person = await findPerson(client, community.id, pubkey);
-        await writeFile(client, person, community, file, interruption.signal);
+        await exportTo(file, database, community, pubkey, interruption.signal);
       } catch (error) {
         // Half a zip is none.
         await rm(path, { force: true });
@@ -103,11 +98,30 @@ async function exportFile(
         process.exitCode = interruption.exitCode() ?? 1;
       } finally {
         await file.close();
-        await client.end();
       }
     });
   } finally {
     interruption.done();
+  }
+}
+
+async function exportTo(
+  file: FileHandle,
+  database: Database,
+  community: Community,
+  pubkey: string,
+  signal: AbortSignal,
+): Promise<void> {
+  // Noted before anything is read: nobody looks without a trace.
+  await changeConfig(database.pool, { community: community.id, now: Date.now() }, (change) =>
+    change.audit('personal-data.export', pubkey),
+  );
+  const client = await database.connect();
+  try {
+    const person = await findPerson(client, community.id, pubkey);
+    await writeFile(client, person, community, file, signal);
+  } finally {
+    await client.end();
   }
 }
 

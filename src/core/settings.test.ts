@@ -63,6 +63,7 @@ const BAD: Record<SettingKey, unknown[]> = {
   'deletion.targetsPerDayMax': [0, 1_000_001, '5'],
   'privacy.exportHours': [0, 721, 1.5],
   'privacy.exportBytesMax': [1_048_575, 1_099_511_627_777, '5'],
+  'privacy.exportsWaitingMax': [0, 1_000_001, 1.5],
   'capacity.maxEvents': [-1, 1.5, 2 ** 53],
   'capacity.maxBytes': [-1, '1'],
   'capacity.backfillSeconds': [-1, 1e12],

@@ -152,6 +152,11 @@ export const settingDefinitions = {
     5_368_709_120,
     'Largest file of a personal data export; beyond it the operator makes it by command',
   ),
+  'privacy.exportsWaitingMax': define(
+    count(1, 1_000_000),
+    1_000,
+    'Personal data exports of all members that may wait to be made',
+  ),
 
   'capacity.maxEvents': define(
     count(0, Number.MAX_SAFE_INTEGER),

@@ -139,7 +139,11 @@ const ENTRIES: Record<PersonalStoreName, Entry> = {
   },
   'personal-data-requests': {
     about: 'Your requests for a file like this one, or for deletion.',
-    columns: ['personal_data_requests.pubkey', 'personal_data_requests.note'],
+    columns: [
+      'personal_data_requests.pubkey',
+      'personal_data_requests.note',
+      'personal_data_requests.request_key',
+    ],
     also: ['personal_data_files'],
   },
 };

@@ -1,5 +1,5 @@
 /**
- * NIP-62: everything by a pubkey up to its mark, its deletion requests and reports too, and gift wraps to it, physically. The
+ * NIP-62: everything by a pubkey up to its mark, its deletion requests, reports and exports too, and gift wraps to it, physically. The
  * mark hides all of it meanwhile and goes on refusing it afterwards (I6). The request itself (kind 62) stays for the operator.
  *
  * One mark goes through the steps of ERASURE_STEPS. Each batch is whole by itself, and where the search for gift wraps has
@@ -8,6 +8,7 @@
  */
 import type { Client } from 'pg';
 import type { RowRef } from '../core/plan.js';
+import { eraseExportsOf } from '../store/personal-requests.js';
 import { eraseReportsOf } from '../store/reports.js';
 import {
   countOfVanished,
@@ -28,6 +29,8 @@ import {
 import type { Job, JobContext, JobResult } from './job.js';
 import { tallied } from './tally.js';
 
+/** Portions of exported files that go in one statement; each has a megabyte. */
+const PORTIONS_MAX = 64;
 /** Marks that one run looks at; the others wait for the next. */
 const MARKS_MAX = 100;
 
@@ -100,6 +103,8 @@ class Erasure {
         );
       case 'reports':
         return this.untilEmpty(await eraseReportsOf(client, mark, rows));
+      case 'exports':
+        return this.untilEmpty(await eraseExportsOf(client, mark, context.now(), PORTIONS_MAX));
     }
   }
 

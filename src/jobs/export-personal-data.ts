@@ -1,9 +1,9 @@
 /**
  * Makes the files that members asked for, one in a run, so that the other jobs have their turn between two of them; and takes
- * away the files whose time is over.
+ * away the files whose time is over, and in the end the requests themselves.
  *
  * While a job runs no other does, so a request that is `running` when this one begins was left by a worker that was killed: what
- * it had written is dropped and the file is made anew. A cancelled request stops at its next portion. I14: a file has a bound
+ * it had written is dropped and the file is made anew, three times at most. A cancelled request stops at its next portion. I14: a file has a bound
  * in bytes (privacy.exportBytesMax) and in time; beyond them the operator makes it by command.
  */
 import type { Client } from 'pg';
@@ -13,6 +13,7 @@ import { writePersonalFile } from '../erasure/personal-file.js';
 import { findPerson } from '../store/personal-data.js';
 import {
   claimExport,
+  countLongEnded,
   countPastExports,
   countWaitingExports,
   dropPortionsOf,
@@ -20,6 +21,8 @@ import {
   type ExportEnd,
   endExport,
   endExports,
+  forgetExports,
+  leaveExport,
   type PersonalRequest,
   writePortion,
 } from '../store/personal-requests.js';
@@ -30,8 +33,8 @@ const PORTION_BYTES = 1_048_576;
 const DROPPED_PORTIONS = 64;
 const EXPORT_MS_MAX = 10 * 60_000;
 const HOUR_MS = 3_600_000;
-/** A request that is older and still not done has failed without a word, again and again. */
-const TRIED_MS_MAX = DAY_MS;
+/** How long a request is remembered after its end. */
+const REMEMBERED_MS = 90 * DAY_MS;
 
 export const exportPersonalData: Job = {
   name: 'export-personal',
@@ -41,19 +44,29 @@ export const exportPersonalData: Job = {
   run: async (context, client) => {
     const { now } = context;
     let changed = await endExports(client, now());
-    const request = await claimExport(client, now(), now() - TRIED_MS_MAX);
+    const request = await claimExport(client, now());
     if (request !== undefined) {
       await makeFile(context, client, request);
       changed += 1;
     }
     const dropped = await inBatches(context, () => dropStalePortions(client, DROPPED_PORTIONS));
+    const endedBefore = now() - REMEMBERED_MS;
+    const forgotten = await inBatches(context, () => forgetExports(client, endedBefore, context.bounds.rows));
     const waiting = await countWaitingExports(client);
-    return { changed: changed + dropped.changed, more: dropped.more || waiting > 0 };
+    return {
+      changed: changed + dropped.changed + forgotten.changed,
+      more: dropped.more || forgotten.more || waiting > 0,
+    };
   },
   dryRun: async ({ now }, client) => {
     const counts = [
       { reason: 'asked for', class: 'export' as const, rows: await countWaitingExports(client) },
       { reason: 'past', class: 'export' as const, rows: await countPastExports(client, now()) },
+      {
+        reason: 'long ended',
+        class: 'export' as const,
+        rows: await countLongEnded(client, now() - REMEMBERED_MS),
+      },
     ];
     return counts.filter(({ rows }) => rows > 0);
   },
@@ -77,7 +90,7 @@ async function makeFile(context: JobContext, client: Client, request: PersonalRe
     await endExport(client, requestId, { status: 'ready', bytes, expiresAt }, now());
   } catch (error) {
     // The node is stopping: the request stays `running`, and whoever runs next makes it anew.
-    if (signal.aborted) return;
+    if (signal.aborted) return leaveExport(client, requestId).catch(() => undefined);
     const told = error instanceof Stopped ? error.told : 'Something failed while it was made. Ask again.';
     // Should the session itself have failed, the request stays `running` and is taken up again.
     if (told !== undefined) await endExport(client, requestId, failed(told), now()).catch(() => undefined);

@@ -157,7 +157,8 @@ export const PERSONAL_SELECTS = {
       AND (actor = :pubkey OR target = :hex OR strpos(details::text, :hex) > 0) ORDER BY position`,
   },
   'personal-data-requests': {
-    columns: 'request_id, kind, status, note, error, bytes, created_at, started_at, finished_at, expires_at',
+    columns:
+      'request_id, kind, status, note, error, bytes, request_key, tries, created_at, started_at, finished_at, expires_at',
     from: `FROM personal_data_requests ${OF_PUBKEY} ORDER BY created_at, request_id`,
   },
 } as const satisfies Record<string, Select>;

@@ -1,6 +1,6 @@
 /**
  * What people ask about their own data, and the files that come of it. One request of a kind is open for a member; asking again
- * gives that one back. A file lies in portions, so that any instance can serve what another has made.
+ * gives that one back, and so does the same request, sent again under its name. A file lies in portions, so that any instance can serve what another has made.
  *
  * The worker writes a portion only while its request is `running`, under the row's lock: a request that is cancelled gets no
  * more of them, and none is left behind that the sweep would not find.
@@ -14,6 +14,7 @@ import {
   type PersonalKind,
   type PersonalStatus,
 } from '../core/personal-data.js';
+import { DAY_MS } from '../core/retention.js';
 import { bytes, changeConfig, type Db, isUuid } from './config-change.js';
 import { ensureMember, readMemberStatus } from './members.js';
 import { NEWEST_FIRST, type Page, type PageOf, readPage } from './page.js';
@@ -43,35 +44,89 @@ export interface PersonalAsk {
   readonly pubkey: string;
   readonly kind: PersonalKind;
   readonly note?: string | undefined;
+  /** How its sender named it. */
+  readonly requestKey?: string | undefined;
+  /** Exports of all members that may wait. */
+  readonly waitingMax?: number | undefined;
 }
 
-/** The open one, or a new one that waits. */
-export function askPersonal(
-  pool: Pool,
-  { community, pubkey, kind, note }: PersonalAsk,
-  now: number,
-): Promise<PersonalRequest | Denial> {
+/** Requests of a day that came to nothing and so were not counted: more of them are no use to anybody. */
+const IDLE_PER_DAY_MAX = 20;
+
+/** The one that was made under this name, or the open one, or a new one that waits. */
+export function askPersonal(pool: Pool, asked: PersonalAsk, now: number): Promise<PersonalRequest | Denial> {
+  const { community, pubkey, kind, note, requestKey } = asked;
   return changeConfig(pool, { community, now }, async (change) => {
     const { db } = change;
     if ((await readMemberStatus(db, community, pubkey)) === 'deleted') return denial('ACCOUNT_DELETED');
-    const open = await db.query<PersonalRequest>(
-      `SELECT ${COLUMNS} FROM personal_data_requests
-       WHERE community = $1 AND pubkey = $2 AND kind = $3 AND status IN ('pending', 'running')`,
-      [community, bytes(pubkey), kind],
-    );
-    if (open.rows[0] !== undefined) return open.rows[0];
+    const before = await findAsked(db, asked);
+    if (before !== undefined) return before;
+    const refused = await refuseMore(db, asked, now);
+    if (refused !== undefined) return refused;
     await ensureMember(change, pubkey);
     const use =
       kind === 'export' ? await countWithin(db, { community, pubkey, metric: 'exports', now }) : undefined;
     if (isDenial(use)) return use;
     const { rows } = await db.query<PersonalRequest>(
-      `INSERT INTO personal_data_requests (request_id, community, pubkey, kind, status, note, created_at)
-       VALUES ($1, $2, $3, $4, 'pending', $5, $6) RETURNING ${COLUMNS}`,
-      [randomUUID(), community, bytes(pubkey), kind, note ?? null, now],
+      `INSERT INTO personal_data_requests (request_id, community, pubkey, kind, status, note, request_key, created_at)
+       VALUES ($1, $2, $3, $4, 'pending', $5, $6, $7) RETURNING ${COLUMNS}`,
+      [randomUUID(), community, bytes(pubkey), kind, note ?? null, requestKey ?? null, now],
     );
     return rows[0]!;
   });
 }
+
+async function findAsked(
+  db: Db,
+  { community, pubkey, kind, requestKey }: PersonalAsk,
+): Promise<PersonalRequest | undefined> {
+  const { rows } = await db.query<PersonalRequest>(
+    `SELECT ${COLUMNS} FROM personal_data_requests
+     WHERE community = $1 AND pubkey = $2 AND kind = $3 AND (status IN ('pending', 'running') OR request_key = $4)
+     ORDER BY request_key = $4 DESC NULLS LAST LIMIT 1`,
+    [community, bytes(pubkey), kind, requestKey ?? null],
+  );
+  return rows[0];
+}
+
+/** I14: what all keys together may have waiting, and what one key may ask for to no end. Exact under the row of `config_version`. */
+async function refuseMore(
+  db: Db,
+  { community, pubkey, kind, waitingMax }: PersonalAsk,
+  now: number,
+): Promise<Denial | undefined> {
+  const { rows } = await db.query<{ waiting: number; idle: number }>(
+    `SELECT (SELECT count(*) FROM personal_data_requests
+             WHERE community = $1 AND kind = 'export' AND status IN ('pending', 'running')) AS waiting,
+            (SELECT count(*) FROM personal_data_requests
+             WHERE community = $1 AND pubkey = $2 AND kind = $3 AND created_at > $4
+               AND status IN ('failed', 'cancelled') AND ${CAME_TO_NOTHING}) AS idle`,
+    [community, bytes(pubkey), kind, now - DAY_MS],
+  );
+  const { waiting, idle } = rows[0]!;
+  if (kind === 'export' && waitingMax !== undefined && waiting >= waitingMax)
+    return denial('RATE_LIMITED', { limit: waitingMax, of: 'all members' });
+  if (idle >= IDLE_PER_DAY_MAX)
+    return denial('RATE_LIMITED', {
+      limit: IDLE_PER_DAY_MAX,
+      of: 'your failed and cancelled requests of a day',
+    });
+  return undefined;
+}
+
+/** Of one that has ended: the node failed to make it, or it was taken back before anything was done. */
+const CAME_TO_NOTHING = `(status = 'failed' OR started_at IS NULL)`;
+
+/**
+ * Ends requests and gives the use of those that came to nothing back to the day that it was counted on. A member has one open
+ * export, so one statement gives back at most one of each member.
+ */
+const ending = (update: string) => `WITH ended AS (${update} RETURNING *),
+  given AS (UPDATE usage_counters c SET used = c.used - 1
+    FROM (SELECT community, pubkey, created_at FROM ended WHERE kind = 'export' AND ${CAME_TO_NOTHING}) e
+    WHERE c.community = e.community AND c.pubkey = e.pubkey AND c.metric = 'exports'
+      AND c.day = e.created_at / ${DAY_MS} AND c.used > 0)
+  SELECT ${COLUMNS} FROM ended`;
 
 export interface PersonalRef {
   readonly community: number;
@@ -101,8 +156,8 @@ export async function cancelPersonal(
   if (!isUuid(requestId)) return denial('NOT_FOUND');
   const steps = CANCEL_STEPS[kind];
   const { rows } = await db.query<PersonalRequest>(
-    `UPDATE personal_data_requests SET status = 'cancelled', finished_at = $5
-     WHERE community = $1 AND request_id = $2 AND kind = $3 AND pubkey = $4 AND status = ANY ($6) RETURNING ${COLUMNS}`,
+    ending(`UPDATE personal_data_requests SET status = 'cancelled', finished_at = $5
+      WHERE community = $1 AND request_id = $2 AND kind = $3 AND pubkey = $4 AND status = ANY ($6)`),
     [
       community,
       requestId,
@@ -150,29 +205,34 @@ export function listPersonal(
 
 // ── The worker ────────────────────────────────────────────────────────────────────────────────────────────────────
 
+const TRIES_MAX = 3;
+
 /**
  * The export to make now. One job runs at a time, so what is `running` before this one has begun was left by a worker that was
- * killed, and comes first. One that was asked for before `givenUpBefore` and never came to its end is not tried again.
+ * killed; as it may be what kills them, it comes after those that were tried less, and not for ever.
  */
-export async function claimExport(
-  client: ClientBase,
-  now: number,
-  givenUpBefore: number,
-): Promise<PersonalRequest | undefined> {
+export async function claimExport(client: ClientBase, now: number): Promise<PersonalRequest | undefined> {
   await client.query(
-    `UPDATE personal_data_requests SET status = 'failed', finished_at = $1, error = $3
-     WHERE kind = 'export' AND status = 'running' AND created_at < $2`,
-    [now, givenUpBefore, 'It was begun more than once and never came to its end. Ask your operator.'],
+    ending(`UPDATE personal_data_requests SET status = 'failed', finished_at = $1, error = $3
+      WHERE kind = 'export' AND status = 'running' AND tries >= $2`),
+    [now, TRIES_MAX, 'It was begun three times and never came to its end. Ask your operator.'],
   );
   const { rows } = await client.query<PersonalRequest>(
-    `UPDATE personal_data_requests SET status = 'running', started_at = $1
+    `UPDATE personal_data_requests SET status = 'running', started_at = $1, tries = tries + 1
      WHERE request_id = (SELECT request_id FROM personal_data_requests
-         WHERE kind = 'export' AND status IN ('running', 'pending')
-         ORDER BY status = 'running' DESC, created_at, request_id LIMIT 1)
+         WHERE kind = 'export' AND status IN ('running', 'pending') ORDER BY tries, created_at, request_id LIMIT 1)
        AND status IN ('running', 'pending') RETURNING ${COLUMNS}`,
     [now],
   );
   return rows[0];
+}
+
+/** A node that stops is not the request's fault: this try is not counted. */
+export async function leaveExport(client: ClientBase, requestId: string): Promise<void> {
+  await client.query(
+    `UPDATE personal_data_requests SET tries = tries - 1 WHERE request_id = $1 AND status = 'running'`,
+    [requestId],
+  );
 }
 
 export async function countWaitingExports(client: ClientBase): Promise<number> {
@@ -210,8 +270,8 @@ export async function endExport(
 ): Promise<boolean> {
   const ready = end.status === 'ready' ? end : { bytes: 0, expiresAt: null };
   const { rowCount } = await client.query(
-    `UPDATE personal_data_requests SET status = $2, finished_at = $3, error = $4, bytes = $5, expires_at = $6
-     WHERE request_id = $1 AND status = 'running'`,
+    ending(`UPDATE personal_data_requests SET status = $2, finished_at = $3, error = $4, bytes = $5, expires_at = $6
+      WHERE request_id = $1 AND status = 'running'`),
     [requestId, end.status, now, end.status === 'failed' ? end.error : null, ready.bytes, ready.expiresAt],
   );
   return rowCount === 1;
@@ -240,6 +300,26 @@ export async function countPastExports(client: ClientBase, now: number): Promise
   return rows[0]!.rows;
 }
 
+const LONG_ENDED = `FROM personal_data_requests r WHERE r.kind = 'export' AND r.status IN ('failed', 'expired', 'cancelled')
+  AND (CASE r.status WHEN 'expired' THEN r.expires_at ELSE r.finished_at END) < $1
+  AND NOT EXISTS (SELECT 1 FROM personal_data_files f WHERE f.request_id = r.request_id)`;
+
+/** Exports that ended long ago and have no file any more. */
+export async function forgetExports(client: ClientBase, endedBefore: number, limit: number): Promise<number> {
+  const { rowCount } = await client.query(
+    `DELETE FROM personal_data_requests WHERE request_id IN (SELECT r.request_id ${LONG_ENDED} LIMIT $2)`,
+    [endedBefore, limit],
+  );
+  return rowCount ?? 0;
+}
+
+export async function countLongEnded(client: ClientBase, endedBefore: number): Promise<number> {
+  const { rows } = await client.query<{ rows: number }>(`SELECT count(*) AS rows ${LONG_ENDED}`, [
+    endedBefore,
+  ]);
+  return rows[0]!.rows;
+}
+
 /** What an earlier, killed try has left of this request. */
 export async function dropPortionsOf(client: ClientBase, requestId: string, limit: number): Promise<number> {
   const { rowCount } = await client.query(
@@ -259,6 +339,30 @@ export async function dropStalePortions(client: ClientBase, limit: number): Prom
     [limit],
   );
   return rowCount ?? 0;
+}
+
+const OF_VANISHED = `community = $1 AND pubkey = $2 AND kind = 'export' AND created_at < ($3::bigint + 1) * 1000`;
+
+/** NIP-62: a file has in it what is erased, so the exports of before go with it: nothing more is made of them or downloaded. */
+export async function eraseExportsOf(
+  client: ClientBase,
+  mark: { readonly community: number; readonly pubkey: string; readonly until: number },
+  now: number,
+  limit: number,
+): Promise<number> {
+  const values = [mark.community, bytes(mark.pubkey), mark.until];
+  const cancelled = await client.query(
+    `UPDATE personal_data_requests SET status = 'cancelled', finished_at = $4
+     WHERE ${OF_VANISHED} AND status IN ('pending', 'running', 'ready')`,
+    [...values, now],
+  );
+  const dropped = await client.query(
+    `DELETE FROM personal_data_files WHERE (request_id, position) IN
+       (SELECT f.request_id, f.position FROM personal_data_files f JOIN personal_data_requests r USING (request_id)
+        WHERE ${OF_VANISHED} LIMIT $4)`,
+    [...values, limit],
+  );
+  return (cancelled.rowCount ?? 0) + (dropped.rowCount ?? 0);
 }
 
 // ── The download ──────────────────────────────────────────────────────────────────────────────────────────────────
