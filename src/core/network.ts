@@ -28,6 +28,11 @@ export function checkNetwork(text: string): { readonly network: string } | { rea
   return { network: networkText(network) };
 }
 
+export function holdsAddress(network: string, address: string): boolean {
+  const [one, other] = [parseNetwork(network), parseNetwork(address)];
+  return one !== undefined && other !== undefined && overlap(one, other);
+}
+
 export function parseNetwork(text: string): Network | undefined {
   const [, address = '', bits] = /^([0-9a-f:.]+)(?:\/(\d{1,3}))?$/i.exec(text) ?? [];
   const family = z.ipv4().safeParse(address).success
