@@ -29,11 +29,11 @@ async function readColumns(): Promise<Column[]> {
   return rows;
 }
 
-/** Bytes are keys, ids and hashes; a text or JSON can name somebody where its own name says so. */
+/** Bytes are keys, ids and hashes; a text or JSON can name somebody where its own name says so; a topic can be about somebody. */
 function canNamePerson({ name, type }: Pick<Column, 'name' | 'type'>): boolean {
   if (['bytea', 'inet', 'cidr'].includes(type)) return true;
   if (!['text', 'jsonb', 'ARRAY'].includes(type)) return false;
-  return /^(key|value|payload|target|details|comment)$|pubkey|author|actor|member|subscriber|person|user|owner|address|note|_by$|_key$/.test(
+  return /^(key|value|payload|target|details|comment|topics?|bound)$|pubkey|author|actor|member|subscriber|person|user|owner|address|note|_by$|_key$/.test(
     name.slice(name.indexOf('.') + 1),
   );
 }
@@ -53,7 +53,7 @@ describe('the registry of stores', () => {
 
   it('would notice a table that somebody adds and forgets', async () => {
     await store.database.pool.query(
-      'CREATE TABLE forgotten (community integer NOT NULL, friend bytea NOT NULL, subscriber text, client_ip inet)',
+      'CREATE TABLE forgotten (community integer NOT NULL, friend bytea NOT NULL, subscriber text, topics text[], client_ip inet)',
     );
     const added = (await readColumns()).filter(({ table }) => table === 'forgotten');
     await store.database.pool.query('DROP TABLE forgotten');
@@ -61,6 +61,7 @@ describe('the registry of stores', () => {
       'forgotten.client_ip',
       'forgotten.friend',
       'forgotten.subscriber',
+      'forgotten.topics',
     ]);
   });
 

@@ -165,6 +165,9 @@ export const PERSONAL_STORES: readonly PersonalStore[] = (Object.keys(ENTRIES) a
   },
 );
 
+/** `<namespace>:user:<pubkey>` is a topic about a person. */
+const IS_TOPIC = 'The id of a topic, made of public words; one about a person is a place where others talk.';
+
 /** Columns that look as if they named a person, and why what they hold is in no file and needs no erasure. */
 export const EXEMPT_COLUMNS: Readonly<Record<string, string>> = {
   'live_bus.event_id': 'Ephemeral events on their way between instances; gone after five minutes.',
@@ -178,5 +181,16 @@ export const EXEMPT_COLUMNS: Readonly<Record<string, string>> = {
   'invites.code_hash': 'The hash of a random code.',
   'consents.content_hash': 'The hash of a text of the community.',
   'policy_texts.content_hash': 'The hash of a text of the community.',
-  'personal_data_files.portion': 'The files themselves; they go with their request, after a day.',
+  'personal_data_files.portion':
+    'The files themselves; they go when privacy.exportHours are over, or before when the request is cancelled.',
+  'node_subscriptions.topic': `${IS_TOPIC} The operator carries it, or members asked for it.`,
+  'blocked_topics.topic': `${IS_TOPIC} The operator keeps it out.`,
+  'topic_totals.topic': `${IS_TOPIC} Only how much is held there; gone with its last event.`,
+  'capacity_steps.topic': `${IS_TOPIC} Only that its space is short; gone when it no longer is.`,
+  'topic_subscription_requests.topic': `${IS_TOPIC} It belongs to the member who asked, and goes with that row.`,
+  'topic_subscriptions.topic': `${IS_TOPIC} It belongs to the member who subscribes, and goes with that row.`,
+  'invites.topic': `${IS_TOPIC} It belongs to the invite, and goes with that row.`,
+  'events.bound': `${IS_TOPIC} It belongs to the author of the event, and goes with that row.`,
+  'event_heads.topics': `${IS_TOPIC} It belongs to the author of the event, and goes with that row.`,
+  'events_outbox.topics': `${IS_TOPIC} It belongs to the author of the event, and goes with that row.`,
 };

@@ -20,13 +20,13 @@ export interface TestNode {
 export interface TestNodeOptions {
   readonly env?: Record<string, string>;
   readonly now?: () => number;
-  readonly roles?: readonly Role[];
   /** Another instance on the same database. */
   readonly on?: TestDatabase;
+  /** All of them unless told. */
+  readonly roles?: readonly Role[];
 }
 
-export async function startTestNode(options: TestNodeOptions = {}): Promise<TestNode> {
-  const { env = {}, now, on, roles } = options;
+export async function startTestNode({ env = {}, now, on, roles }: TestNodeOptions = {}): Promise<TestNode> {
   const test = on ?? (await createTestDatabase());
   const database = openDatabase(test.connection);
   const config = readConfig({
