@@ -9,9 +9,10 @@ import type { Access } from './core/access.js';
 import { highestStep, refuseForSpace } from './core/capacity.js';
 import { KIND_VANISH } from './core/classify.js';
 import { type NostrEvent, parseEvent, serializeEvent } from './core/event.js';
-import { factKey } from './core/plan.js';
+import { factKey, type Submission } from './core/plan.js';
 import { refuseArrival } from './core/policy.js';
 import { isRefusal, type Outcome, type Refusal, refusal, tooMany } from './core/reply.js';
+import { KIND_REPORT } from './core/report.js';
 import { vanishScope } from './core/vanish.js';
 import type { Lane } from './lane.js';
 import type { Rates } from './limits/rates.js';
@@ -24,6 +25,7 @@ const RECENT_IDS_MAX = 100_000;
 const VERIFY_BYTES_MAX = 64 * 1_048_576;
 /** Events without room that wait to hear whether they are repeats. */
 const LOOKUPS_MAX = 1_000;
+const NO_MORE_REPORTS = refusal('rate-limited', "today's reports of your plan are used up");
 const BUSY = refusal('rate-limited', 'the relay is busy, try again in a moment');
 
 /**
@@ -71,6 +73,11 @@ export interface AdmissionOptions {
   readonly bases: () => readonly string[];
   /** Without them no author is limited: an import takes what it is given. */
   readonly rates?: Rates | undefined;
+  /** A report (NIP-56) is a use of its author's plan, as over HTTP; it is given back when nothing came of it. */
+  readonly reportUse: {
+    readonly count: (community: number, event: NostrEvent) => Promise<boolean>;
+    readonly giveBack: (community: number, event: NostrEvent) => Promise<void>;
+  };
   /** Is an event with this id stored and served? */
   readonly isServed: (community: number, event: NostrEvent) => Promise<boolean>;
 }
@@ -123,6 +130,14 @@ export function createAdmission(options: AdmissionOptions): Admission {
       : tooMany('events by this author', verdict.retryAfterMs);
   };
 
+  const submitReport = async (submission: Submission): Promise<Outcome | Refusal> => {
+    const { community, event } = submission;
+    if (!(await options.reportUse.count(community, event))) return NO_MORE_REPORTS;
+    const outcome = await lane.submit(submission);
+    if (outcome !== 'stored') await options.reportUse.giveBack(community, event);
+    return outcome;
+  };
+
   const admit = async (community: Community, input: unknown, sender?: Sender): Promise<Outcome | Refusal> => {
     const event = parseEvent(input);
     if (isRefusal(event)) return event;
@@ -146,8 +161,11 @@ export function createAdmission(options: AdmissionOptions): Admission {
     if (short !== undefined) return withoutRoom(community.id, event, short);
     const wrong = await verify(payload);
     if (wrong !== undefined) return wrong;
-    const submit = () =>
-      lane.submit({ community: community.id, event, payload, ...(vanishIn ? { vanishIn } : {}) });
+    const submit = () => {
+      const submission = { community: community.id, event, payload, ...(vanishIn ? { vanishIn } : {}) };
+      const isCounted = sender !== undefined && event.kind === KIND_REPORT;
+      return isCounted ? submitReport(submission) : lane.submit(submission);
+    };
     if (sender?.exempt) return submit();
     const key = rateKeyOf(community, event, sender);
     const over = await overRate(community, key);

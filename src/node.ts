@@ -5,6 +5,8 @@ import { addApi } from './api/server.js';
 import { createAddressOf } from './client-address.js';
 import { type Communities, watchCommunities } from './communities.js';
 import type { Config } from './config.js';
+import { isDenial } from './core/errors.js';
+import type { NostrEvent } from './core/event.js';
 import type { Plan } from './core/plan.js';
 import { settingsFrom } from './core/settings.js';
 import { Http } from './http.js';
@@ -33,6 +35,7 @@ import { readHead } from './store/outbox.js';
 import { ensurePartitions } from './store/partitions.js';
 import { isServed } from './store/seen.js';
 import { createTagHash, type TagHash } from './store/tag-hash.js';
+import { countUse, giveBack } from './store/usage.js';
 import { startVerifier, type Verifier } from './verify/pool.js';
 
 const DEFAULT_NETWORK_ID = 'kukuri:main:';
@@ -93,6 +96,17 @@ export interface Writer {
   close(): Promise<void>;
 }
 
+/** By the id of the event: sent again, it is not counted again. */
+function reportUse(pool: Database['apiPool'], now: () => number) {
+  const counting = (community: number, { id, pubkey }: NostrEvent) =>
+    ({ community, pubkey, metric: 'reports', requestId: id, now: now() }) as const;
+  return {
+    count: async (community: number, event: NostrEvent) =>
+      !isDenial(await countUse(pool, counting(community, event))),
+    giveBack: (community: number, event: NostrEvent) => giveBack(pool, counting(community, event)),
+  };
+}
+
 export interface WriterHooks {
   readonly onCommit?: (plan: Plan) => void;
   /** Where it listens; what is configured unless told. */
@@ -135,6 +149,7 @@ export async function startWriter(
     communities,
     bases,
     rates,
+    reportUse: reportUse(database.apiPool, now),
     isServed: (community, event) => isServed(database.pool, community, event),
   });
   return {
@@ -210,6 +225,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   let schedule: Schedule | undefined;
   const relay = roles.has('relay')
     ? addRelay(http, {
+        hasApi: roles.has('api'),
         publicUrl: config.publicUrl,
         rights: new Rights(database.ownPool, communities, log),
         verifier,

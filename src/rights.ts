@@ -54,11 +54,13 @@ export class Rights {
 
   /** After what is being read now, everyone who has not been read by then. */
   private readSoon(): Promise<void> {
-    this.next ??= this.reading.then(async () => {
-      this.next = undefined;
-      await this.read([...this.held.values()].filter(({ isRead }) => !isRead));
-    });
-    this.reading = this.next.catch(() => undefined);
+    if (this.next === undefined) {
+      this.next = this.reading.then(async () => {
+        this.next = undefined;
+        await this.read([...this.held.values()].filter(({ isRead }) => !isRead));
+      });
+      this.reading = this.next.catch(() => undefined);
+    }
     return this.next;
   }
 

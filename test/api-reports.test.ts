@@ -270,3 +270,28 @@ describe('lists', () => {
     await api.refused(401, 'AUTH_REQUIRED', 'GET', ADMIN);
   });
 });
+
+it('a report on the socket is a use of the plan as well, once, and not when nothing came of it', async () => {
+  const erin = newAuthor();
+  const { pool } = relay.database;
+  const limits = JSON.stringify({ reportsPerDay: 3 });
+  const community = relay.node.communities.find(undefined, 'default')!.id;
+  await pool.query(
+    `INSERT INTO plans (community, plan_id, name, limits, created_at, updated_at) VALUES ($1, 'free', 'Free', $2, 1, 1)`,
+    [community, limits],
+  );
+  const event = (content: string) => sign(erin, { kind: 1_984, content, tags: [['p', root.pubkey, 'spam']] });
+  const [first, second, third] = [event('1'), event('2'), event('3')];
+  expect(await client.publish(first)).toEqual([true, '']);
+  expect((await client.publish(first))[0]).toBe(true);
+  const forged: { id: string } = Object.assign({}, second, { sig: first.sig });
+  expect((await client.publish(forged))[0]).toBe(false);
+  expect(await client.publish(second)).toEqual([true, '']);
+  await report(erin, { pubkey: root.pubkey });
+  expect(await client.publish(third)).toEqual([false, expect.stringMatching(/^rate-limited: .*plan/)]);
+  await api.refused(402, 'QUOTA_EXCEEDED', 'POST', REPORTS, {
+    as: erin,
+    body: { reason: 'spam', pubkey: erin.pubkey },
+  });
+  await pool.query('DELETE FROM plans WHERE community = $1', [community]);
+});

@@ -221,6 +221,14 @@ describe('a blocked word', () => {
 });
 
 describe('a blocked address', () => {
+  it('is never the one that the operator calls from', async () => {
+    const headers = { 'x-forwarded-for': '198.51.100.20' };
+    const ask = (network: string) =>
+      api.refused(409, 'OWN_ADDRESS', 'POST', ADDRESSES, { as: root, body: { network }, headers });
+    for (const network of ['198.51.100.20', '198.51.100.0/24']) await ask(network);
+    expect(await done<Listed>('GET', ADDRESSES)).toEqual({ items: [], next_cursor: null });
+  });
+
   const blockedFor = async (node: TestNode, address: string) => (await upgrade(node, address)) === 403;
 
   it.each([

@@ -222,6 +222,8 @@ describe('a right that ends closes what it opened, on the other instance, and no
     const change = { community: community().id, pubkey: alice.pubkey, status: 'disabled' as const };
     await done(changeMember(pool(), change, { fixed: [] }, Date.now()));
     await client.until(() => client.frames.filter(([verb]) => verb === 'CLOSED').length === 2);
+    const knows = ({ node }: TestNode) => node.communities.get(community().id)!.refused.has(alice.pubkey);
+    await vi.waitUntil(() => knows(relay) && knows(second), { timeout: 10_000 });
     const own = sign(alice, { tags: [['t', OPEN]] });
     expect((await client.publish(own))[0]).toBe(false);
     expect((await (await connect(relay, newAuthor())).publish(own))[1]).toMatch(/^restricted: this account/);

@@ -162,12 +162,13 @@ function textRoutes<F extends 'word' | 'network'>(
       body: z.strictObject({ [field]: text, reason }),
       status: 201,
       response: item,
-      errors: ['BLOCK_LIMIT_REACHED'],
+      errors: kind === 'address' ? ['BLOCK_LIMIT_REACHED', 'OWN_ADDRESS'] : ['BLOCK_LIMIT_REACHED'],
       handler: async (call) => {
         const ref = refOf(call, 'body', call.body);
         if (isDenial(ref)) return ref;
         const { reason: why } = call.body as { reason?: string };
-        return shown(await block(pool, { ...ref, reason: why }, { fixed: adminPubkeys }, call.now));
+        const from = call.client.address;
+        return shown(await block(pool, { ...ref, reason: why, from }, { fixed: adminPubkeys }, call.now));
       },
     }),
     route({

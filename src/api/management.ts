@@ -78,6 +78,7 @@ function addTo(scope: FastifyInstance, url: string, options: ManagementOptions):
 interface Caller {
   readonly community: Community;
   readonly pubkey: string;
+  readonly from: string;
 }
 
 function communityOf({ headers, params }: FastifyRequest, { communities }: ManagementOptions) {
@@ -120,7 +121,7 @@ async function identify(request: FastifyRequest, options: ManagementOptions): Pr
   const refused =
     (await overRate(options, community, request, pubkey)) ??
     (await refuseAccount(options, community, pubkey, { who: 'operator' }));
-  return refused ?? { community, pubkey };
+  return refused ?? { community, pubkey, from: options.addressOf(request.raw).address };
 }
 
 function overRate(options: ManagementOptions, community: Community, request: FastifyRequest, by: string) {
@@ -184,8 +185,8 @@ function method<T>(schema: z.ZodType<T>, work: (params: T, context: Context) => 
 
 const blocking =
   (kind: BlockKind) => async (value: string, why: string | null | undefined, context: Context) => {
-    const { pool, community, pubkey: actor, adminPubkeys, now } = context;
-    const wanted = { kind, community: community.id, value, actor, reason: why ?? undefined };
+    const { pool, community, pubkey: actor, from, adminPubkeys, now } = context;
+    const wanted = { kind, community: community.id, value, actor, from, reason: why ?? undefined };
     return done(await block(pool, wanted, { fixed: adminPubkeys }, now));
   };
 

@@ -62,7 +62,7 @@ function verifyRoute(options: SignInOptions): Route {
       expires_at: milliseconds,
       pubkey,
     }),
-    errors: ['INVALID_AUTH', 'REPLAYED_AUTH', 'ACCOUNT_DISABLED', 'ACCOUNT_DELETED'],
+    errors: ['INVALID_AUTH', 'REPLAYED_AUTH', 'ACCOUNT_DISABLED', 'ACCOUNT_DELETED', 'UNAVAILABLE'],
     handler: async ({ community, body, now }) => {
       const event = await checkAnswer(options, community, body.event, now);
       if (isDenial(event)) return event;
@@ -100,7 +100,10 @@ async function checkAnswer(
   if (refused !== undefined) return invalid('event', refused.why);
   const unsigned = await refuseSignature(options, event);
   if (unsigned !== undefined) return unsigned;
-  const isFirst = await options.useOnce(`challenge:${challenge}`, CHALLENGE_KEPT_MS, now);
+  const isFirst = await options
+    .useOnce(`challenge:${challenge}`, CHALLENGE_KEPT_MS, now)
+    .catch(() => undefined);
+  if (isFirst === undefined) return denial('UNAVAILABLE');
   return isFirst ? event : denial('REPLAYED_AUTH');
 }
 
@@ -109,7 +112,7 @@ function revokeRoute({ pool }: SignInOptions): Route {
     method: 'POST',
     url: '/auth/revoke',
     summary: 'Revoke the token of this request, or all of yours',
-    description: 'At once, on every instance. A signed request has no token of its own and revokes all.',
+    description: 'At once, on every instance. A signed request has no token of its own: it says `all`.',
     tags: TAGS,
     who: 'member',
     body: z.strictObject({ all: z.boolean().default(false) }),
@@ -121,9 +124,12 @@ function revokeRoute({ pool }: SignInOptions): Route {
         const message = 'a signed request has no token to revoke: say true';
         return denial('INVALID_REQUEST', { problems: [{ path: 'body/all', message }] });
       }
-      if (all || token === undefined) await revokeTokensOf(pool, holder, now);
-      else await revokeToken(pool, { ...holder, ...token });
-      return { revoked: all ? ('all' as const) : ('token' as const) };
+      if (token !== undefined && !all) {
+        await revokeToken(pool, { ...holder, ...token });
+        return { revoked: 'token' as const };
+      }
+      await revokeTokensOf(pool, holder, now);
+      return { revoked: 'all' as const };
     },
   });
 }

@@ -6,6 +6,7 @@
  */
 import { sha256 } from '@noble/hashes/sha2.js';
 import { bytesToHex } from '@noble/hashes/utils.js';
+import { KIND_VANISH } from './classify.js';
 import { isProtectedKind } from './deletion.js';
 import { isProtected, type NostrEvent } from './event.js';
 import type { Filter } from './filter.js';
@@ -88,16 +89,17 @@ export function refuseEventAccess(
   rules: AccessRules,
 ): Refusal | undefined {
   const refused = refuseClient(access);
-  // Whoever may no longer post, or does not agree to new terms, may still take back what is theirs.
+  // Who does not agree to new terms may still take back what is theirs; one who is disabled may at least vanish.
   const takesBack = isProtectedKind(event.kind);
   if (refused !== undefined && !(takesBack && refused === AGREE)) return refused;
-  if (rules.refused.has(event.pubkey) && !takesBack) return refusal('restricted', 'this account is disabled');
+  if (rules.refused.has(event.pubkey) && event.kind !== KIND_VANISH)
+    return refusal('restricted', 'this account is disabled');
   // NIP-70: nobody else may carry it here.
   if (isProtected(event) && !access.consented.has(event.pubkey)) {
     if (access.pubkeys.has(event.pubkey)) return AGREE;
     return refusal('auth-required', 'a protected event (NIP-70) is taken from its author only');
   }
-  if (!access.enforced) return undefined;
+  if (!access.enforced || takesBack) return undefined;
   return refuseTopics(allTopics(event, impliedTopics(event, rules.settings)), access, rules);
 }
 

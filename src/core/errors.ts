@@ -24,6 +24,7 @@ export const ERRORS = {
   TOPIC_IN_USE: { status: 409, message: 'Members subscribe to this topic; block it to stop it anyway.' },
   TOPIC_EXISTS: { status: 409, message: 'This topic is set up already.' },
   VERSION_MISMATCH: { status: 409, message: 'Somebody changed this meanwhile; read it again.' },
+  OWN_ADDRESS: { status: 409, message: 'This network holds the address that you call from.' },
   FIXED_OPERATOR: { status: 409, message: 'This operator is set by MINATO_ADMIN_PUBKEYS.' },
   POLICY_PUBLISHED: {
     status: 409,

@@ -10,6 +10,7 @@ export interface Network {
 }
 
 const BITS = { 4: 32, 6: 128 } as const;
+const HOST_BITS = 64;
 const LOOPBACK: readonly Network[] = [
   { family: 4, value: 127n << 24n, prefix: 8 },
   { family: 6, value: 1n, prefix: 128 },
@@ -27,6 +28,11 @@ export function checkNetwork(text: string): { readonly network: string } | { rea
   return { network: networkText(network) };
 }
 
+export function holdsAddress(network: string, address: string): boolean {
+  const [one, other] = [parseNetwork(network), parseNetwork(address)];
+  return one !== undefined && other !== undefined && overlap(one, other);
+}
+
 export function parseNetwork(text: string): Network | undefined {
   const [, address = '', bits] = /^([0-9a-f:.]+)(?:\/(\d{1,3}))?$/i.exec(text) ?? [];
   const family = z.ipv4().safeParse(address).success
@@ -37,7 +43,11 @@ export function parseNetwork(text: string): Network | undefined {
   if (family === undefined) return undefined;
   const prefix = Number(bits ?? BITS[family]);
   if (prefix > BITS[family]) return undefined;
-  return withoutMapping(masked({ family, value: family === 4 ? value4(address) : value6(address), prefix }));
+  const network = withoutMapping(
+    masked({ family, value: family === 4 ? value4(address) : value6(address), prefix }),
+  );
+  // A host has a whole /64 to choose its addresses from: one of them alone would be no block.
+  return bits === undefined && network.family === 6 ? masked({ ...network, prefix: HOST_BITS }) : network;
 }
 
 function withoutMapping(network: Network): Network {

@@ -147,6 +147,20 @@ describe('policies', () => {
 });
 
 describe('blocks', () => {
+  it.each(['{"about":"hello\\nrum"}', '{"name":"r\\u0075m"}', '[["deep",{"inside":["rum"]}]]', '{"rum":1}'])(
+    'find a word in a content that is JSON: %s',
+    (content) => {
+      expect(refuse({ content })).toMatchObject({ refused: 'blocked' });
+    },
+  );
+
+  it.each(['{"about":"drum"}', '{not json', `${'['.repeat(50_000)}`, '{"__proto__":"x"}'])(
+    'do not stumble over %.20s',
+    (content) => {
+      expect(refuse({ content })).toBeUndefined();
+    },
+  );
+
   it('hold for every kind but a request to vanish, and words for nothing that is encrypted', () => {
     const settings = { 'topic.mode': 'open' };
     for (const kind of [0, 1, 5, 1_984, 20_001, 30_023]) {

@@ -90,10 +90,27 @@ const refuseBlockedAuthor: Policy = ({ event, blocks }) =>
 const refuseBlockedWords: Policy = ({ event, settings, blocks }) => {
   if (blocks === undefined || event.kind === KIND_VANISH) return undefined;
   if (isAmong(event.kind, settings['auth.privateKinds'])) return undefined;
-  return blocks.words.matches(event.content)
+  return textsIn(event.content).some((text) => blocks.words.matches(text))
     ? refusal('blocked', 'the content has a word that is blocked here')
     : undefined;
 };
+
+/** The content; and where it is JSON, as a profile is, each text in it, without the escapes that could hide a word. */
+function textsIn(content: string): string[] {
+  const texts = [content];
+  if (!/^\s*[[{]/.test(content)) return texts;
+  try {
+    const waiting: unknown[] = [JSON.parse(content)];
+    for (const value of waiting) {
+      if (typeof value === 'string') texts.push(value);
+      else if (typeof value === 'object' && value !== null)
+        waiting.push(...Object.keys(value), ...Object.values(value));
+    }
+  } catch {
+    // It only looked like it.
+  }
+  return texts;
+}
 
 const refusePow: Policy = ({ event, settings }) => {
   const bits = settings['limits.powBitsMin'];

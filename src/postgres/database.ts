@@ -76,8 +76,7 @@ export function openDatabase(target: ConnectionTarget): Database {
   const ownPool = new pg.Pool({ ...reading, max: OWN_POOL_SIZE });
   const apiPool = new pg.Pool({ ...reading, max: API_POOL_SIZE });
   const limitsPool = new pg.Pool({ ...reading, max: LIMITS_POOL_SIZE });
-  // A dropped idle connection is replaced at its next use; without a listener it would end the process.
-  for (const each of [pool, ownPool, apiPool, limitsPool]) each.on('error', () => undefined);
+  for (const each of [pool, ownPool, apiPool, limitsPool]) surviveBreaks(each);
   return {
     pool,
     ownPool,
@@ -107,14 +106,22 @@ export function openDatabase(target: ConnectionTarget): Database {
         connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
         keepAlive: true,
       });
-      own.on('error', () => undefined);
-      own.on('connect', (client) => client.on('error', () => undefined));
+      surviveBreaks(own);
       return own;
     },
     close: async () => {
       for (const each of [pool, ownPool, apiPool, limitsPool]) await each.end();
     },
   };
+}
+
+/**
+ * A connection that breaks is replaced at its next use, and a query on it fails; without a listener it would end the process,
+ * whether it was idle (the pool's listener) or in somebody's hands (its own).
+ */
+function surviveBreaks(pool: pg.Pool): void {
+  pool.on('error', () => undefined);
+  pool.on('connect', (client) => client.on('error', () => undefined));
 }
 
 /** PostgreSQL 15 or newer; an older one is refused with a sentence. */

@@ -4,10 +4,17 @@ import type { Settings } from '../core/settings.js';
 
 const { version } = createRequire(import.meta.url)('../../package.json') as { version: string };
 
-export const SUPPORTED_NIPS = [1, 9, 11, 13, 40, 42, 45, 56, 62, 70, 86] as const;
+const NIPS = [1, 9, 11, 13, 40, 42, 45, 56, 62, 70];
+/** Management (NIP-86) is answered by the API. */
+const API_NIPS = [86];
+
+export function supportedNips(hasApi: boolean): readonly number[] {
+  return hasApi ? [...NIPS, ...API_NIPS] : NIPS;
+}
+
 export const SOFTWARE_VERSION = version;
 
-export function relayInformation(settings: Settings) {
+export function relayInformation(settings: Settings, hasApi: boolean) {
   const behind = settings['limits.createdBehindSecondsMax'];
   return {
     name: settings['relay.name'],
@@ -15,7 +22,7 @@ export function relayInformation(settings: Settings) {
     ...(settings['relay.pubkey'] === '' ? {} : { pubkey: settings['relay.pubkey'] }),
     ...(settings['relay.contact'] === '' ? {} : { contact: settings['relay.contact'] }),
     ...(settings['relay.icon'] === '' ? {} : { icon: settings['relay.icon'] }),
-    supported_nips: SUPPORTED_NIPS,
+    supported_nips: supportedNips(hasApi),
     software: 'minato',
     version,
     limitation: {

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import type { Settings } from '../core/settings.js';
 import { globalTopic } from '../core/topic-id.js';
-import { SOFTWARE_VERSION, SUPPORTED_NIPS } from './nip11.js';
+import { SOFTWARE_VERSION } from './nip11.js';
 
 export interface Stats {
   readonly events: number;
@@ -12,6 +12,7 @@ export interface Stats {
 
 export interface PageContent {
   readonly settings: Settings;
+  readonly nips: readonly number[];
   readonly address: string;
   readonly statsPath: string;
   readonly topics: readonly string[];
@@ -52,7 +53,7 @@ export const PAGE_POLICY = [
   "frame-ancestors 'none'",
 ].join('; ');
 
-export function renderPage({ settings, address, statsPath, topics, stats }: PageContent): string {
+export function renderPage({ settings, nips, address, statsPath, topics, stats }: PageContent): string {
   const open = settings['topic.mode'] === 'open';
   const name = escapeHtml(settings['relay.name']);
   return `<!doctype html>
@@ -76,7 +77,7 @@ ${stat('events', 'events kept', stats)}${stat('connections', 'clients now', stat
 <h2>Topics</h2>
 ${topicList(topics, open)}
 <h2>What it speaks</h2>
-<p>${SUPPORTED_NIPS.map((nip) => `NIP-${String(nip).padStart(2, '0')}`).join(', ')}. The limits are in the relay's information document: ask this address with <code>Accept: application/nostr+json</code>.</p>
+<p>${nips.map((nip) => `NIP-${String(nip).padStart(2, '0')}`).join(', ')}. The limits are in the relay's information document: ask this address with <code>Accept: application/nostr+json</code>.</p>
 ${contact(settings)}
 <footer>Minato ${SOFTWARE_VERSION}, a community node for Nostr</footer>
 <script>${SCRIPT}</script>

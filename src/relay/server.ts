@@ -20,7 +20,7 @@ import type { Verdict } from '../limits/rates.js';
 import { readTotals } from '../store/communities.js';
 import { readRecentTopics } from '../store/outbox.js';
 import { CLOSE_GOING_AWAY, type Client, Connection, type ConnectionContext } from './connection.js';
-import { relayInformation } from './nip11.js';
+import { relayInformation, supportedNips } from './nip11.js';
 import { PAGE_POLICY, renderPage, type Stats } from './page.js';
 
 const CONNECTIONS_MAX = 10_000;
@@ -37,6 +37,8 @@ const TOPICS_SHOWN = 24;
 const PAGE_CACHE_MS = 2_000;
 
 export interface RelayOptions extends ConnectionContext {
+  /** The API answers on the same port. */
+  readonly hasApi: boolean;
   readonly publicUrl: string | undefined;
   readonly ownPool: Pool;
   readonly addressOf: AddressOf;
@@ -97,7 +99,9 @@ function addPages(
     if (community === undefined) return reply.code(404).send({ error: 'no such community' });
     reply.headers(CORS).header('vary', 'accept');
     if (request.headers.accept?.includes('application/nostr+json')) {
-      return reply.type('application/nostr+json').send(JSON.stringify(relayInformation(community.settings)));
+      return reply
+        .type('application/nostr+json')
+        .send(JSON.stringify(relayInformation(community.settings, options.hasApi)));
     }
     const path = pathOf(request.raw).replace(/\/$/, '');
     return reply
@@ -106,6 +110,7 @@ function addPages(
       .send(
         renderPage({
           settings: community.settings,
+          nips: supportedNips(options.hasApi),
           address: shownAddress(community, request, options.publicUrl),
           statsPath: `${path}/stats`,
           topics: (await read(community.id)).topics.filter((topic) => isShown(topic, community)),

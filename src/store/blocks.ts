@@ -7,6 +7,7 @@ import { z } from 'zod';
 import { BLOCKED_WORDS_MAX } from '../core/blocked-words.js';
 import { type Denial, denial } from '../core/errors.js';
 import type { AuditAction } from '../core/membership.js';
+import { holdsAddress } from '../core/network.js';
 import { isStorable } from '../core/text.js';
 import { changeConfig, type Db } from './config-change.js';
 import type { Fixed } from './members.js';
@@ -105,16 +106,23 @@ interface BlockRef {
   readonly actor?: string | undefined;
 }
 
+export interface Blocking extends BlockRef {
+  readonly reason?: string | undefined;
+  /** Where the operator calls from; nobody shuts the door on themselves. */
+  readonly from?: string | undefined;
+}
+
 /** Blocking again may give another reason; without one it stays. Who runs the node is not blocked by those let in. */
 export function block(
   pool: Pool,
-  { kind, community, value, actor, reason }: BlockRef & { readonly reason?: string | undefined },
+  { kind, community, value, actor, reason, from }: Blocking,
   { fixed }: Fixed,
   now: number,
 ): Promise<Block | Denial> {
   const { table, column, given, max } = KEPT[kind];
   return changeConfig(pool, { community, actor, now }, async (change) => {
     if (kind === 'author' && fixed.includes(value)) return denial('FIXED_OPERATOR');
+    if (kind === 'address' && from !== undefined && holdsAddress(value, from)) return denial('OWN_ADDRESS');
     const before = await readBlock(change.db, kind, community, value);
     const reasonAfter = reason ?? before?.reason ?? null;
     if (before !== undefined && before.reason === reasonAfter) return before;
