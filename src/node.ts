@@ -19,8 +19,8 @@ import { Rates } from './limits/rates.js';
 import { openLimits, type SharedLimits } from './limits/shared.js';
 import type { Log } from './log.js';
 import { createMetrics, type Metrics } from './metrics.js';
-import { checkVersion, type Database } from './postgres/database.js';
-import { migrate } from './postgres/migrate.js';
+import type { Database } from './postgres/database.js';
+import { prepareDatabase } from './prepare.js';
 import { Fanout } from './relay/fanout.js';
 import { Intake } from './relay/intake.js';
 import { Memory } from './relay/memory.js';
@@ -28,48 +28,14 @@ import { SOFTWARE_VERSION } from './relay/nip11.js';
 import { QueryGate } from './relay/query-gate.js';
 import { addRelay } from './relay/server.js';
 import { Rights } from './rights.js';
+import { ROLES, type Role } from './roles.js';
 import { SeenCounts, startSeenFlush } from './seen-counts.js';
-import { ensureDefaultCommunity } from './store/communities.js';
-import { fixDownloadSecret, fixNetworkId, fixTagHashSeed, fixTokenSecret } from './store/node-state.js';
+import { fixDownloadSecret } from './store/node-state.js';
 import { readHead } from './store/outbox.js';
-import { ensurePartitions } from './store/partitions.js';
 import { isServed } from './store/seen.js';
-import { createTagHash, type TagHash } from './store/tag-hash.js';
+import type { TagHash } from './store/tag-hash.js';
 import { countUse, giveBack } from './store/usage.js';
 import { startVerifier, type Verifier } from './verify/pool.js';
-
-const DEFAULT_NETWORK_ID = 'kukuri:main:';
-
-/** What is fixed for the whole node. */
-export interface Prepared {
-  /** Stands in front of every topic name when its id is made. */
-  readonly networkId: string;
-  readonly tagHash: TagHash;
-  /** What tokens of the API are signed with. */
-  readonly tokenSecret: string;
-}
-
-/** Schema, partitions and what is fixed at the first boot. Safe on any number of instances at once. */
-export async function prepareDatabase(
-  database: Database,
-  config: Config,
-  now: () => number,
-  log: Log,
-): Promise<Prepared> {
-  const client = await database.connect();
-  try {
-    await checkVersion(client);
-    for (const name of await migrate(client)) log.info({ migration: name }, 'schema migrated');
-    await ensurePartitions(client, now());
-    const networkId = await fixNetworkId(client, config.networkId, DEFAULT_NETWORK_ID);
-    const first = { 'topic.mode': config.topicMode, 'auth.mode': config.authMode };
-    await ensureDefaultCommunity(client, first, now());
-    const tokenSecret = await fixTokenSecret(client);
-    return { networkId, tagHash: await createTagHash(await fixTagHashSeed(client)), tokenSecret };
-  } finally {
-    await client.end();
-  }
-}
 
 export interface NodeOptions {
   readonly database: Database;
@@ -171,10 +137,6 @@ export async function startWriter(
     },
   };
 }
-
-/** What one process does; one that does everything needs no other. */
-export const ROLES = ['relay', 'api', 'worker'] as const;
-export type Role = (typeof ROLES)[number];
 
 export interface Node {
   readonly port: number;

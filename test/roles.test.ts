@@ -1,6 +1,6 @@
 /** One process may do all, or several may share the work: each role does its own part and nothing else. */
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { ROLES } from '../src/node.js';
+import { ROLES } from '../src/roles.js';
 import { runCli } from './support/cli.js';
 import { RawClient } from './support/client.js';
 import { newAuthor, sign } from './support/events.js';

@@ -49,13 +49,14 @@ const breaking = (files: readonly Source[], rule: (file: Source) => boolean) =>
 
 // ── Layers ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const BASE = ['core', 'config', 'log', 'metrics'];
+const BASE = ['core', 'config', 'roles', 'log', 'metrics'];
 const WRITING = ['admission', 'seen-counts', 'communities', 'lane', 'store', 'verify', 'postgres'];
 
 /** From top to bottom, each with what it may import. A layer may always import itself. */
 const LAYERS: Record<string, readonly string[]> = {
   cli: [
     'node',
+    'prepare',
     'jobs',
     'erasure',
     'relay',
@@ -69,6 +70,7 @@ const LAYERS: Record<string, readonly string[]> = {
     ...BASE,
   ],
   node: [
+    'prepare',
     'jobs',
     'erasure',
     'relay',
@@ -81,6 +83,7 @@ const LAYERS: Record<string, readonly string[]> = {
     ...WRITING,
     ...BASE,
   ],
+  prepare: ['store', 'postgres', ...BASE],
   jobs: ['erasure', 'communities', 'lane', 'store', 'postgres', ...BASE],
   relay: ['http', 'rights', 'limits', 'addresses', 'client-address', ...WRITING, ...BASE],
   api: [
@@ -121,6 +124,7 @@ const LAYERS: Record<string, readonly string[]> = {
   postgres: ['core'],
   config: ['core'],
   'client-address': [],
+  roles: [],
   log: [],
   metrics: [],
   core: [],

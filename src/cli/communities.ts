@@ -1,6 +1,6 @@
 import { Command } from 'commander';
 import { watchCommunities } from '../communities.js';
-import { prepareDatabase } from '../node.js';
+import { prepareDatabase } from '../prepare.js';
 import { addCommunity, readTotals } from '../store/communities.js';
 import { withDatabase } from './context.js';
 

@@ -2,9 +2,9 @@
 import { type Communities, type Community, watchCommunities } from '../communities.js';
 import { type Config, readConfig } from '../config.js';
 import { createLog, type Log } from '../log.js';
-import { type Prepared, prepareDatabase } from '../node.js';
 import type { Database } from '../postgres/database.js';
 import { type OpenedDatabase, openPostgres } from '../postgres/open.js';
+import { type Prepared, prepareDatabase } from '../prepare.js';
 
 export interface CommandContext {
   readonly config: Config;

@@ -2,7 +2,7 @@ import { Command } from 'commander';
 import { BOUNDS, type DryRunCount, type Job, type JobContext } from '../jobs/job.js';
 import { JOBS } from '../jobs/list.js';
 import { dryRunJob, runJob } from '../jobs/run.js';
-import { prepareDatabase, startWriter } from '../node.js';
+import { prepareDatabase } from '../prepare.js';
 import { type JobRun, readJobRuns } from '../store/job-runs.js';
 import { withDatabase } from './context.js';
 import { count, watchInterruption } from './progress.js';
@@ -71,6 +71,8 @@ function lastRun(run: JobRun | undefined): string {
 export function withJobs(work: (context: JobContext) => Promise<void>): Promise<void> {
   return withDatabase(async ({ database, config, log }) => {
     const interruption = watchInterruption();
+    // Only now: a command that lists is quick to start.
+    const { startWriter } = await import('../node.js');
     const writer = await startWriter({ database, config, log });
     try {
       const { lane, communities } = writer;

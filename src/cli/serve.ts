@@ -1,8 +1,9 @@
 import { Command, InvalidArgumentError } from 'commander';
 import { readConfig, unknownVariables } from '../config.js';
 import { createLog } from '../log.js';
-import { type Node, ROLES, type Role, startNode } from '../node.js';
+import type { Node } from '../node.js';
 import { openPostgres } from '../postgres/open.js';
+import { ROLES, type Role } from '../roles.js';
 
 const STOP_MS_MAX = 60_000;
 
@@ -74,6 +75,8 @@ async function serve({ roles }: { roles: ReadonlySet<Role> }): Promise<void> {
   stop = () => opened.close();
   let node: Node;
   try {
+    // Only now: the other commands do not wait for what only a node needs.
+    const { startNode } = await import('../node.js');
     node = await startNode({ database: opened.database, config, log, roles });
   } catch (error) {
     await opened.close();

@@ -2,7 +2,6 @@
 import type { Pool } from 'pg';
 import type { Log } from '../log.js';
 import { PostgresLimits } from './postgres.js';
-import { openRedisLimits } from './redis.js';
 
 export interface Taken {
   /** Whole tokens, at most as many as wanted. */
@@ -23,5 +22,8 @@ export interface SharedLimits {
 }
 
 export async function openLimits(redisUrl: string | undefined, pool: Pool, log: Log): Promise<SharedLimits> {
-  return redisUrl === undefined ? new PostgresLimits(pool) : openRedisLimits(redisUrl, log);
+  if (redisUrl === undefined) return new PostgresLimits(pool);
+  // A node without Redis does not load its client, which takes longer than the rest together.
+  const { openRedisLimits } = await import('./redis.js');
+  return openRedisLimits(redisUrl, log);
 }

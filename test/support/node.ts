@@ -2,8 +2,9 @@
 
 import { readConfig } from '../../src/config.js';
 import { createLog } from '../../src/log.js';
-import { type Node, type Role, startNode } from '../../src/node.js';
+import { type Node, startNode } from '../../src/node.js';
 import { type Database, openDatabase } from '../../src/postgres/database.js';
+import type { Role } from '../../src/roles.js';
 import { eventually } from './cli.js';
 import { createTestDatabase, type TestDatabase } from './database.js';
 import { writeTopic } from './topics.js';

@@ -1,0 +1,42 @@
+/** What a database needs before anything works on it. Apart from the node, so that a command that only reads is quick to start. */
+import type { Config } from './config.js';
+import type { Log } from './log.js';
+import { checkVersion, type Database } from './postgres/database.js';
+import { migrate } from './postgres/migrate.js';
+import { ensureDefaultCommunity } from './store/communities.js';
+import { fixNetworkId, fixTagHashSeed, fixTokenSecret } from './store/node-state.js';
+import { ensurePartitions } from './store/partitions.js';
+import { createTagHash, type TagHash } from './store/tag-hash.js';
+
+const DEFAULT_NETWORK_ID = 'kukuri:main:';
+
+/** What is fixed for the whole node. */
+export interface Prepared {
+  /** Stands in front of every topic name when its id is made. */
+  readonly networkId: string;
+  readonly tagHash: TagHash;
+  /** What tokens of the API are signed with. */
+  readonly tokenSecret: string;
+}
+
+/** Schema, partitions and what is fixed at the first boot. Safe on any number of instances at once. */
+export async function prepareDatabase(
+  database: Database,
+  config: Config,
+  now: () => number,
+  log: Log,
+): Promise<Prepared> {
+  const client = await database.connect();
+  try {
+    await checkVersion(client);
+    for (const name of await migrate(client)) log.info({ migration: name }, 'schema migrated');
+    await ensurePartitions(client, now());
+    const networkId = await fixNetworkId(client, config.networkId, DEFAULT_NETWORK_ID);
+    const first = { 'topic.mode': config.topicMode, 'auth.mode': config.authMode };
+    await ensureDefaultCommunity(client, first, now());
+    const tokenSecret = await fixTokenSecret(client);
+    return { networkId, tagHash: await createTagHash(await fixTagHashSeed(client)), tokenSecret };
+  } finally {
+    await client.end();
+  }
+}
