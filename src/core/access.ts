@@ -10,7 +10,7 @@ import { KIND_VANISH } from './classify.js';
 import { isProtectedKind } from './deletion.js';
 import { isProtected, type NostrEvent } from './event.js';
 import type { Filter } from './filter.js';
-import { isAmong, type KindEntry } from './kinds.js';
+import { isAmong, isWithin, type KindEntry, type KindRange, kindRanges } from './kinds.js';
 import { type Refusal, refusal } from './reply.js';
 import type { TopicSubscription } from './retention.js';
 import type { Settings } from './settings.js';
@@ -121,14 +121,17 @@ function asksOnlyPrivate({ kinds }: Filter, privateKinds: readonly KindEntry[]):
   return kinds !== undefined && kinds.size > 0 && [...kinds].every((kind) => isAmong(kind, privateKinds));
 }
 
+export interface Parties {
+  readonly ranges: readonly KindRange[];
+  readonly pubkeys: ReadonlySet<string>;
+}
+
 /** What of a filter's matches a client sees. Part of the filter, so that every matcher asks it. */
 export interface View {
   /** Equal keys show the same events. */
   readonly key: string;
   /** Kinds that only these parties see; undefined where the filter itself sees to that. */
-  readonly parties:
-    | { readonly kinds: readonly KindEntry[]; readonly pubkeys: ReadonlySet<string> }
-    | undefined;
+  readonly parties: Parties | undefined;
   /** Of an event that is bound to topics, one must be allowed. */
   readonly topics: TopicView | undefined;
 }
@@ -157,7 +160,7 @@ export function seenBy(filter: Filter, access: Access, rules: AccessRules): Filt
   const isNarrow = !access.enforced || asksOnlyAllowed(filter, access, rules);
   const topics = isNarrow ? undefined : topicViewOf(access, rules);
   if (parties === undefined && topics === undefined) return filter;
-  const ofParties = parties === undefined ? null : [parties.kinds, [...parties.pubkeys].sort()];
+  const ofParties = parties === undefined ? null : [parties.ranges, [...parties.pubkeys].sort()];
   return { ...filter, view: { key: JSON.stringify([ofParties, topics?.key]), parties, topics } };
 }
 
@@ -171,7 +174,7 @@ function partiesOf(
   const isOwn = (asked: ReadonlySet<string> | undefined) =>
     asked !== undefined && [...asked].every((pubkey) => pubkeys.has(pubkey));
   const toOwn = filter.tags.some(({ name, values }) => name === 'p' && isOwn(values));
-  return isOwn(filter.authors) || toOwn ? undefined : { kinds, pubkeys };
+  return isOwn(filter.authors) || toOwn ? undefined : { ranges: kindRanges(kinds), pubkeys };
 }
 
 /** Every match of such a filter is in a topic that the client may read. */
@@ -226,11 +229,11 @@ export function allowedTopics({ carried, subscribed }: TopicView): string[] {
 
 /** Can the view hide an event of this kind at all? */
 export function isGuarded({ parties, topics }: View, kind: number): boolean {
-  return topics !== undefined || (parties !== undefined && isAmong(kind, parties.kinds));
+  return topics !== undefined || (parties !== undefined && isWithin(kind, parties.ranges));
 }
 
 export function sees({ parties, topics }: View, event: MatchedEvent): boolean {
-  if (parties !== undefined && isAmong(event.kind, parties.kinds) && !isParty(event, parties.pubkeys))
+  if (parties !== undefined && isWithin(event.kind, parties.ranges) && !isParty(event, parties.pubkeys))
     return false;
   return topics === undefined || isAllowed(event, topics);
 }

@@ -19,6 +19,10 @@ export function kindRanges(entries: readonly KindEntry[]): readonly KindRange[] 
 }
 
 export function isAmong(kind: number, entries: readonly KindEntry[]): boolean {
-  for (const [from, to] of kindRanges(entries)) if (kind >= from && kind <= to) return true;
+  return isWithin(kind, kindRanges(entries));
+}
+
+export function isWithin(kind: number, ranges: readonly KindRange[]): boolean {
+  for (const range of ranges) if (kind >= range[0] && kind <= range[1]) return true;
   return false;
 }

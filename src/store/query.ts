@@ -12,7 +12,6 @@ import { KIND_DELETION } from '../core/classify.js';
 import { KIND_GIFT_WRAP } from '../core/deletion.js';
 import type { Filter, TagCondition } from '../core/filter.js';
 import { Keep, keepsOf, REGULAR_KEEPS, STEPS } from '../core/keep.js';
-import { kindRanges } from '../core/kinds.js';
 import { bucketDays, cutoff, type Retention, topicDays } from '../core/retention.js';
 import { findsBound, isTopic, UNBOUND } from '../core/topic.js';
 import { hexArray, int2Array, int4Array, int8Array, textArray } from './binary.js';
@@ -183,7 +182,7 @@ function visible(params: Parameters, { parties, topics }: View): string[] {
       WHERE strpos(e.payload, held.needle) > 0)`;
   const conditions: string[] = [];
   if (parties !== undefined) {
-    const ranges = kindRanges(parties.kinds).map(([from, to]) => `e.kind BETWEEN ${from} AND ${to}`);
+    const ranges = parties.ranges.map(([from, to]) => `e.kind BETWEEN ${from} AND ${to}`);
     const pubkeys = [...parties.pubkeys];
     const isParty =
       pubkeys.length === 0
