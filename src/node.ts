@@ -30,7 +30,7 @@ import { addRelay } from './relay/server.js';
 import { Rights } from './rights.js';
 import { ROLES, type Role } from './roles.js';
 import { SeenCounts, startSeenFlush } from './seen-counts.js';
-import { fixDownloadSecret } from './store/node-state.js';
+import { fixDownloadSecret, fixTokenSecret } from './store/node-state.js';
 import { readHead } from './store/outbox.js';
 import { isServed } from './store/seen.js';
 import type { TagHash } from './store/tag-hash.js';
@@ -56,7 +56,6 @@ export interface Writer {
   readonly lane: Lane;
   readonly tagHash: TagHash;
   readonly networkId: string;
-  readonly tokenSecret: string;
   readonly recent: RecentIds;
   readonly metrics: Metrics;
   close(): Promise<void>;
@@ -88,7 +87,7 @@ export async function startWriter(
   const { database, config, log, now = Date.now } = options;
   const metrics = createMetrics();
   const recent = new RecentIds();
-  const { tagHash, networkId, tokenSecret } = await prepareDatabase(database, config, now, log);
+  const { tagHash, networkId } = await prepareDatabase(database, config, now, log);
   const communities = await watchCommunities(database.ownPool, log);
   const verifier = await startVerifier();
   const settingsOf = (community: number) => communities.get(community)?.settings ?? settingsFrom(new Map());
@@ -126,7 +125,6 @@ export async function startWriter(
     lane,
     tagHash,
     networkId,
-    tokenSecret,
     recent,
     metrics,
     close: async () => {
@@ -214,7 +212,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
       bases,
       verifier,
       useOnce: (...credential) => limits.useOnce(...credential),
-      tokenSecret: writer.tokenSecret,
+      tokenSecret: await fixTokenSecret(database.ownPool),
       adminPubkeys: config.adminPubkeys,
       downloadSecret: await fixDownloadSecret(database.ownPool),
       // Where no worker runs in this process, another one finds the request within a minute.

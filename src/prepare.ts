@@ -4,7 +4,7 @@ import type { Log } from './log.js';
 import { checkVersion, type Database } from './postgres/database.js';
 import { migrate } from './postgres/migrate.js';
 import { ensureDefaultCommunity } from './store/communities.js';
-import { fixNetworkId, fixTagHashSeed, fixTokenSecret } from './store/node-state.js';
+import { fixNetworkId, fixTagHashSeed } from './store/node-state.js';
 import { ensurePartitions } from './store/partitions.js';
 import { createTagHash, type TagHash } from './store/tag-hash.js';
 
@@ -15,8 +15,6 @@ export interface Prepared {
   /** Stands in front of every topic name when its id is made. */
   readonly networkId: string;
   readonly tagHash: TagHash;
-  /** What tokens of the API are signed with. */
-  readonly tokenSecret: string;
 }
 
 /** Schema, partitions and what is fixed at the first boot. Safe on any number of instances at once. */
@@ -34,8 +32,7 @@ export async function prepareDatabase(
     const networkId = await fixNetworkId(client, config.networkId, DEFAULT_NETWORK_ID);
     const first = { 'topic.mode': config.topicMode, 'auth.mode': config.authMode };
     await ensureDefaultCommunity(client, first, now());
-    const tokenSecret = await fixTokenSecret(client);
-    return { networkId, tagHash: await createTagHash(await fixTagHashSeed(client)), tokenSecret };
+    return { networkId, tagHash: await createTagHash(await fixTagHashSeed(client)) };
   } finally {
     await client.end();
   }

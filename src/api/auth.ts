@@ -74,12 +74,20 @@ async function checkSigned(
   const refused = await refuseSignature(options, event);
   if (refused !== undefined) return refused;
   // By its signature: two of the same request in one second have the same id, and nobody else can make another signature.
-  // Whether it was used before cannot be told: then it is not taken.
-  const isFirst = await options
-    .useOnce(`nip98:${event.sig}`, CREDENTIAL_KEPT_MS, nowMs)
-    .catch(() => undefined);
+  const spent = await refuseSpent(options, `nip98:${event.sig}`, CREDENTIAL_KEPT_MS, nowMs);
+  return spent ?? { pubkey: event.pubkey };
+}
+
+/** Spends it. When nobody can tell whether it was used before, it is not taken. */
+export async function refuseSpent(
+  { useOnce }: Pick<AuthOptions, 'useOnce'>,
+  key: string,
+  keptMs: number,
+  nowMs: number,
+): Promise<Denial | undefined> {
+  const isFirst = await useOnce(key, keptMs, nowMs).catch(() => undefined);
   if (isFirst === undefined) return denial('UNAVAILABLE');
-  return isFirst ? { pubkey: event.pubkey } : denial('REPLAYED_AUTH');
+  return isFirst ? undefined : denial('REPLAYED_AUTH');
 }
 
 export async function refuseSignature(

@@ -134,27 +134,19 @@ export class Download {
   ) {}
 }
 
+const OF_MEMBERS = [
+  'AUTH_REQUIRED',
+  'INVALID_AUTH',
+  'REPLAYED_AUTH',
+  'INVALID_TOKEN',
+  'ACCOUNT_DISABLED',
+  'ACCOUNT_DELETED',
+  'UNAVAILABLE',
+] as const;
 const BY_WHO: Record<Who, readonly ErrorCode[]> = {
   public: [],
-  member: [
-    'AUTH_REQUIRED',
-    'INVALID_AUTH',
-    'REPLAYED_AUTH',
-    'INVALID_TOKEN',
-    'ACCOUNT_DISABLED',
-    'ACCOUNT_DELETED',
-    'UNAVAILABLE',
-  ],
-  operator: [
-    'AUTH_REQUIRED',
-    'INVALID_AUTH',
-    'REPLAYED_AUTH',
-    'INVALID_TOKEN',
-    'ACCOUNT_DISABLED',
-    'ACCOUNT_DELETED',
-    'OPERATORS_ONLY',
-    'UNAVAILABLE',
-  ],
+  member: OF_MEMBERS,
+  operator: [...OF_MEMBERS, 'OPERATORS_ONLY'],
 };
 
 /** Every refusal that a route may answer. */

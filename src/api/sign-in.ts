@@ -8,7 +8,7 @@ import { firstTagValue, type NostrEvent, parseEvent } from '../core/event.js';
 import { isRefusal } from '../core/reply.js';
 import { refuseMember } from '../store/members.js';
 import { revokeToken, revokeTokensOf } from '../store/tokens.js';
-import { type AuthOptions, invalid, refuseSignature } from './auth.js';
+import { type AuthOptions, invalid, refuseSignature, refuseSpent } from './auth.js';
 import { type Route, route } from './contract.js';
 import { milliseconds, pubkey } from './schemas.js';
 import { CHALLENGE_MS, isChallenge, makeChallenge, makeToken } from './tokens.js';
@@ -100,11 +100,7 @@ async function checkAnswer(
   if (refused !== undefined) return invalid('event', refused.why);
   const unsigned = await refuseSignature(options, event);
   if (unsigned !== undefined) return unsigned;
-  const isFirst = await options
-    .useOnce(`challenge:${challenge}`, CHALLENGE_KEPT_MS, now)
-    .catch(() => undefined);
-  if (isFirst === undefined) return denial('UNAVAILABLE');
-  return isFirst ? event : denial('REPLAYED_AUTH');
+  return (await refuseSpent(options, `challenge:${challenge}`, CHALLENGE_KEPT_MS, now)) ?? event;
 }
 
 function revokeRoute({ pool }: SignInOptions): Route {

@@ -4,9 +4,8 @@
  */
 import { DAY_MS } from '../core/retention.js';
 import { dayOf } from '../store/facts.js';
-import { countPastPlanEvents, forgetPlanEvents } from '../store/plans.js';
-import { countExpiredTokens, forgetRevokedTokens } from '../store/tokens.js';
-import { countPastUsage, forgetUsageCounters, forgetUsageRequests } from '../store/usage.js';
+import { countBefore, forgetBefore } from '../store/forget.js';
+import { countPastUsage, forgetUsageCounters } from '../store/usage.js';
 import { type DryRunCount, inBatches, type Job, type JobContext } from './job.js';
 
 /** Whoever sends a request again does so sooner. */
@@ -29,8 +28,13 @@ export const forgetUsage: Job = {
   run: (context, client) =>
     inBatches(context, async () => {
       const { rows } = context.bounds;
-      const requests = await forgetUsageRequests(client, daysAgo(context, REQUESTS_KEPT_DAYS), rows);
-      const events = await forgetPlanEvents(client, daysAgo(context, PLAN_EVENTS_KEPT_DAYS), rows);
+      const requests = await forgetBefore(
+        client,
+        'usage_requests',
+        daysAgo(context, REQUESTS_KEPT_DAYS),
+        rows,
+      );
+      const events = await forgetBefore(client, 'plan_events', daysAgo(context, PLAN_EVENTS_KEPT_DAYS), rows);
       let counters = 0;
       for (const { id } of context.communities.all()) {
         const firstKept = dayOf(context.now()) - COUNTERS_KEPT_DAYS;
@@ -42,7 +46,7 @@ export const forgetUsage: Job = {
   dryRun: async (context, client) => {
     const firstKept = dayOf(context.now()) - COUNTERS_KEPT_DAYS;
     const past = await countPastUsage(client, daysAgo(context, REQUESTS_KEPT_DAYS), firstKept);
-    const events = await countPastPlanEvents(client, daysAgo(context, PLAN_EVENTS_KEPT_DAYS));
+    const events = await countBefore(client, 'plan_events', daysAgo(context, PLAN_EVENTS_KEPT_DAYS));
     const counts: DryRunCount[] = [
       { reason: 'request', class: 'usage', rows: past.requests },
       { reason: 'count', class: 'usage', rows: past.counters },
@@ -59,10 +63,10 @@ export const forgetTokens: Job = {
   purges: false,
   run: (context, client) =>
     inBatches(context, () =>
-      forgetRevokedTokens(client, context.now() - TOKENS_KEPT_MS, context.bounds.rows),
+      forgetBefore(client, 'revoked_tokens', context.now() - TOKENS_KEPT_MS, context.bounds.rows),
     ),
   dryRun: async ({ now }, client) => {
-    const rows = await countExpiredTokens(client, now() - TOKENS_KEPT_MS);
+    const rows = await countBefore(client, 'revoked_tokens', now() - TOKENS_KEPT_MS);
     return rows === 0 ? [] : [{ reason: 'expired', class: 'token', rows }];
   },
 };

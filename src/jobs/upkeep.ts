@@ -3,8 +3,9 @@
  * rates of clients who are gone, no job that nobody works on.
  */
 import { dayOf } from '../store/facts.js';
+import { forgetBefore } from '../store/forget.js';
 import { abandonedJobs, takeUpAgain } from '../store/job-runs.js';
-import { countPastLimits, forgetBuckets, forgetCredentials } from '../store/limits.js';
+import { countPastLimits } from '../store/limits.js';
 import { trimBus } from '../store/outbox.js';
 import { ensurePartitions, missingPartitions } from '../store/partitions.js';
 import { countBus, countPastQuotas, forgetPastQuotas } from '../store/sweeps.js';
@@ -72,8 +73,10 @@ export const forgetLimits: Job = {
   run: (context, client) =>
     inBatches(context, async () => {
       const { now, bounds } = context;
-      const buckets = await forgetBuckets(client, now() - BUCKETS_KEPT_MS, bounds.rows);
-      return buckets + (await forgetCredentials(client, now() - CREDENTIALS_KEPT_MS, bounds.rows));
+      const buckets = await forgetBefore(client, 'rate_buckets', now() - BUCKETS_KEPT_MS, bounds.rows);
+      return (
+        buckets + (await forgetBefore(client, 'used_credentials', now() - CREDENTIALS_KEPT_MS, bounds.rows))
+      );
     }),
   dryRun: async ({ now }, client) => {
     const past = await countPastLimits(client, now() - BUCKETS_KEPT_MS, now() - CREDENTIALS_KEPT_MS);

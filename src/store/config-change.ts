@@ -5,6 +5,7 @@
 import type { ClientBase, Pool, PoolClient } from 'pg';
 import { type Denial, isDenial } from '../core/errors.js';
 import type { AuditAction } from '../core/membership.js';
+import { BEGIN_BRIEFLY, inTransaction } from './transaction.js';
 
 export type Db = ClientBase | Pool;
 
@@ -26,30 +27,20 @@ export interface Change extends Scope {
 }
 
 // The lock is a statement of its own before any read: one that waits for it inside itself has taken its snapshot already.
-// A holder that falls silent would stop every other change, so the server ends it.
-const BEGIN_LOCKED = `BEGIN ISOLATION LEVEL READ COMMITTED;
-  SET LOCAL idle_in_transaction_session_timeout = '10s';
+const BEGIN_LOCKED = `${BEGIN_BRIEFLY};
   SELECT version FROM config_version FOR UPDATE`;
 
-export async function changeConfig<T>(
+export function changeConfig<T>(
   pool: Pool,
   scope: Scope,
   work: (change: Change) => Promise<T | Denial>,
 ): Promise<T | Denial> {
-  const db = await pool.connect();
-  try {
-    await db.query(BEGIN_LOCKED);
+  return inTransaction(pool, BEGIN_LOCKED, async (db) => {
     const raised = { version: 0, rights: 0 };
     const result = await work(changeOf(db, scope, raised));
-    if (isDenial(result)) await db.query('ROLLBACK');
-    else await commit(db, raised);
-    db.release();
+    if (!isDenial(result)) await raise(db, raised);
     return result;
-  } catch (error) {
-    // The state of the session is unknown: ending it rolls back and frees the lock.
-    db.release(true);
-    throw error;
-  }
+  });
 }
 
 function changeOf(db: PoolClient, scope: Scope, raised: { version: number; rights: number }): Change {
@@ -71,14 +62,12 @@ function changeOf(db: PoolClient, scope: Scope, raised: { version: number; right
   };
 }
 
-async function commit(db: PoolClient, raised: { version: number; rights: number }): Promise<void> {
-  if (raised.version + raised.rights > 0) {
-    await db.query('UPDATE config_version SET version = version + $1, rights_version = rights_version + $2', [
-      raised.version,
-      raised.rights,
-    ]);
-  }
-  await db.query('COMMIT');
+async function raise(db: PoolClient, raised: { version: number; rights: number }): Promise<void> {
+  if (raised.version + raised.rights === 0) return;
+  await db.query('UPDATE config_version SET version = version + $1, rights_version = rights_version + $2', [
+    raised.version,
+    raised.rights,
+  ]);
 }
 
 /** What is no UUID is as unknown as one that never was. */

@@ -76,29 +76,6 @@ export async function useCredential(
   return rowCount === 1;
 }
 
-/** Buckets that nobody has used since; by then they are full again, or as good as. */
-export async function forgetBuckets(client: ClientBase, usedBefore: number, limit: number): Promise<number> {
-  const { rowCount } = await client.query(
-    `DELETE FROM rate_buckets WHERE key IN
-       (SELECT key FROM rate_buckets WHERE at < $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)`,
-    [usedBefore, limit],
-  );
-  return rowCount ?? 0;
-}
-
-export async function forgetCredentials(
-  client: ClientBase,
-  expiredBefore: number,
-  limit: number,
-): Promise<number> {
-  const { rowCount } = await client.query(
-    `DELETE FROM used_credentials WHERE key IN
-       (SELECT key FROM used_credentials WHERE expires_at < $1 ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)`,
-    [expiredBefore, limit],
-  );
-  return rowCount ?? 0;
-}
-
 export async function countPastLimits(
   client: ClientBase,
   usedBefore: number,

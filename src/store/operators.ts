@@ -1,7 +1,7 @@
 /** Operators that were added to those of MINATO_ADMIN_PUBKEYS, who are fixed and operators of every community. */
 import type { Pool } from 'pg';
 import { type Denial, denial } from '../core/errors.js';
-import { bytes, bytesOrNull, changeConfig, type Db } from './config-change.js';
+import { bytes, bytesOrNull, type Change, changeConfig, type Db } from './config-change.js';
 import type { Fixed } from './members.js';
 import { BY_PUBKEY, type Page, type PageOf, readPage } from './page.js';
 
@@ -45,13 +45,12 @@ export function listOperators(db: Db, community: number, page: PageOf): Promise<
 /** Adding one who is an operator already changes nothing. */
 export function addOperator(
   pool: Pool,
-  { community, pubkey, actor }: OperatorRef,
-  { fixed }: Fixed,
+  ref: OperatorRef,
+  fixed: Fixed,
   now: number,
 ): Promise<Operator | Denial> {
-  return changeConfig(pool, { community, actor, now }, async (change) => {
-    if (fixed.includes(pubkey)) return denial('FIXED_OPERATOR');
-    const before = await readOperator(change.db, community, pubkey);
+  const { community, pubkey, actor } = ref;
+  return withOperator(pool, ref, fixed, now, async (change, before) => {
     if (before !== undefined) return before;
     await change.db.query(
       'INSERT INTO operators (community, pubkey, added_by, created_at) VALUES ($1, $2, $3, $4)',
@@ -65,13 +64,12 @@ export function addOperator(
 
 export function removeOperator(
   pool: Pool,
-  { community, pubkey, actor }: OperatorRef,
-  { fixed }: Fixed,
+  ref: OperatorRef,
+  fixed: Fixed,
   now: number,
 ): Promise<Operator | Denial> {
-  return changeConfig(pool, { community, actor, now }, async (change) => {
-    if (fixed.includes(pubkey)) return denial('FIXED_OPERATOR');
-    const before = await readOperator(change.db, community, pubkey);
+  const { community, pubkey } = ref;
+  return withOperator(pool, ref, fixed, now, async (change, before) => {
     if (before === undefined) return denial('NOT_FOUND');
     await change.db.query('DELETE FROM operators WHERE community = $1 AND pubkey = $2', [
       community,
@@ -80,5 +78,18 @@ export function removeOperator(
     await change.audit('operator.remove', pubkey);
     change.raiseVersion();
     return before;
+  });
+}
+
+function withOperator(
+  pool: Pool,
+  { community, pubkey, actor }: OperatorRef,
+  { fixed }: Fixed,
+  now: number,
+  work: (change: Change, before: Operator | undefined) => Promise<Operator | Denial>,
+): Promise<Operator | Denial> {
+  return changeConfig(pool, { community, actor, now }, async (change) => {
+    if (fixed.includes(pubkey)) return denial('FIXED_OPERATOR');
+    return work(change, await readOperator(change.db, community, pubkey));
   });
 }

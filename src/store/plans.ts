@@ -2,7 +2,7 @@
  * Plans and who is on which. A plan that is past its time is over when it is read, without a job; one that is gone, or was
  * never given, is the free one. Changes take the row of `config_version`, as the changes of topics that go by a plan do.
  */
-import type { ClientBase, Pool } from 'pg';
+import type { Pool } from 'pg';
 import { z } from 'zod';
 import { type Denial, denial, isDenial } from '../core/errors.js';
 import {
@@ -268,25 +268,4 @@ async function assign(
   );
   if (rowCount === 1) await change.audit('plan.assign', pubkey, { plan: planId, until, ...details });
   return undefined;
-}
-
-export async function forgetPlanEvents(
-  client: ClientBase,
-  receivedBefore: number,
-  limit: number,
-): Promise<number> {
-  const { rowCount } = await client.query(
-    `DELETE FROM plan_events WHERE (community, event_id) IN
-       (SELECT community, event_id FROM plan_events WHERE received_at < $1 ORDER BY received_at LIMIT $2)`,
-    [receivedBefore, limit],
-  );
-  return rowCount ?? 0;
-}
-
-export async function countPastPlanEvents(client: ClientBase, receivedBefore: number): Promise<number> {
-  const { rows } = await client.query<{ count: number }>(
-    'SELECT count(*) AS count FROM plan_events WHERE received_at < $1',
-    [receivedBefore],
-  );
-  return rows[0]!.count;
 }

@@ -3,7 +3,6 @@
  * one, so that all of them can be revoked without knowing any; a single one is revoked by its id. Both are read at each
  * request, and hold on every instance from the next one on.
  */
-import type { ClientBase } from 'pg';
 import { bytes, type Db } from './config-change.js';
 
 export interface TokenHolder {
@@ -51,25 +50,4 @@ export async function revokeTokensOf(db: Db, { community, pubkey }: TokenHolder,
      ON CONFLICT (community, pubkey) DO UPDATE SET tokens_from = greatest(m.tokens_from + 1, excluded.tokens_from)`,
     [community, bytes(pubkey), now],
   );
-}
-
-export async function forgetRevokedTokens(
-  client: ClientBase,
-  expiredBefore: number,
-  limit: number,
-): Promise<number> {
-  const { rowCount } = await client.query(
-    `DELETE FROM revoked_tokens WHERE (community, token_id) IN
-       (SELECT community, token_id FROM revoked_tokens WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)`,
-    [expiredBefore, limit],
-  );
-  return rowCount ?? 0;
-}
-
-export async function countExpiredTokens(client: ClientBase, expiredBefore: number): Promise<number> {
-  const { rows } = await client.query<{ count: number }>(
-    'SELECT count(*) AS count FROM revoked_tokens WHERE expires_at < $1',
-    [expiredBefore],
-  );
-  return rows[0]!.count;
 }

@@ -4,7 +4,7 @@
  */
 import type { ClientBase, Pool, PoolClient } from 'pg';
 import { z } from 'zod';
-import { type Denial, isDenial } from '../core/errors.js';
+import type { Denial } from '../core/errors.js';
 import {
   DAILY_METRICS,
   type DailyMetric,
@@ -18,6 +18,7 @@ import { bytes, type Db } from './config-change.js';
 import { dayOf } from './facts.js';
 import { type Order, type Page, type PageOf, readPage } from './page.js';
 import { type MemberPlan, type PlanHolder, readMemberPlan } from './plans.js';
+import { BEGIN_BRIEFLY, inTransaction } from './transaction.js';
 
 export interface Counting extends PlanHolder {
   readonly metric: DailyMetric;
@@ -41,7 +42,7 @@ export async function countUse(pool: Pool, counting: Counting): Promise<Use | De
   const { requestId } = counting;
   if (requestId === undefined) return countWithin(pool, counting);
   const limit = await readLimit(pool, counting);
-  return inTransaction(pool, async (db) => {
+  return inTransaction(pool, BEGIN_BRIEFLY, async (db) => {
     const isFirst = await holdRequest(db, counting, requestId);
     return isFirst ? raise(db, counting, limit) : { used: await readUsed(db, counting), limit };
   });
@@ -61,7 +62,7 @@ async function readLimit(db: Db, counting: Counting): Promise<number | null> {
 export async function giveBack(pool: Pool, counting: Counting): Promise<void> {
   const { requestId, now } = counting;
   if (requestId === undefined) return lower(pool, counting, dayOf(now));
-  await inTransaction(pool, async (db) => {
+  await inTransaction(pool, BEGIN_BRIEFLY, async (db) => {
     const countedAt = await releaseRequest(db, counting, requestId);
     if (countedAt !== undefined) await lower(db, counting, dayOf(countedAt));
   });
@@ -122,23 +123,6 @@ async function releaseRequest(
     key,
   );
   return rows[0]?.countedAt;
-}
-
-/** A denial takes everything back. A holder that falls silent is ended by the server. */
-async function inTransaction<T>(pool: Pool, work: (db: PoolClient) => Promise<T>): Promise<T> {
-  const db = await pool.connect();
-  try {
-    await db.query(
-      `BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '10s'`,
-    );
-    const result = await work(db);
-    await db.query(isDenial(result) ? 'ROLLBACK' : 'COMMIT');
-    db.release();
-    return result;
-  } catch (error) {
-    db.release(true);
-    throw error;
-  }
 }
 
 // ─── Topics ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -253,19 +237,6 @@ export function listUsage(db: Db, choice: UsageChoice, page: PageOf): Promise<Pa
 }
 
 // ─── Upkeep ────────────────────────────────────────────────────────────────────────────────────────────────────
-
-export async function forgetUsageRequests(
-  client: ClientBase,
-  countedBefore: number,
-  limit: number,
-): Promise<number> {
-  const { rowCount } = await client.query(
-    `DELETE FROM usage_requests WHERE ctid = ANY (ARRAY(
-       SELECT ctid FROM usage_requests WHERE counted_at < $1 ORDER BY counted_at LIMIT $2))`,
-    [countedBefore, limit],
-  );
-  return rowCount ?? 0;
-}
 
 export async function forgetUsageCounters(
   client: ClientBase,
