@@ -58,6 +58,7 @@ const LAYERS: Record<string, readonly string[]> = {
     'node',
     'prepare',
     'jobs',
+    'services',
     'erasure',
     'relay',
     'limits',
@@ -72,6 +73,7 @@ const LAYERS: Record<string, readonly string[]> = {
   node: [
     'prepare',
     'jobs',
+    'services',
     'erasure',
     'relay',
     'api',
@@ -85,6 +87,7 @@ const LAYERS: Record<string, readonly string[]> = {
   ],
   prepare: ['store', 'postgres', ...BASE],
   jobs: ['erasure', 'communities', 'lane', 'store', 'postgres', ...BASE],
+  services: ['communities', 'store', 'postgres', ...BASE],
   relay: ['http', 'rights', 'limits', 'addresses', 'client-address', ...WRITING, ...BASE],
   api: [
     'erasure',

@@ -16,6 +16,8 @@ export const ERRORS = {
   ACCOUNT_DISABLED: { status: 403, message: 'The operator has disabled this account.' },
   OPERATORS_ONLY: { status: 403, message: 'Only an operator of this community may do this.' },
   TOPIC_BLOCKED: { status: 403, message: 'The operator does not allow this topic.' },
+  TOPIC_NOT_ENABLED: { status: 403, message: 'This topic is not carried here.' },
+  TOPIC_NOT_SEARCHABLE: { status: 403, message: 'Only public topics can be searched, and this one is not.' },
   NOT_FOUND: { status: 404, message: 'There is no such thing here.' },
   COMMUNITY_NOT_FOUND: { status: 404, message: 'There is no such community.' },
   ALREADY_SUBSCRIBED: { status: 409, message: 'You are subscribed to this topic already.' },
@@ -36,10 +38,18 @@ export const ERRORS = {
   PLAN_IN_USE: { status: 409, message: 'Members are on this plan; give them another first.' },
   PLAN_EXISTS: { status: 409, message: 'There is a plan of this name already.' },
   NOT_READY: { status: 409, message: 'This is not ready yet.' },
+  REPLAY_OUT_OF_REACH: {
+    status: 409,
+    message: 'A replay goes back, and no further than the outbox reaches; a rebuild begins anew.',
+  },
   INVALID_INVITE: { status: 409, message: 'This invite is unknown, used, revoked or past its time.' },
   ACCOUNT_DELETED: { status: 410, message: 'This account has been deleted.' },
   PAYLOAD_TOO_LARGE: { status: 413, message: 'The body is too large.' },
   UNSUPPORTED_MEDIA_TYPE: { status: 415, message: 'The body must be application/json.' },
+  OUTBOX_BEHIND: {
+    status: 410,
+    message: 'The outbox does not reach back so far; read the view anew and follow from its number.',
+  },
   EXPIRED: { status: 410, message: 'This was kept for a time, which is over; ask again.' },
   CONSENT_REQUIRED: { status: 428, message: 'Agree to the current terms first.' },
   RATE_LIMITED: { status: 429, message: 'Too many requests; wait before the next.' },
@@ -48,6 +58,10 @@ export const ERRORS = {
     message: 'Too many of your requests wait for review; wait or cancel one.',
   },
   TOPIC_LIMIT_REACHED: { status: 429, message: 'This node carries as many topics as it can.' },
+  SEARCH_NOT_READY: {
+    status: 503,
+    message: 'What can be searched is still being gathered; try again later.',
+  },
   UNAVAILABLE: { status: 503, message: 'A part of this node does not answer; try again in a moment.' },
   INTERNAL: { status: 500, message: 'Something failed here; it has been logged.' },
 } as const;

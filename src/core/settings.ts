@@ -173,6 +173,32 @@ export const settingDefinitions = {
     86_400,
     'Events older than this are backfill, which stops first when space is short',
   ),
+  'capacity.lagSecondsMax': define(
+    count(0, 86_400),
+    300,
+    'When search or another reader of the outbox is so far behind, backfill stops, and at twice of it posts of low priority; 0: never',
+  ),
+
+  'search.kinds': define(
+    z.array(kindEntry).max(100),
+    [0, 1, 11, 1111, 30023] as (number | string)[],
+    'Kinds whose text can be searched, as numbers and ranges; private kinds never are',
+  ),
+  'search.freshnessDays': define(
+    count(1, 3_650),
+    7,
+    'After so many days the weight of freshness in a score has halved',
+  ),
+  'search.freshnessWeight': define(
+    z.number().min(0).max(10),
+    0.5,
+    'How much a fresh post gains in a score; 0: age does not count',
+  ),
+  'search.popularityWeight': define(
+    z.number().min(0).max(10),
+    0.3,
+    'How much replies, reposts and reactions raise a score; 0: they do not count',
+  ),
 
   'limits.messageBytesMax': define(count(1_024, FRAME_BYTES_MAX), 131_072, 'Longest frame a client may send'),
   // A deletion request with 1,000 targets has 72,000 bytes, with a short relay hint for each 95,000.

@@ -278,6 +278,6 @@ function tagsOf(rows: Plan['rows'], tagHash: TagHash): { keys: bigint[]; from: n
 }
 
 /** `d` may hold U+0000, which text cannot: control characters go in as JSON escapes, which keeps keys distinct. */
-function printable(effectiveKey: string | undefined): string | undefined {
+export function printable(effectiveKey: string | undefined): string | undefined {
   return effectiveKey === undefined ? undefined : JSON.stringify(effectiveKey).slice(1, -1);
 }

@@ -131,7 +131,7 @@ export async function writeStep(
   }
   await db.query(
     `${changed} INSERT INTO capacity_steps (community, topic, step, since) VALUES ($1, $2, $3, $4)
-     ON CONFLICT (community, topic) DO UPDATE SET step = excluded.step, since = excluded.since`,
+     ON CONFLICT (community, topic, cause) DO UPDATE SET step = excluded.step, since = excluded.since`,
     [community, topic, step, since],
   );
 }

@@ -6,7 +6,7 @@
  * answer of 5,000 large events never stands in memory as a whole, and what is at hand already is not read again.
  * A short answer to a narrow filter comes with its payloads in one step.
  */
-import type { Pool } from 'pg';
+import type { ClientBase, Pool } from 'pg';
 import { allowedTopics, type View } from '../core/access.js';
 import { KIND_DELETION } from '../core/classify.js';
 import { KIND_GIFT_WRAP } from '../core/deletion.js';
@@ -442,7 +442,7 @@ export interface ReadEvent {
 
 /** Effective events by id, for readers of the outbox. */
 export async function readEventsById(
-  pool: Pool,
+  pool: Pool | ClientBase,
   asked: readonly { readonly community: number; readonly id: string }[],
 ): Promise<Map<string, ReadEvent>> {
   const { rows } = await run<[number, string, string, string[] | null]>(pool, {
@@ -465,7 +465,7 @@ export async function readEventsById(
 const names = new Map<string, string>();
 const NAMES_MAX = 200;
 
-function run<T extends unknown[]>(pool: Pool, { text, values }: Statement, prepared = true) {
+function run<T extends unknown[]>(pool: Pool | ClientBase, { text, values }: Statement, prepared = true) {
   let name = prepared ? names.get(text) : undefined;
   if (prepared && name === undefined && names.size < NAMES_MAX) {
     name = `q${names.size}`;

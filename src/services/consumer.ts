@@ -1,0 +1,24 @@
+/**
+ * What a consumer of the outbox is: a name, and what it makes of the next changes. Everything else (its turn, its number, failures,
+ * rebuilding) is done for it in this folder, so that no consumer can forget a deletion (I8, I9).
+ */
+import type { Client, ClientBase } from 'pg';
+import type { Change } from '../store/changes.js';
+
+export interface Consumer {
+  readonly name: string;
+  /** What it keeps, for the operator. */
+  readonly about: string;
+  /**
+   * Applies the changes, in their order, to one of its generations. Runs in the transaction that saves the number, so it has no
+   * effect outside `tx`; the same change may come again, and then changes nothing. An upsert without its event is no longer
+   * effective: a later change says why. A delete of what it does not hold is nothing.
+   */
+  apply(batch: readonly Change[], tx: ClientBase, generation: number): Promise<void>;
+  /** Makes room for a generation, and remembers by which rules it is made. Harmless when it is there. */
+  open?(client: Client, generation: number): Promise<void>;
+  /** Takes a generation away, whatever of it is there. */
+  drop?(client: Client, generation: number): Promise<void>;
+  /** Why what it holds does not follow from today's rules any more; then it is rebuilt. */
+  outdated?(client: Client, generation: number): Promise<string | undefined>;
+}
