@@ -23,7 +23,7 @@ const LONG_MS = 110_000;
 
 const MANY_EVENTS = 100_000;
 /** Of the node: enough for a node, too little for the events, which are 140 MB as text alone. */
-const HEAP_MB = 80;
+const HEAP_MB = 128;
 /** Of one who wrote less, to compare with. */
 const FEW_EVENTS = 10_000;
 /** Enough for a file that is not made in a moment. */
