@@ -36,6 +36,7 @@ import { isServed } from './store/seen.js';
 import type { TagHash } from './store/tag-hash.js';
 import { countUse, giveBack } from './store/usage.js';
 import { startVerifier, type Verifier } from './verify/pool.js';
+import { Wakeups } from './wakeups.js';
 
 export interface NodeOptions {
   readonly database: Database;
@@ -166,9 +167,12 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   });
   const { admission, bases, communities, lane, metrics, networkId, recent, tagHash, verifier } = writer;
   const topicSettingsOf = (community: number) => communities.get(community)?.settings;
-  const fanout = new Fanout({ database, memory, recent, metrics, log, now, topicSettingsOf });
+  const wakeups = new Wakeups(database, log);
+  const fanout = new Fanout({ database, wakeups, memory, recent, metrics, log, now, topicSettingsOf });
   if (roles.has('relay')) await fanout.start();
+  if (roles.has('relay') || roles.has('worker')) wakeups.start();
   const stop = async (): Promise<void> => {
+    await wakeups.stop();
     await fanout.stop();
     await writer.close();
     rates.close();
