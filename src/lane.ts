@@ -11,8 +11,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Client } from 'pg';
 import { KIND_DELETION } from './core/classify.js';
+import type { Decision } from './core/decide.js';
 import type { Announced } from './core/hidden.js';
-import { type Plan, planBatch, planHiding, type StoredEvent, type Submission } from './core/plan.js';
+import { factKey, type Plan, planBatch, planHiding, type StoredEvent, type Submission } from './core/plan.js';
 import { type Outcome, outcomeOf, type Refusal, refusal } from './core/reply.js';
 import type { TopicSubscription } from './core/retention.js';
 import type { Settings } from './core/settings.js';
@@ -24,6 +25,7 @@ import { writePlan } from './store/batch.js';
 import { readFacts } from './store/facts.js';
 import { readHead } from './store/outbox.js';
 import { ensurePartitions } from './store/partitions.js';
+import { dropRemoved, type EventRef, readRemoved } from './store/restore.js';
 import type { TagHash } from './store/tag-hash.js';
 
 export const LANE_LOCK = 7_447_001;
@@ -63,9 +65,14 @@ export interface Lane {
   submit(submission: Submission): Promise<Outcome | Refusal>;
   /** Short work under the lane's lock, in its turn between two batches: takes rows out of the view and announces it. */
   hide(work: HidingWork): Promise<number>;
+  /** Puts back what a moderator removed, where nothing else keeps it away by now; what became of each, in their order. */
+  restore(refs: readonly EventRef[]): Promise<Restored[]>;
   /** Takes nothing more, finishes what waits. */
   close(): Promise<void>;
 }
+
+/** `stored`: it is served again. Else why not; `unknown`: nothing that was removed is there, or not any more. */
+export type Restored = Decision | 'unknown';
 
 /** A bounded batch of rows that a job takes out of the view. */
 export interface HidingWork {
@@ -133,6 +140,22 @@ export function startLane(options: LaneOptions): Lane {
       if ((error as { code?: string }).code === NO_PARTITION && attempt === 1) {
         await makePartitions();
         return hide(work, 2);
+      }
+      throw error;
+    }
+  };
+
+  const restore = async (refs: readonly EventRef[], attempt = 1): Promise<Restored[]> => {
+    try {
+      session ??= await connectSession(database);
+      const { plan, restored } = await transactRestore(session, refs, options);
+      if (plan.outbox.length > 0) options.onCommit?.(plan);
+      return restored;
+    } catch (error) {
+      await dropSession();
+      if ((error as { code?: string }).code === NO_PARTITION && attempt === 1) {
+        await makePartitions();
+        return restore(refs, 2);
       }
       throw error;
     }
@@ -210,6 +233,14 @@ export function startLane(options: LaneOptions): Lane {
     }
   };
 
+  const inTurn = <T>(work: () => Promise<T>): Promise<T> =>
+    new Promise((resolve, reject) => {
+      if (closing || jobs.length >= JOBS_WAITING_MAX)
+        return reject(new Error('the lane takes no more jobs now'));
+      jobs.push(() => work().then(resolve, reject));
+      start();
+    });
+
   return {
     get depth() {
       return queue.size;
@@ -224,13 +255,8 @@ export function startLane(options: LaneOptions): Lane {
         metrics.laneDepth.set(queue.size);
         start();
       }),
-    hide: (work) =>
-      new Promise((resolve, reject) => {
-        if (closing || jobs.length >= JOBS_WAITING_MAX)
-          return reject(new Error('the lane takes no more jobs now'));
-        jobs.push(() => hide(work).then(resolve, reject));
-        start();
-      }),
+    hide: (work) => inTurn(() => hide(work)),
+    restore: (refs) => inTurn(() => restore(refs)),
     close: async () => {
       closing = true;
       await running;
@@ -258,6 +284,31 @@ async function transactHiding(session: Client, work: HidingWork, options: LaneOp
   const plan = planHiding(rows, work.hidden, work.purge, await readHead(session), now);
   await writeAndCommit(session, plan, now, options, { isUnknown: false });
   return plan;
+}
+
+async function transactRestore(
+  session: Client,
+  refs: readonly EventRef[],
+  options: LaneOptions,
+): Promise<{ plan: Plan; restored: Restored[] }> {
+  const now = options.now();
+  await session.query(BEGIN_LOCKED);
+  const removed = await readRemoved(session, refs);
+  const found = [...removed.values()];
+  const submissions = found.map(({ submission }) => submission);
+  const facts = await readFacts(session, submissions, { ...options, now });
+  const known = new Map([...facts.known].filter(([, state]) => state !== 'removed'));
+  const plan = planBatch(submissions, { ...facts, known }, now);
+  await dropRemoved(
+    session,
+    found.filter((_, place) => plan.decisions[place] === 'stored'),
+  );
+  await writeAndCommit(session, plan, now, options, { isUnknown: false });
+  const outcomes = new Map([...removed.keys()].map((key, place) => [key, plan.decisions[place]!]));
+  return {
+    plan,
+    restored: refs.map(({ community, id }) => outcomes.get(factKey(community, id)) ?? 'unknown'),
+  };
 }
 
 /** The statements of a batch go out in two bundles: what is to be known, and what is to be written with its COMMIT. */

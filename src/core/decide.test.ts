@@ -94,6 +94,7 @@ const HIDDEN: Record<Hidden, Decision> = {
   capacity: 'crowdedOut',
   vanished: 'vanished',
   withheld: 'duplicate',
+  removed: 'removed',
 };
 
 describe.each(ALL_KINDS)('kind $kind ($name)', ({ name, kind }) => {

@@ -34,6 +34,7 @@ const REFUSED = {
   deleted: 'deleted',
   gone: 'gone',
   crowdedOut: 'crowdedOut',
+  removed: 'removed',
 } as const;
 
 /** Every class in every situation. A regular or ephemeral event has no key, so it is never an older version. */
@@ -53,6 +54,7 @@ const KNOWN: Record<Hidden, Situation> = {
   capacity: 'crowdedOut',
   vanished: 'vanished',
   withheld: 'known',
+  removed: 'removed',
 };
 
 export function decide(event: NostrEvent, facts: Facts, nowSeconds: number): Decision {

@@ -11,6 +11,7 @@ describe('why an event is hidden', () => {
       capacity: 5,
       vanished: 6,
       withheld: 7,
+      removed: 8,
     });
   });
 
@@ -18,7 +19,7 @@ describe('why an event is hidden', () => {
     expect(hiddenOf(code)).toBe(hidden);
   });
 
-  it.each([0, 8, -1, 1.5, Number.NaN])('a number that nobody wrote (%s) is a bug, said loudly', (code) => {
+  it.each([0, 9, -1, 1.5, Number.NaN])('a number that nobody wrote (%s) is a bug, said loudly', (code) => {
     expect(() => hiddenOf(code)).toThrow(`events.hidden is ${code}`);
   });
 
@@ -30,6 +31,7 @@ describe('why an event is hidden', () => {
       retention: 'retention',
       capacity: 'capacity',
       vanished: 'vanish',
+      removed: 'moderation',
     });
   });
 });

@@ -8,6 +8,8 @@ export const HIDDEN_CODES = {
   vanished: 6,
   /** A request to vanish itself: kept for the operator, never served. */
   withheld: 7,
+  /** A moderator took it out; that can be undone for some time. */
+  removed: 8,
 } as const;
 
 export type Hidden = keyof typeof HIDDEN_CODES;
@@ -31,6 +33,7 @@ export const OUTBOX_REASONS = {
   retention: 'retention',
   capacity: 'capacity',
   vanished: 'vanish',
+  removed: 'moderation',
 } as const satisfies Record<Exclude<Hidden, 'withheld'>, string>;
 
 export type Announced = keyof typeof OUTBOX_REASONS;

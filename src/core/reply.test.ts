@@ -89,6 +89,7 @@ describe('what a decision says on the wire', () => {
     ['gone', false, 'blocked: past retention'],
     ['crowdedOut', false, 'blocked: purged to make room'],
     ['vanished', false, 'blocked: its author asked to vanish'],
+    ['removed', false, 'blocked: removed by a moderator'],
     ['overQuota', false, 'rate-limited: too many deletions today'],
   ] as const)('%s', (decision, accepted, message) => {
     expect(JSON.parse(okFrame(id, outcomeOf(decision)))).toEqual(['OK', id, accepted, message]);

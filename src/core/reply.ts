@@ -40,7 +40,7 @@ export type Outcome = 'stored' | 'broadcast' | 'duplicate' | 'older';
 /** What an OK true answers to: an event that was taken, or an AUTH. */
 export type Accepted = Outcome | 'authenticated';
 /** Why the lane did not take an event. */
-export type Blocked = 'deleted' | 'expired' | 'gone' | 'crowdedOut' | 'vanished' | 'overQuota';
+export type Blocked = 'deleted' | 'expired' | 'gone' | 'crowdedOut' | 'vanished' | 'removed' | 'overQuota';
 
 const ACCEPTED: Record<Accepted, string> = {
   authenticated: '',
@@ -56,6 +56,7 @@ const BLOCKED: Record<Blocked, Refusal> = {
   gone: refusal('blocked', 'past retention'),
   crowdedOut: refusal('blocked', 'purged to make room'),
   vanished: refusal('blocked', 'its author asked to vanish'),
+  removed: refusal('blocked', 'removed by a moderator'),
   overQuota: refusal('rate-limited', 'too many deletions today'),
 };
 

@@ -28,11 +28,12 @@ export interface Reported {
   readonly reason: ReportReason;
 }
 
-/** Its author withdrew it. What has only aged out was meant all the same. */
+/** Its author withdrew it, or a moderator took it out. What has only aged out was meant all the same. */
 export const WITHDRAWS: Record<Hidden, boolean> = {
   deleted: true,
   expired: true,
   vanished: true,
+  removed: true,
   superseded: false,
   retention: false,
   capacity: false,

@@ -67,6 +67,7 @@ const BAD: Record<SettingKey, unknown[]> = {
   'capacity.maxEvents': [-1, 1.5, 2 ** 53],
   'capacity.maxBytes': [-1, '1'],
   'capacity.backfillSeconds': [-1, 1e12],
+  'moderation.undoDays': [0, 3_651, '30'],
   'capacity.lagSecondsMax': [-1, 86_401],
   'search.kinds': ['1', [-1], [65_536], ['1-'], [[1]]],
   'search.freshnessDays': [0, 3_651, 1.5],

@@ -142,6 +142,12 @@ export const settingDefinitions = {
     'Targets that one author may name in a day, whether they are deleted or not',
   ),
 
+  'moderation.undoDays': define(
+    count(1, 3_650),
+    30,
+    'Days that what a moderator removed can be restored; then it is purged',
+  ),
+
   'privacy.exportHours': define(
     count(1, 720),
     24,

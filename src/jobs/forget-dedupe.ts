@@ -7,8 +7,8 @@ import { DAY_MS } from '../core/retention.js';
 import { countForgettable, forgetDedupe } from '../store/sweeps.js';
 import { type DryRunCount, inEachCommunity, type Job } from './job.js';
 
-/** What keeps an event away once its dedupe row is forgotten. A reason that is not named here is never forgotten. */
-const KEPT_AWAY_BY: Record<Exclude<Hidden, 'withheld'>, string> = {
+/** What keeps an event away once its dedupe row is forgotten. A reason that is not named here is never forgotten: only the row keeps away what a moderator removed. */
+const KEPT_AWAY_BY: Record<Exclude<Hidden, 'withheld' | 'removed'>, string> = {
   superseded: 'the high-water mark of its key, which is never lowered',
   deleted: 'the tombstone of its id or address, which is kept for ever',
   expired: 'its own expiration tag',

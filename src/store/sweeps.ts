@@ -141,11 +141,14 @@ function deleteHidden(rows: string, dedupe: string): string {
 }
 
 const PLACE = 'e.community, e.seq, e.ingested_at, e.keep, e.id';
-const AUDITED = `FROM events e WHERE e.community = $1 AND e.hidden = ${HIDDEN_CODES.deleted} AND e.hidden_at <= $2`;
-export const PURGE_DELETED_SQL = deleteHidden(
-  `SELECT ${PLACE} ${AUDITED} ORDER BY e.hidden_at LIMIT $3 FOR UPDATE`,
-  'gone_at = $4',
-);
+const hiddenAs = (hidden: 'deleted' | 'removed') =>
+  `FROM events e WHERE e.community = $1 AND e.hidden = ${HIDDEN_CODES[hidden]} AND e.hidden_at <= $2`;
+const AUDITED = hiddenAs('deleted');
+const REMOVED = hiddenAs('removed');
+const purgeSql = (from: string) =>
+  deleteHidden(`SELECT ${PLACE} ${from} ORDER BY e.hidden_at LIMIT $3 FOR UPDATE`, 'gone_at = $4');
+export const PURGE_DELETED_SQL = purgeSql(AUDITED);
+export const PURGE_REMOVED_SQL = purgeSql(REMOVED);
 
 /** Deleted events whose time of audit is over. The tombstone and the dedupe row keep them out (I6). */
 export async function purgeDeleted(
@@ -157,6 +160,22 @@ export async function purgeDeleted(
 ): Promise<number> {
   const values = [community, hiddenBefore, limit, now];
   return (await client.query({ text: PURGE_DELETED_SQL, values })).rowCount ?? 0;
+}
+
+/** What a moderator removed and nobody restored in time. The dedupe row keeps it out, for ever. */
+export async function purgeRemoved(
+  client: Client,
+  community: number,
+  hiddenBefore: number,
+  now: number,
+  limit: number,
+): Promise<number> {
+  const values = [community, hiddenBefore, limit, now];
+  return (await client.query({ text: PURGE_REMOVED_SQL, values })).rowCount ?? 0;
+}
+
+export function countRemoved(client: Client, community: number, hiddenBefore: number): Promise<KindCount[]> {
+  return countByKind(client, REMOVED, [community, hiddenBefore]);
 }
 
 export function countDeleted(client: Client, community: number, hiddenBefore: number): Promise<KindCount[]> {

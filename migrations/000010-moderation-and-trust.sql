@@ -1,0 +1,171 @@
+-- Moderation and trust: the node's keys, rules, cases, what was done, labels; reports and contacts as grounds, and scores.
+
+-- Public halves of the keys that the node signs with. The secret halves are in a file outside the database, so that a dump of it
+-- can sign nothing. The current one of a purpose has no time of retirement.
+CREATE TABLE node_keys (
+  community integer NOT NULL REFERENCES communities (id),
+  purpose text NOT NULL,
+  created_at bigint NOT NULL,
+  retired_at bigint,
+  pubkey bytea NOT NULL,
+  PRIMARY KEY (community, pubkey)
+);
+CREATE UNIQUE INDEX node_keys_current ON node_keys (community, purpose) WHERE retired_at IS NULL;
+
+-- What a moderator removed can be put back for some time.
+CREATE INDEX events_removed ON events (hidden_at) WHERE hidden = 8;
+
+-- `conditions`: kinds, authors, topics, words, patterns, tags, rate; all that are given must hold. The highest priority is asked
+-- first. A rule that is not enabled can be tried.
+CREATE TABLE moderation_rules (
+  rule_id uuid PRIMARY KEY,
+  community integer NOT NULL REFERENCES communities (id),
+  name text NOT NULL,
+  priority integer NOT NULL DEFAULT 0,
+  enabled boolean NOT NULL DEFAULT false,
+  conditions jsonb NOT NULL,
+  action text NOT NULL CHECK (action IN ('label', 'hold', 'hide', 'refuse')),
+  label jsonb,
+  version integer NOT NULL DEFAULT 1,
+  created_at bigint NOT NULL,
+  updated_at bigint NOT NULL,
+  UNIQUE (community, name)
+);
+
+-- How often an author met a rule with a rate, in windows of its seconds.
+CREATE TABLE moderation_rates (
+  community integer NOT NULL,
+  rule_id uuid NOT NULL REFERENCES moderation_rules (rule_id) ON DELETE CASCADE,
+  window_at bigint NOT NULL,
+  count integer NOT NULL,
+  pubkey bytea NOT NULL,
+  PRIMARY KEY (rule_id, pubkey, window_at)
+);
+CREATE INDEX moderation_rates_window ON moderation_rates (window_at);
+
+-- Something that a moderator should look at: an event or a person. Reports and rules about the same target share one open case.
+CREATE TABLE moderation_cases (
+  case_id uuid PRIMARY KEY,
+  community integer NOT NULL REFERENCES communities (id),
+  status text NOT NULL CHECK (status IN ('open', 'held', 'resolved', 'dismissed')),
+  opened_at bigint NOT NULL,
+  updated_at bigint NOT NULL,
+  closed_at bigint,
+  reports integer NOT NULL DEFAULT 0,
+  rule_id uuid REFERENCES moderation_rules (rule_id) ON DELETE SET NULL,
+  target_event bytea,
+  target_pubkey bytea NOT NULL,
+  reason text NOT NULL
+);
+CREATE UNIQUE INDEX moderation_cases_open_event ON moderation_cases (community, target_event)
+  WHERE status IN ('open', 'held') AND target_event IS NOT NULL;
+CREATE UNIQUE INDEX moderation_cases_open_person ON moderation_cases (community, target_pubkey)
+  WHERE status IN ('open', 'held') AND target_event IS NULL;
+CREATE INDEX moderation_cases_list ON moderation_cases (community, status, opened_at, case_id);
+CREATE INDEX moderation_cases_person ON moderation_cases (community, target_pubkey);
+
+-- What was done, by a rule or by a moderator. One that changes the view is an order until `done_at`: it is carried out in the lane, by
+-- whoever comes first, and what became of it is its outcome.
+CREATE TABLE moderation_actions (
+  action_id uuid PRIMARY KEY,
+  position bigint GENERATED ALWAYS AS IDENTITY,
+  community integer NOT NULL REFERENCES communities (id),
+  case_id uuid REFERENCES moderation_cases (case_id),
+  rule_id uuid REFERENCES moderation_rules (rule_id) ON DELETE SET NULL,
+  action text NOT NULL CHECK (action IN ('label', 'unlabel', 'remove', 'restore', 'ban', 'unban', 'dismiss', 'reopen')),
+  at bigint NOT NULL,
+  done_at bigint,
+  outcome text,
+  actor bytea,
+  target_event bytea,
+  target_pubkey bytea,
+  note text
+);
+CREATE INDEX moderation_actions_case ON moderation_actions (case_id, position);
+CREATE INDEX moderation_actions_due ON moderation_actions (position) WHERE done_at IS NULL;
+CREATE INDEX moderation_actions_event ON moderation_actions (community, target_event);
+
+-- Labels of the node (NIP-32 and kind 39006), on an event or on a person. They are signed and published by a worker; `lapses_at` in seconds.
+CREATE TABLE labels (
+  label_id uuid PRIMARY KEY,
+  community integer NOT NULL REFERENCES communities (id),
+  created_at bigint NOT NULL,
+  lapses_at bigint NOT NULL,
+  withdrawn_at bigint,
+  published_at bigint,
+  confidence real NOT NULL CHECK (confidence > 0 AND confidence <= 1),
+  label text NOT NULL CHECK (label IN ('spam', 'illegal', 'harassment', 'impersonation', 'nsfw', 'safe')),
+  case_id uuid REFERENCES moderation_cases (case_id),
+  rule_id uuid REFERENCES moderation_rules (rule_id) ON DELETE SET NULL,
+  target_event bytea,
+  target_pubkey bytea NOT NULL,
+  label_event bytea,
+  label_address_event bytea,
+  policy text NOT NULL DEFAULT ''
+);
+CREATE INDEX labels_event ON labels (community, target_event, created_at);
+CREATE INDEX labels_person ON labels (community, target_pubkey, created_at);
+CREATE INDEX labels_unpublished ON labels (created_at) WHERE published_at IS NULL OR withdrawn_at IS NOT NULL;
+
+-- Grounds of trust, primary data. A contact: an event of a public topic that names somebody (`p`); it stays when the event goes, and is then
+-- not shown. A report: with the weight that its reporter had when it was made.
+CREATE TABLE trust_contacts (
+  community integer NOT NULL,
+  kind integer NOT NULL,
+  at bigint NOT NULL,
+  gone boolean NOT NULL DEFAULT false,
+  author bytea NOT NULL,
+  named bytea NOT NULL,
+  event_id bytea NOT NULL,
+  PRIMARY KEY (community, event_id, named)
+);
+CREATE INDEX trust_contacts_author ON trust_contacts (community, author, at);
+CREATE INDEX trust_contacts_named ON trust_contacts (community, named, at);
+CREATE INDEX trust_contacts_at ON trust_contacts (at);
+
+CREATE TABLE trust_reports (
+  community integer NOT NULL,
+  at bigint NOT NULL,
+  weight real NOT NULL,
+  reporter bytea NOT NULL,
+  subject bytea NOT NULL,
+  target_event bytea NOT NULL,
+  source bytea NOT NULL,
+  reason text NOT NULL,
+  PRIMARY KEY (community, source, subject, target_event)
+);
+CREATE INDEX trust_reports_subject ON trust_reports (community, subject, at);
+CREATE INDEX trust_reports_reporter ON trust_reports (community, reporter);
+CREATE INDEX trust_reports_at ON trust_reports (at);
+
+-- When a key was first seen here, for its standing.
+CREATE TABLE trust_authors (
+  community integer NOT NULL,
+  first_seen_at bigint NOT NULL,
+  pubkey bytea NOT NULL,
+  PRIMARY KEY (community, pubkey)
+);
+
+-- Derived: the scores as they were last computed and published, and whose have to be computed again.
+CREATE TABLE trust_scores (
+  community integer NOT NULL,
+  claim text NOT NULL CHECK (claim IN ('report-based', 'communication-density')),
+  score real NOT NULL,
+  computed_at bigint NOT NULL,
+  changes_at bigint,
+  published_at bigint,
+  published_rank smallint,
+  subject bytea NOT NULL,
+  assertion bytea,
+  PRIMARY KEY (community, claim, subject)
+);
+CREATE INDEX trust_scores_changes ON trust_scores (changes_at) WHERE changes_at IS NOT NULL;
+CREATE INDEX trust_scores_unpublished ON trust_scores (computed_at) WHERE published_at IS NULL;
+CREATE TABLE trust_due (
+  community integer NOT NULL,
+  claim text NOT NULL,
+  due_at bigint NOT NULL,
+  subject bytea NOT NULL,
+  PRIMARY KEY (community, claim, subject)
+);
+CREATE INDEX trust_due_at ON trust_due (due_at);

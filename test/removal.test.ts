@@ -1,0 +1,165 @@
+/**
+ * What a moderator removes and restores, in the lane: out of the view with its row in the outbox (I8), never back by itself (I6), and
+ * restored only where nothing else keeps it away (I4, I5).
+ */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { NostrEvent } from '../src/core/event.js';
+import { DAY_MS } from '../src/core/retention.js';
+import { purgeRemovedEvents } from '../src/jobs/purge-removed.js';
+import { readTotals } from '../src/store/communities.js';
+import { selectRemovable } from '../src/store/restore.js';
+import { newAuthor, sign } from './support/events.js';
+import { type Life, openLife } from './support/life.js';
+
+const START = Date.UTC(2031, 4, 10);
+const at = (seconds = 0) => Math.floor(START / 1_000) + seconds;
+let life: Life;
+let community: number;
+let other: number;
+const author = newAuthor();
+let written = 0;
+
+beforeAll(async () => {
+  life = await openLife(START, [{}, {}], 2);
+  [community, other] = life.communities as [number, number];
+});
+afterAll(() => life.close());
+
+const write = (draft: Parameters<typeof sign>[1] = {}): NostrEvent => {
+  written += 1;
+  return sign(author, { created_at: at(), content: `note ${written}`, tags: [['t', 'harbour']], ...draft });
+};
+const post = async (draft?: Parameters<typeof sign>[1]): Promise<NostrEvent> => {
+  const event = write(draft);
+  expect(await life.submit(0, community, event)).toBe('stored');
+  return event;
+};
+const say = (event: NostrEvent) => life.submit(0, community, event);
+const remove = (...events: NostrEvent[]) =>
+  life.writers[0]!.lane.hide({
+    hidden: 'removed',
+    purge: false,
+    select: (client) =>
+      selectRemovable(
+        client,
+        events.map(({ id }) => ({ community, id })),
+      ),
+  });
+const restore = (...events: NostrEvent[]) =>
+  life.writers[1]!.lane.restore(events.map(({ id }) => ({ community, id })));
+const deletion = (event: NostrEvent) => write({ kind: 5, created_at: at(1), tags: [['e', event.id]] });
+
+const isServed = async ({ id }: NostrEvent) => {
+  const { rows } = await life.client.query(
+    `SELECT 1 FROM events WHERE community = $1 AND id = $2 AND hidden IS NULL`,
+    [community, Buffer.from(id, 'hex')],
+  );
+  return rows.length === 1;
+};
+const told = async ({ id }: NostrEvent) =>
+  (
+    await life.client.query<{ op: string; reason: string | null }>(
+      'SELECT op, reason FROM events_outbox WHERE community = $1 AND event_id = $2 ORDER BY seq',
+      [community, Buffer.from(id, 'hex')],
+    )
+  ).rows.map(({ op, reason }) => reason ?? op);
+/** Events, tags and topics as they are counted, beside what is there. */
+const counted = async () => {
+  const { rows } = await life.client.query<Record<string, number>>(
+    `SELECT (SELECT count(*) FROM events WHERE community = $1 AND hidden IS NULL) AS served,
+       (SELECT count(*) FROM event_tags WHERE community = $1) AS tags,
+       (SELECT coalesce(sum(events), 0) FROM topic_totals WHERE community = $1) AS "inTopics"`,
+    [community],
+  );
+  const totals = await readTotals(life.client, community);
+  return { ...rows[0]!, total: totals.events };
+};
+
+describe('what a moderator removes', () => {
+  it('leaves the view, is announced, and does not come back when it is sent again', async () => {
+    const before = await counted();
+    const event = await post();
+    expect(await remove(event)).toBe(1);
+    expect(await isServed(event)).toBe(false);
+    expect(await told(event)).toEqual(['upsert', 'moderation']);
+    expect(await say(event)).toBe('blocked: removed by a moderator');
+    expect(await counted()).toEqual(before);
+    expect(await remove(event), 'a second time').toBe(0);
+  });
+
+  it('is no deletion request, and nothing of another community', async () => {
+    const request = await post({ kind: 5, tags: [['e', 'f'.repeat(64)]] });
+    const elsewhere = write();
+    expect(await life.submit(0, other, elsewhere)).toBe('stored');
+    expect(await remove(request, elsewhere)).toBe(0);
+    expect(await isServed(request)).toBe(true);
+  });
+
+  it('comes back when it is restored, announced once more, with its tags and totals', async () => {
+    const event = await post();
+    const before = await counted();
+    await remove(event);
+    expect(await restore(event)).toEqual(['stored']);
+    expect(await isServed(event)).toBe(true);
+    expect(await told(event)).toEqual(['upsert', 'moderation', 'upsert']);
+    expect(await counted()).toEqual(before);
+    expect(await say(event)).toBe('duplicate');
+    expect(await restore(event), 'it is not removed now').toEqual(['unknown']);
+    expect(await remove(event)).toBe(1);
+    expect(await restore(event)).toEqual(['stored']);
+  });
+
+  it('stays away when its author deleted it meanwhile, and several have each their answer', async () => {
+    const [kept, deleted] = [await post(), await post()];
+    await remove(kept, deleted);
+    expect(await say(deletion(deleted))).toBe('stored');
+    expect(await restore(deleted, kept, write())).toEqual(['deleted', 'stored', 'unknown']);
+    expect(await told(deleted)).toEqual(['upsert', 'moderation']);
+    expect(await say(deleted)).toBe('blocked: deleted by its author');
+  });
+
+  it('stays away when a newer version has come, and is the newest again when none has', async () => {
+    const key = [
+      ['d', 'page'],
+      ['t', 'harbour'],
+    ];
+    const first = await post({ kind: 30_023, tags: key });
+    await remove(first);
+    expect(await restore(first)).toEqual(['stored']);
+    await remove(first);
+    const second = await post({ kind: 30_023, tags: key, created_at: at(5) });
+    expect(await restore(first)).toEqual(['older']);
+    expect(await isServed(second)).toBe(true);
+    expect(await say(first)).toBe('blocked: removed by a moderator');
+  });
+
+  it('stays away when it has expired, or its author has vanished', async () => {
+    const short = await post({ tags: [['expiration', String(at(60))]] });
+    await remove(short);
+    life.now = START + 61_000;
+    expect(await restore(short)).toEqual(['expired']);
+    life.now = START;
+    const person = newAuthor();
+    const last = sign(person, { created_at: at(-5) });
+    expect(await say(last)).toBe('stored');
+    await remove(last);
+    const vanish = sign(person, { kind: 62, created_at: at(), tags: [['relay', 'ALL_RELAYS']] });
+    expect(await life.submit(0, community, vanish, [community])).toBe('stored');
+    expect(await restore(last)).toEqual(['vanished']);
+  });
+
+  it('is purged when its days are over, and stays refused', async () => {
+    const event = await post();
+    await remove(event);
+    life.now = START + 29 * DAY_MS;
+    await life.run(purgeRemovedEvents);
+    const kept = 'SELECT 1 FROM events WHERE id = $1';
+    expect((await life.client.query(kept, [Buffer.from(event.id, 'hex')])).rows).toHaveLength(1);
+    life.now = START + 31 * DAY_MS;
+    await life.run(purgeRemovedEvents);
+    expect((await life.client.query(kept, [Buffer.from(event.id, 'hex')])).rows).toHaveLength(0);
+    expect(await restore(event)).toEqual(['unknown']);
+    expect(await say(event)).toBe('blocked: removed by a moderator');
+    life.now = START;
+  });
+});
