@@ -39,9 +39,9 @@ export function searchConsumer({ communities }: SearchConsumerOptions): Consumer
     apply: async (batch, tx, generation) => {
       await writeDocuments(tx, generation, await sort(batch, communities));
     },
-    open: async (client, generation) => {
-      await makeGeneration(client, generation);
-      await saveRules(client, generation, rulesOfAll(communities));
+    open: async (tx, generation) => {
+      await makeGeneration(tx, generation);
+      await saveRules(tx, generation, rulesOfAll(communities));
     },
     drop: dropGeneration,
     outdated: async (client, generation) => {
@@ -51,7 +51,7 @@ export function searchConsumer({ communities }: SearchConsumerOptions): Consumer
         const why = await whyOutdated(client, community, made.get(community), rules);
         if (why !== undefined) return `${communities.get(community)?.slug}: ${why}`;
       }
-      await saveRules(client, generation, today);
+      if (!isSame(inOrder(made), inOrder(today))) await saveRules(client, generation, today);
       return undefined;
     },
   };
@@ -137,6 +137,16 @@ async function whyOutdated(
   const global = changed.find((topic) => topic === `${today.topics?.prefix}global`);
   const topic = global ?? (await firstUsedTopic(client, community, changed));
   return topic && `the topic ${topic} has become public, or is not any more`;
+}
+
+/** The database has its own order of keys. */
+function inOrder(all: ReadonlyMap<number, SearchRules>): unknown {
+  return [...all]
+    .sort(([one], [other]) => one - other)
+    .map(([community, { words, kinds, privateKinds, topics }]) => [
+      community,
+      [words, kinds, privateKinds, topics && [topics.prefix, topics.plain, topics.public]],
+    ]);
 }
 
 function isSame(one: unknown, other: unknown): boolean {

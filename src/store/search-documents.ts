@@ -7,9 +7,6 @@ import { hexArray, int4Array, int8Array, textArray } from './binary.js';
 import { bytes } from './config-change.js';
 
 type Db = ClientBase | Pool;
-const LOCK_TIMEOUT = '5s';
-/** Only those who make or drop a generation at the same moment wait for each other here. */
-const GENERATION_LOCK = 7_447_009;
 
 export interface Document {
   readonly community: number;
@@ -94,34 +91,36 @@ export async function writeDocuments(
 
 const partitionOf = (generation: number) => `post_search_documents_${Math.trunc(generation)}`;
 
-/** Made apart, then attached: that waits for nobody who searches. */
-export async function makeGeneration(client: ClientBase, generation: number): Promise<void> {
+/** An empty one, whatever was left of it. Made apart, then attached: that waits for nobody who searches. */
+export async function makeGeneration(tx: ClientBase, generation: number): Promise<void> {
   const name = partitionOf(generation);
-  await briefly(client, async () => {
-    if ((await partitionState(client, name)) === 'attached') return;
-    await client.query(`DROP TABLE IF EXISTS ${name}`);
-    await client.query(`CREATE TABLE ${name} (LIKE post_search_documents INCLUDING ALL)`);
-    await client.query(
-      `ALTER TABLE post_search_documents ATTACH PARTITION ${name} FOR VALUES IN (${Math.trunc(generation)})`,
-    );
-  });
+  const state = await partitionState(tx, name);
+  if (state === 'attached') {
+    await tx.query(`TRUNCATE ${name}`);
+    return;
+  }
+  if (state === 'detaching')
+    await tx.query(`ALTER TABLE post_search_documents DETACH PARTITION ${name} FINALIZE`);
+  await tx.query(`DROP TABLE IF EXISTS ${name}`);
+  await tx.query(`CREATE TABLE ${name} (LIKE post_search_documents INCLUDING ALL)`);
+  await tx.query(
+    `ALTER TABLE post_search_documents ATTACH PARTITION ${name} FOR VALUES IN (${Math.trunc(generation)})`,
+  );
 }
 
-/** Detached first, so that those who search are not held up; what is gone already is no failure. */
+/**
+ * Detached first, so that those who search are not held up; what is gone already is no failure. The session has a lock timeout: one
+ * that cannot be had now is dropped at the next try.
+ */
 export async function dropGeneration(client: ClientBase, generation: number): Promise<void> {
   const name = partitionOf(generation);
-  await client.query(`SET lock_timeout = '${LOCK_TIMEOUT}'`);
-  try {
-    const state = await partitionState(client, name);
-    if (state === 'attached' || state === 'detaching') {
-      const how = state === 'detaching' ? 'FINALIZE' : 'CONCURRENTLY';
-      await client.query(`ALTER TABLE post_search_documents DETACH PARTITION ${name} ${how}`);
-    }
-    await client.query(`DROP TABLE IF EXISTS ${name}`);
-    await client.query('DELETE FROM search_rules WHERE generation = $1', [generation]);
-  } finally {
-    await client.query('RESET lock_timeout');
+  const state = await partitionState(client, name);
+  if (state !== undefined) {
+    const how = state === 'detaching' ? 'FINALIZE' : 'CONCURRENTLY';
+    await client.query(`ALTER TABLE post_search_documents DETACH PARTITION ${name} ${how}`);
   }
+  await client.query(`DROP TABLE IF EXISTS ${name}`);
+  await client.query('DELETE FROM search_rules WHERE generation = $1', [generation]);
 }
 
 async function partitionState(
@@ -135,19 +134,6 @@ async function partitionState(
   );
   if (rows[0] === undefined) return undefined;
   return rows[0].detaching ? 'detaching' : 'attached';
-}
-
-async function briefly(client: ClientBase, work: () => Promise<void>): Promise<void> {
-  await client.query('BEGIN');
-  try {
-    await client.query(`SET LOCAL lock_timeout = '${LOCK_TIMEOUT}'`);
-    await client.query('SELECT pg_advisory_xact_lock($1)', [GENERATION_LOCK]);
-    await work();
-    await client.query('COMMIT');
-  } catch (error) {
-    await client.query('ROLLBACK').catch(() => undefined);
-    throw error;
-  }
 }
 
 // ── Rules ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -17,7 +17,7 @@ export async function indexAll(
   const consumer = searchConsumer({ communities });
   const client = await database.connect();
   try {
-    await registerConsumer(client, consumer.name, now);
+    if (await registerConsumer(client, consumer.name, now)) await consumer.open?.(client, 1);
     for (;;) {
       const turn = (await readTurn(client, consumer.name))!;
       if (turn.holder !== HOLDER) await takeTurn(client, consumer.name, turn, HOLDER);
