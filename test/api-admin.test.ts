@@ -219,6 +219,8 @@ describe('every route of operators', () => {
         'POST /webhook-secret',
         'DELETE /webhook-secret',
         'GET /personal-data-requests',
+        'GET /outbox',
+        'GET /outbox/view',
       ].sort(),
     );
   });
@@ -821,7 +823,7 @@ it('every refusal that a route of operators names was met above', () => {
   const reviewed = `${REQUESTS}/{request_id}/approve`;
   // Those have their own files.
   const isElsewhere =
-    /^\/v1\/admin\/(reports|blocks|policies|consents|plans|usage|webhook-secret|personal)|\/plan$/;
+    /^\/v1\/admin\/(reports|blocks|policies|consents|plans|usage|webhook-secret|personal|outbox|consumers)|\/plan$/;
   const here = samples().filter(({ template }) => !isElsewhere.test(template));
   const named = here.flatMap(({ method, template }) => {
     const operation = document.paths[template]![method.toLowerCase()]!;

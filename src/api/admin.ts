@@ -12,9 +12,10 @@ import { reviewRoutes } from './admin-requests.js';
 import { settingRoutes } from './admin-settings.js';
 import { nodeTopicRoutes } from './admin-topics.js';
 import { type Route, route } from './contract.js';
+import { type OutboxOptions, outboxRoutes } from './outbox.js';
 import { milliseconds, pageOf, pageQuery, pubkey, showPage } from './schemas.js';
 
-export interface AdminOptions {
+export interface AdminOptions extends OutboxOptions {
   readonly pool: Pool;
   /** Operators of every community, whom nobody can remove or lock out. */
   readonly adminPubkeys: readonly string[];
@@ -30,6 +31,7 @@ export function adminRoutes(options: AdminOptions): Route[] {
     ...settingRoutes(options),
     ...policyAdminRoutes(options),
     ...personalDataReviewRoutes(options),
+    ...outboxRoutes(options),
     auditRoute(options),
   ];
 }
