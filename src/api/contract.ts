@@ -38,6 +38,8 @@ export type Call<W extends Who, P = object, Q = object, B = object> = {
       readonly requestKey?: string | undefined;
       /** Of a route that `produces` several types: the one that the client would rather have. */
       readonly type: string;
+      /** Of a route that `produces` a stream: aborted once the client is gone. */
+      readonly left?: AbortSignal | undefined;
       /** Of a route that is `resumable`: the number that the client has come to. */
       readonly lastEventId?: number | undefined;
     });

@@ -70,11 +70,14 @@ export function outboxRoutes(options: OutboxOptions): Route[] {
     errors: ['OUTBOX_BEHIND'],
   } as const;
   /** Counted from here until it ends. */
-  const send = (pubkey: string, lines: AsyncGenerator<string>): Flow | Denial => {
-    if (!places.hasRoom([pubkey]))
-      return denial('RATE_LIMITED', { retry_after_seconds: RETRY_AFTER_SECONDS });
-    const stream = Readable.from(lines, { objectMode: false });
-    places.hold([pubkey], stream);
+  const send = (
+    call: Call<'operator'>,
+    lines: (refusal: Refusal) => AsyncGenerator<string>,
+  ): Flow | Denial => {
+    const keys = [call.pubkey];
+    if (!places.hasRoom(keys)) return denial('RATE_LIMITED', { retry_after_seconds: RETRY_AFTER_SECONDS });
+    const stream = Readable.from(lines(watcher(options, call)), { objectMode: false });
+    places.hold(keys, stream);
     return new Flow(stream);
   };
   return [
@@ -92,7 +95,7 @@ export function outboxRoutes(options: OutboxOptions): Route[] {
         events: flag.default('true').describe('false: without the events themselves'),
       }),
       handler: async (call) => {
-        const { community, pubkey, query, type } = call;
+        const { community, query, type } = call;
         const follow = query.follow === undefined ? type === SSE : query.follow === 'true';
         if (follow && query.limit !== undefined) return badLimit;
         const asked = {
@@ -105,7 +108,7 @@ export function outboxRoutes(options: OutboxOptions): Route[] {
         const first = await nextPage(options.pool, asked, asked.limit);
         return isDenial(first)
           ? first
-          : send(pubkey, changes(options, watcher(options, call), asked, first, LINES[type]!));
+          : send(call, (refusal) => changes(options, refusal, asked, first, LINES[type]!));
       },
     }),
     route({
@@ -120,13 +123,13 @@ export function outboxRoutes(options: OutboxOptions): Route[] {
         limit: limit.default(ROWS).describe('Most rows of this part'),
       }),
       handler: async (call) => {
-        const { community, pubkey, query } = call;
+        const { community, query } = call;
         const reach = await readReach(options.pool);
         const pinned = query.up_to ?? reach.head;
         // Whoever reads up to there could not go on from there.
         if (pinned > reach.head || pinned < reach.floor - 1) return denial('OUTBOX_BEHIND', { ...reach });
         const asked = { community: community.id, after: query.after, pinned, limit: query.limit };
-        return send(pubkey, view(options, watcher(options, call), asked, LINES[NDJSON]!));
+        return send(call, (refusal) => view(options, refusal, asked, LINES[NDJSON]!));
       },
     }),
   ];
@@ -193,9 +196,8 @@ async function* changes(
       life.given();
       news = false;
     }
-    if (isEnd) await delay(POLL_MS);
-    const refused = await refusal();
-    if (refused === 'closing') return;
+    const refused = await refusal(isEnd ? POLL_MS : 0);
+    if (refused === 'gone') return;
     if (refused !== undefined) return yield lines(closedLine(refused));
     const next = await nextPage(options.pool, { ...asked, after: seq }, left);
     if (isDenial(next)) return yield lines(behindLine(next.details as { floor: number; head: number }));
@@ -253,7 +255,7 @@ async function* view(
       life.given();
     }
     const refused = await refusal();
-    if (refused === 'closing') return;
+    if (refused === 'gone') return;
     if (refused !== undefined) return yield lines(closedLine(refused));
   }
 }
@@ -274,8 +276,8 @@ class SignOfLife {
 
 // ── May it still read? ────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Why it has to end; nothing while it may go on. */
-type Refusal = () => Promise<ErrorCode | 'closing' | undefined>;
+/** Why it has to end, which nobody needs to hear when its reader or the node is about to go; nothing while it may go on. Waits before it looks. */
+type Refusal = (waitMs?: number) => Promise<ErrorCode | 'gone' | undefined>;
 
 interface Reader {
   readonly pubkey: string;
@@ -284,10 +286,11 @@ interface Reader {
 }
 
 function watcher(options: OutboxOptions, call: Call<'operator'>): Refusal {
-  const { community, pubkey, client, token } = call;
+  const { community, pubkey, client, token, left } = call;
   let checkedAt = performance.now();
-  return async () => {
-    if (options.isClosing()) return 'closing';
+  return async (waitMs = 0) => {
+    if (waitMs > 0) await delay(waitMs, undefined, { signal: left }).catch(() => undefined);
+    if (left?.aborted || options.isClosing()) return 'gone';
     const refused = refuseReader(options, community.id, { pubkey, client, token });
     if (refused !== undefined || token === undefined) return refused;
     if (performance.now() - checkedAt < TOKEN_CHECK_MS) return undefined;

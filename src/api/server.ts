@@ -120,7 +120,12 @@ function addRoute(scope: FastifyInstance, route: Route, options: ApiOptions, isS
       return refused === undefined ? readBody(request, reply, route) : refuse(reply, refused);
     },
     handler: async (request, reply) => {
-      const answer = await counted(options, route, requestOf(request), callOf(request, route, options.now()));
+      const answer = await counted(
+        options,
+        route,
+        requestOf(request),
+        callOf(request, reply, route, options.now()),
+      );
       if (answer instanceof Download || answer instanceof Flow)
         return sendStream(request, reply, answer, { ...options, type: typeOf(request, route) });
       return isDenial(answer) ? refuse(reply, answer) : reply.code(route.status ?? 200).send(answer);
@@ -256,7 +261,7 @@ function badBody(message: string): Denial {
   return denial('INVALID_REQUEST', { problems: [{ path: 'body', message }] });
 }
 
-function callOf(request: FastifyRequest, route: Route, now: number): Call<'member'> {
+function callOf(request: FastifyRequest, reply: FastifyReply, route: Route, now: number): Call<'member'> {
   const { known, params, query, body, headers } = request;
   const { keepsRequestId = false, resumable = false } = route;
   const lastEventId = resumable ? headers[LAST_EVENT_ID] : undefined;
@@ -268,12 +273,19 @@ function callOf(request: FastifyRequest, route: Route, now: number): Call<'membe
     token,
     requestKey: keepsRequestId ? identityOf(requestOf(request)) : undefined,
     type: typeOf(request, route),
+    left: route.produces === undefined ? undefined : leaving(reply),
     lastEventId: lastEventId === undefined ? undefined : Number(lastEventId),
     params: params as object,
     query: query as object,
     body: (body ?? {}) as object,
     now,
   };
+}
+
+function leaving(reply: FastifyReply): AbortSignal {
+  const left = new AbortController();
+  reply.raw.once('close', () => left.abort());
+  return left.signal;
 }
 
 function requestOf({ raw, known, headers }: FastifyRequest) {
