@@ -10,6 +10,8 @@ export function createMetrics() {
   const registry = registers[0]!;
   collectDefaultMetrics({ register: registry });
   let highestStep = (): number => 0;
+  const consumerGauge = (name: string, help: string) =>
+    new Gauge({ name: `minato_consumer_${name}`, help, labelNames: ['consumer'], registers });
   return {
     registry,
     events: new Counter({
@@ -101,6 +103,20 @@ export function createMetrics() {
       labelNames: ['reason'],
       registers,
     }),
+    consumerRows: new Counter({
+      name: 'minato_consumer_rows_total',
+      help: 'Rows of the outbox that a consumer has taken in this process',
+      labelNames: ['consumer'],
+      registers,
+    }),
+    consumerLagRows: consumerGauge('lag_rows', 'Numbers of the outbox that a consumer has not passed yet'),
+    consumerLagSeconds: consumerGauge('lag_seconds', 'How long the oldest row it has not read has waited'),
+    consumerLetters: consumerGauge(
+      'dead_letters',
+      'Changes that it failed at and that wait for the operator',
+    ),
+    consumerLagging: consumerGauge('lagging', '1 when it is paused, failing, or further behind than allowed'),
+    consumerRebuilding: consumerGauge('rebuilding', '1 while it is asked for anew or being built'),
     outboxHead: new Gauge({
       name: 'minato_outbox_head',
       help: 'Last outbox number this process has delivered',

@@ -30,12 +30,16 @@ import { addRelay } from './relay/server.js';
 import { Rights } from './rights.js';
 import { ROLES, type Role } from './roles.js';
 import { SeenCounts, startSeenFlush } from './seen-counts.js';
+import type { Consumer } from './services/consumer.js';
+import { consumersOf } from './services/list.js';
+import { type RunningConsumers, startConsumers } from './services/start.js';
 import { fixDownloadSecret, fixTokenSecret } from './store/node-state.js';
 import { readHead } from './store/outbox.js';
 import { isServed } from './store/seen.js';
 import type { TagHash } from './store/tag-hash.js';
 import { countUse, giveBack } from './store/usage.js';
 import { startVerifier, type Verifier } from './verify/pool.js';
+import { Wakeups } from './wakeups.js';
 
 export interface NodeOptions {
   readonly database: Database;
@@ -44,6 +48,8 @@ export interface NodeOptions {
   readonly now?: () => number;
   /** All of them unless told. */
   readonly roles?: ReadonlySet<Role>;
+  /** Those of the list unless told. */
+  readonly consumers?: readonly Consumer[];
 }
 
 /** What writes events, without a server: an import needs no more. */
@@ -142,6 +148,7 @@ export interface Node {
   readonly fanout: Fanout;
   readonly lane: Lane;
   readonly schedule: Schedule | undefined;
+  readonly consumers: RunningConsumers | undefined;
   readonly metrics: Metrics;
   readonly verifier: Verifier;
   /** What a client may do how often, over all instances. */
@@ -166,9 +173,12 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   });
   const { admission, bases, communities, lane, metrics, networkId, recent, tagHash, verifier } = writer;
   const topicSettingsOf = (community: number) => communities.get(community)?.settings;
-  const fanout = new Fanout({ database, memory, recent, metrics, log, now, topicSettingsOf });
+  const wakeups = new Wakeups(database, log);
+  const fanout = new Fanout({ database, wakeups, memory, recent, metrics, log, now, topicSettingsOf });
   if (roles.has('relay')) await fanout.start();
+  if (roles.has('relay') || roles.has('worker')) wakeups.start();
   const stop = async (): Promise<void> => {
+    await wakeups.stop();
     await fanout.stop();
     await writer.close();
     rates.close();
@@ -231,20 +241,26 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     throw error;
   });
   const context = { database, lane, communities, now, bounds: BOUNDS };
-  if (roles.has('worker')) schedule = startSchedule({ context, jobs: JOBS, metrics, log });
+  let consumers: RunningConsumers | undefined;
+  if (roles.has('worker')) {
+    schedule = startSchedule({ context, jobs: JOBS, metrics, log });
+    const list = options.consumers ?? consumersOf({ communities, log, now });
+    consumers = startConsumers({ database, communities, consumers: list, wakeups, metrics, log, now });
+  }
   return {
     port,
     communities,
     fanout,
     lane,
     schedule,
+    consumers,
     metrics,
     verifier,
     rates,
     limits,
     close: async () => {
       http.stopAccepting();
-      await schedule?.stop();
+      await Promise.all([schedule?.stop(), consumers?.stop()]);
       await lane.close();
       await relay?.close();
       await http.close();

@@ -50,7 +50,7 @@ const breaking = (files: readonly Source[], rule: (file: Source) => boolean) =>
 // ── Layers ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const BASE = ['core', 'config', 'roles', 'log', 'metrics'];
-const WRITING = ['admission', 'seen-counts', 'communities', 'lane', 'store', 'verify', 'postgres'];
+const WRITING = ['admission', 'seen-counts', 'communities', 'lane', 'wakeups', 'store', 'verify', 'postgres'];
 
 /** From top to bottom, each with what it may import. A layer may always import itself. */
 const LAYERS: Record<string, readonly string[]> = {
@@ -87,7 +87,7 @@ const LAYERS: Record<string, readonly string[]> = {
   ],
   prepare: ['store', 'postgres', ...BASE],
   jobs: ['erasure', 'communities', 'lane', 'store', 'postgres', ...BASE],
-  services: ['communities', 'store', 'postgres', ...BASE],
+  services: ['communities', 'wakeups', 'store', 'postgres', ...BASE],
   relay: ['http', 'rights', 'limits', 'addresses', 'client-address', ...WRITING, ...BASE],
   api: [
     'erasure',
@@ -122,6 +122,7 @@ const LAYERS: Record<string, readonly string[]> = {
   erasure: ['store', 'core'],
   lane: ['lane-queue', 'store', 'postgres', 'core', 'log', 'metrics'],
   'lane-queue': [],
+  wakeups: ['store', 'postgres', 'log'],
   store: ['postgres', 'core'],
   verify: ['core'],
   postgres: ['core'],

@@ -4,9 +4,7 @@
  *
  * The outbox says what and in which order; the bytes of events written by this process are still in memory.
  */
-import { setTimeout as delay } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
-import type { Client } from 'pg';
 import type { RecentIds } from '../admission.js';
 import type { NostrEvent } from '../core/event.js';
 import { isExpired } from '../core/expiration.js';
@@ -15,7 +13,7 @@ import { asMatched, impliedTopics, type MatchedEvent, type TopicSettings, UNBOUN
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
 import type { Database } from '../postgres/database.js';
-import { BUS_NOTICE, OUTBOX_CHANNEL } from '../store/batch.js';
+import { BUS_NOTICE } from '../store/batch.js';
 import {
   OutboxBehind,
   type OutboxEntry,
@@ -25,13 +23,13 @@ import {
   readOutbox,
 } from '../store/outbox.js';
 import { type ReadEvent, readEventsById } from '../store/query.js';
+import type { Wakeups } from '../wakeups.js';
 import { hold } from './held-events.js';
 import type { Memory } from './memory.js';
 import { SubscriptionIndex } from './subscription-index.js';
 
 const POLL_MS = 1_000;
 const READ_MAX = 500;
-const RECONNECT_MS = 1_000;
 /** Bytes of parsed events of this process on their way from commit to delivery. */
 const COMMITTED_BYTES_MAX = 16 * 1_048_576;
 
@@ -50,6 +48,7 @@ export interface LiveReader {
 
 export interface FanoutOptions {
   readonly database: Database;
+  readonly wakeups: Wakeups;
   readonly memory: Memory;
   readonly recent: RecentIds;
   readonly metrics: Metrics;
@@ -71,7 +70,7 @@ export class Fanout {
   private waiting: Waiting[] = [];
   private wanted = true;
   private busWanted = true;
-  private loops: Promise<unknown> = Promise.resolve();
+  private loop: Promise<void> = Promise.resolve();
   private busPosition = 0;
   private position = 0;
   private committedSeq = 0;
@@ -81,7 +80,15 @@ export class Fanout {
   async start(): Promise<void> {
     this.position = await readHead(this.options.database.ownPool);
     this.busPosition = await readBusHead(this.options.database.ownPool);
-    this.loops = Promise.all([this.readLoop(), this.listenLoop()]);
+    this.options.wakeups.add({
+      // Ephemeral batches commit without waiting for the disk: after a crash the bus may have fallen behind this reader.
+      opening: async (client) => {
+        const busHead = await readBusHead(client);
+        this.busPosition = Math.min(this.busPosition, busHead);
+      },
+      wake: (notice) => this.wake(notice === undefined || notice === BUS_NOTICE),
+    });
+    this.loop = this.readLoop();
   }
 
   /**
@@ -95,7 +102,7 @@ export class Fanout {
   async stop(): Promise<void> {
     this.stopping.abort();
     this.wake();
-    await this.loops;
+    await this.loop;
   }
 
   /**
@@ -254,36 +261,6 @@ export class Fanout {
     const readers = index.match(matched);
     for (const reader of readers) reader.deliver(live);
     this.options.metrics.delivered.inc(readers.size);
-  }
-
-  /** Holds one listening session; when it breaks, polling goes on and a new one is opened. */
-  private async listenLoop(): Promise<void> {
-    while (!this.stopping.signal.aborted) {
-      let client: Client | undefined;
-      try {
-        client = await this.options.database.connect();
-        client.on('notification', ({ payload }) => this.wake(payload === BUS_NOTICE));
-        // Ephemeral batches commit without waiting for the disk: after a crash the bus may have fallen behind this reader.
-        const busHead = await readBusHead(client);
-        this.busPosition = Math.min(this.busPosition, busHead);
-        await client.query(`LISTEN ${OUTBOX_CHANNEL}`);
-        this.wake(true);
-        await this.ended(client);
-      } catch (error) {
-        this.options.log.debug({ error: String(error) }, 'the listening session broke');
-      }
-      await client?.end().catch(() => undefined);
-      await delay(RECONNECT_MS, undefined, { signal: this.stopping.signal }).catch(() => undefined);
-    }
-  }
-
-  private ended(client: Client): Promise<void> {
-    return new Promise((resolve) => {
-      if (this.stopping.signal.aborted) resolve();
-      client.once('end', () => resolve());
-      client.once('error', () => resolve());
-      this.stopping.signal.addEventListener('abort', () => resolve(), { once: true });
-    });
   }
 }
 

@@ -12,12 +12,15 @@ export interface Consumer {
   /**
    * Applies the changes, in their order, to one of its generations. Runs in the transaction that saves the number, so it has no
    * effect outside `tx`; the same change may come again, and then changes nothing. An upsert without its event is no longer
-   * effective: a later change says why. A delete of what it does not hold is nothing.
+   * effective: a later change says why. A delete of what it does not hold is nothing. A batch comes in slices of at most 100.
    */
   apply(batch: readonly Change[], tx: ClientBase, generation: number): Promise<void>;
-  /** Makes room for a generation, and remembers by which rules it is made. Harmless when it is there. */
-  open?(client: Client, generation: number): Promise<void>;
-  /** Takes a generation away, whatever of it is there. */
+  /**
+   * Makes an empty room for a generation, whatever is left there, and remembers by which rules it is made. In the transaction from
+   * which it is built, so that nobody who was taken over can empty it later.
+   */
+  open?(tx: ClientBase, generation: number): Promise<void>;
+  /** Takes a generation away, whatever of it is there. Only of one that was replaced, whose number never comes again. */
   drop?(client: Client, generation: number): Promise<void>;
   /** Why what it holds does not follow from today's rules any more; then it is rebuilt. */
   outdated?(client: Client, generation: number): Promise<string | undefined>;

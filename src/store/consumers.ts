@@ -22,19 +22,32 @@ export interface Turn {
 }
 
 /**
- * A new consumer. While there is nothing to scan its first generation is whole at once; else it waits to be built, from the
- * number that is the last one now.
+ * A transaction whose number and effect go together. A crash of the server may take the last of them back, both of it, and they are
+ * done again; the outbox itself is durable. So they need not wait for the disk.
+ *
+ * READ COMMITTED: the outbox says what changed, and events are looked up as they are *now*, also when that is later than the rows: one
+ * that has been hidden in between is announced by a later row. A snapshot for all of it would gain nothing, and every beat of the
+ * holder's own timer would fail it, because it changes the row in which the number is saved.
  */
-export async function registerConsumer(db: Db, consumer: string, now: number): Promise<void> {
-  await db.query(
+export const BEGIN_EFFECT = 'BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = off';
+
+/**
+ * A new consumer. While there is nothing to scan its first generation is whole at once: then true, and its maker opens it in the
+ * same transaction. Else it waits to be built, from the number that is the last one now.
+ */
+export async function registerConsumer(db: Db, consumer: string, now: number): Promise<boolean> {
+  const { rows } = await db.query<{ generation: number }>(
     `WITH made AS (
        INSERT INTO consumer_offsets (consumer, last_seq, generation, updated_at)
        SELECT $1, last_seq, CASE WHEN last_seq = 0 THEN 1 ELSE 0 END, $2::bigint FROM lane_state
-       ON CONFLICT (consumer) DO NOTHING RETURNING consumer, generation)
-     INSERT INTO consumer_rebuilds (consumer, generation, reason, requested_at, updated_at)
-     SELECT consumer, 1, 'it is new here', $2, $2 FROM made WHERE generation = 0`,
+       ON CONFLICT (consumer) DO NOTHING RETURNING consumer, generation),
+     asked AS (
+       INSERT INTO consumer_rebuilds (consumer, generation, reason, requested_at, updated_at)
+       SELECT consumer, 1, 'it is new here', $2, $2 FROM made WHERE generation = 0)
+     SELECT generation FROM made`,
     [consumer, now],
   );
+  return rows[0]?.generation === 1;
 }
 
 export async function readTurn(db: Db, consumer: string): Promise<Turn | undefined> {
@@ -63,6 +76,17 @@ export async function beat(db: Db, consumer: string, holder: string): Promise<bo
     'UPDATE consumer_offsets SET beat = beat + 1 WHERE consumer = $1 AND holder = $2',
     [consumer, holder],
   );
+  return rowCount === 1;
+}
+
+/** In the transaction of an effect that saves no number of the live generation. False when it was taken over, or paused. */
+export async function holdTurn(tx: ClientBase, consumer: string, holder: string): Promise<boolean> {
+  const { rowCount } = await tx.query({
+    name: 'consumer-hold',
+    text: `UPDATE consumer_offsets SET beat = beat + 1
+      WHERE consumer = $1 AND holder = $2 AND paused_at IS NULL`,
+    values: [consumer, holder],
+  });
   return rowCount === 1;
 }
 
@@ -106,6 +130,13 @@ export async function recordFailure(db: Db, consumer: string, error: string, now
   );
 }
 
+export async function forgetFailure(db: Db, consumer: string): Promise<void> {
+  await db.query(
+    'UPDATE consumer_offsets SET error = NULL, failing_since = NULL WHERE consumer = $1 AND failing_since IS NOT NULL',
+    [consumer],
+  );
+}
+
 // ── Dead letters ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 export interface DeadLetter {
@@ -135,6 +166,21 @@ export interface Failure {
   readonly attempts: number;
   readonly error: string;
   readonly now: number;
+}
+
+/** Up to a bound: how many are parked. */
+export async function countLetters(
+  db: Db,
+  consumer: string,
+  generation: number,
+  atMost: number,
+): Promise<number> {
+  const { rows } = await db.query<{ count: number }>(
+    `SELECT count(*) AS count
+     FROM (SELECT 1 FROM consumer_dead_letters WHERE consumer = $1 AND generation = $2 LIMIT $3) l`,
+    [consumer, generation, atMost],
+  );
+  return rows[0]!.count;
 }
 
 /** In the transaction that goes on behind it. Parked again, it waits for the operator again. */
@@ -238,4 +284,84 @@ export async function askRebuild(db: Db, consumer: string, reason: string, now: 
     [consumer, reason, now],
   );
   return rowCount === 1;
+}
+
+/** In the transaction that opens the generation: it begins (again) from here. */
+export async function pinRebuild(
+  tx: ClientBase,
+  consumer: string,
+  generation: number,
+  now: number,
+): Promise<boolean> {
+  const { rowCount } = await tx.query(
+    `UPDATE consumer_rebuilds SET started_at = $3, updated_at = $3, pinned_seq = s.last_seq, scanned_seq = 0, scanned = 0, last_seq = NULL,
+       expected = (SELECT coalesce(sum(events), 0)::bigint FROM community_totals)
+     FROM lane_state s WHERE consumer = $1 AND generation = $2`,
+    [consumer, generation, now],
+  );
+  await tx.query('DELETE FROM consumer_dead_letters WHERE consumer = $1 AND generation = $2', [
+    consumer,
+    generation,
+  ]);
+  return rowCount === 1;
+}
+
+export interface RebuildProgress {
+  readonly consumer: string;
+  readonly generation: number;
+  readonly from: number;
+  readonly to: number;
+  readonly now: number;
+}
+
+/** In the transaction of the effect, as for `saveReplay`. Behind the last event the outbox is replayed from the pin. */
+export async function saveScan(
+  tx: ClientBase,
+  { consumer, generation, from, to, now, rows }: RebuildProgress & { readonly rows: number },
+): Promise<boolean> {
+  const { rowCount } = await tx.query({
+    name: 'consumer-scan',
+    text: `UPDATE consumer_rebuilds SET scanned_seq = $4, scanned = scanned + $5, updated_at = $6,
+        last_seq = CASE WHEN $4 >= pinned_seq THEN pinned_seq END
+      WHERE consumer = $1 AND generation = $2 AND scanned_seq = $3 AND last_seq IS NULL`,
+    values: [consumer, generation, from, to, rows, now],
+  });
+  return rowCount === 1;
+}
+
+export async function saveReplay(
+  tx: ClientBase,
+  { consumer, generation, from, to, now }: RebuildProgress,
+): Promise<boolean> {
+  const { rowCount } = await tx.query({
+    name: 'consumer-replay',
+    text: `UPDATE consumer_rebuilds SET last_seq = $4, updated_at = $5
+      WHERE consumer = $1 AND generation = $2 AND last_seq = $3`,
+    values: [consumer, generation, from, to, now],
+  });
+  return rowCount === 1;
+}
+
+/** The new generation takes the place of the other. False when that is not ours to do any more. */
+export async function swapGenerations(
+  tx: ClientBase,
+  { consumer, holder, now }: { readonly consumer: string; readonly holder: string; readonly now: number },
+): Promise<boolean> {
+  const { rowCount } = await tx.query(
+    `WITH whole AS (
+       DELETE FROM consumer_rebuilds r USING consumer_offsets o
+       WHERE r.consumer = $1 AND r.last_seq IS NOT NULL AND o.consumer = $1 AND o.holder = $2 AND o.paused_at IS NULL
+       RETURNING r.generation, r.last_seq)
+     UPDATE consumer_offsets o SET generation = w.generation, last_seq = w.last_seq, updated_at = $3, beat = beat + 1,
+       error = NULL, failing_since = NULL
+     FROM whole w WHERE o.consumer = $1 AND o.holder = $2`,
+    [consumer, holder, now],
+  );
+  if (rowCount !== 1) return false;
+  await tx.query(
+    `DELETE FROM consumer_dead_letters l USING consumer_offsets o
+     WHERE l.consumer = $1 AND o.consumer = $1 AND l.generation <> o.generation`,
+    [consumer],
+  );
+  return true;
 }

@@ -5,6 +5,7 @@ import { createLog } from '../../src/log.js';
 import { type Node, startNode } from '../../src/node.js';
 import { type Database, openDatabase } from '../../src/postgres/database.js';
 import type { Role } from '../../src/roles.js';
+import type { Consumer } from '../../src/services/consumer.js';
 import { eventually } from './cli.js';
 import { createTestDatabase, type TestDatabase } from './database.js';
 import { writeTopic } from './topics.js';
@@ -25,9 +26,12 @@ export interface TestNodeOptions {
   readonly on?: TestDatabase;
   /** All of them unless told. */
   readonly roles?: readonly Role[];
+  /** Instead of those of the list. */
+  readonly consumers?: readonly Consumer[];
 }
 
-export async function startTestNode({ env = {}, now, on, roles }: TestNodeOptions = {}): Promise<TestNode> {
+export async function startTestNode(options: TestNodeOptions = {}): Promise<TestNode> {
+  const { env = {}, now, on, roles, consumers } = options;
   const test = on ?? (await createTestDatabase());
   const database = openDatabase(test.connection);
   const config = readConfig({
@@ -42,6 +46,7 @@ export async function startTestNode({ env = {}, now, on, roles }: TestNodeOption
     log: createLog(config.logLevel),
     ...(now ? { now } : {}),
     ...(roles ? { roles: new Set(roles) } : {}),
+    ...(consumers ? { consumers } : {}),
   });
   return {
     node,

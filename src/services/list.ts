@@ -1,0 +1,14 @@
+/** Every consumer of a node. */
+import type { Communities } from '../communities.js';
+import type { Log } from '../log.js';
+import type { Consumer } from './consumer.js';
+
+export interface ConsumerContext {
+  readonly communities: Communities;
+  readonly log: Log;
+  readonly now: () => number;
+}
+
+export function consumersOf(_context: ConsumerContext): readonly Consumer[] {
+  return [];
+}
