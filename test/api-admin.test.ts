@@ -128,6 +128,7 @@ const BODIES: Record<string, unknown> = {
   [`PATCH ${MEMBERS}/{pubkey}`]: { note: null },
   [`PUT ${SETTINGS}/{key}`]: { value: 'x', version: 999_999_999 },
   [`POST ${INVITES}`]: { expires_at: 1 },
+  'POST /v1/admin/consumers/{name}/replay': { from: 1 },
 };
 
 interface Sample {
@@ -219,6 +220,13 @@ describe('every route of operators', () => {
         'POST /webhook-secret',
         'DELETE /webhook-secret',
         'GET /personal-data-requests',
+        'GET /consumers',
+        'POST /consumers/{name}/pause',
+        'POST /consumers/{name}/resume',
+        'POST /consumers/{name}/rebuild',
+        'POST /consumers/{name}/replay',
+        'GET /consumers/{name}/dead-letters',
+        'POST /consumers/{name}/dead-letters/retry',
         'GET /outbox',
         'GET /outbox/view',
       ].sort(),

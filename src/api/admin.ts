@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { AUDIT_ACTIONS } from '../core/membership.js';
 import { listAudit } from '../store/audit.js';
 import { blockRoutes } from './admin-blocks.js';
+import { consumerRoutes } from './admin-consumers.js';
 import { memberRoutes } from './admin-members.js';
 import { personalDataReviewRoutes } from './admin-personal-data.js';
 import { planRoutes } from './admin-plans.js';
@@ -31,6 +32,7 @@ export function adminRoutes(options: AdminOptions): Route[] {
     ...settingRoutes(options),
     ...policyAdminRoutes(options),
     ...personalDataReviewRoutes(options),
+    ...consumerRoutes(options),
     ...outboxRoutes(options),
     auditRoute(options),
   ];
