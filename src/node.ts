@@ -8,12 +8,14 @@ import type { Config } from './config.js';
 import { isDenial } from './core/errors.js';
 import type { NostrEvent } from './core/event.js';
 import type { Plan } from './core/plan.js';
+import { refusal } from './core/reply.js';
 import { settingsFrom } from './core/settings.js';
 import { Http } from './http.js';
 import { exportPersonalData } from './jobs/export-personal-data.js';
 import { BOUNDS } from './jobs/job.js';
 import { JOBS } from './jobs/list.js';
 import { type Schedule, startSchedule } from './jobs/schedule.js';
+import { NodeKeys } from './keys.js';
 import { type Lane, startLane } from './lane.js';
 import { Rates } from './limits/rates.js';
 import { openLimits, type SharedLimits } from './limits/shared.js';
@@ -21,6 +23,7 @@ import type { Log } from './log.js';
 import { createMetrics, type Metrics } from './metrics.js';
 import type { Database } from './postgres/database.js';
 import { prepareDatabase } from './prepare.js';
+import type { SearchUse } from './relay/connection.js';
 import { Fanout } from './relay/fanout.js';
 import { Intake } from './relay/intake.js';
 import { Memory } from './relay/memory.js';
@@ -75,6 +78,20 @@ function reportUse(pool: Database['apiPool'], now: () => number) {
     count: async (community: number, event: NostrEvent) =>
       !isDenial(await countUse(pool, counting(community, event))),
     giveBack: (community: number, event: NostrEvent) => giveBack(pool, counting(community, event)),
+  };
+}
+
+/** Each search counts, whatever was asked before. */
+function searchUse(pool: Database['apiPool'], now: () => number): SearchUse {
+  const counting = (community: number, pubkey: string) =>
+    ({ community, pubkey, metric: 'search', now: now() }) as const;
+  return {
+    count: async (community, pubkey) => {
+      const used = await countUse(pool, counting(community, pubkey));
+      if (!isDenial(used)) return undefined;
+      return refusal('restricted', `quota exceeded: search, ${used.details?.limit} a day`);
+    },
+    giveBack: (community, pubkey) => giveBack(pool, counting(community, pubkey)),
   };
 }
 
@@ -203,7 +220,16 @@ export async function startNode(options: NodeOptions): Promise<Node> {
         admission,
         communities,
         fanout,
-        stored: { pool: database.pool, tagHash, memory, metrics, now, caughtUp: () => fanout.caughtUp() },
+        stored: {
+          pool: database.pool,
+          searchPool: database.searchPool,
+          tagHash,
+          memory,
+          metrics,
+          now,
+          caughtUp: () => fanout.caughtUp(),
+        },
+        searchUse: searchUse(database.apiPool, now),
         ownPool: database.ownPool,
         gate: new QueryGate(),
         intake: new Intake(),
@@ -244,7 +270,8 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   let consumers: RunningConsumers | undefined;
   if (roles.has('worker')) {
     schedule = startSchedule({ context, jobs: JOBS, metrics, log });
-    const list = options.consumers ?? consumersOf({ communities, log, now });
+    const keys = new NodeKeys({ folder: config.dataDir, pool: database.apiPool, now });
+    const list = options.consumers ?? consumersOf({ communities, database, lane, keys, log, now });
     consumers = startConsumers({ database, communities, consumers: list, wakeups, metrics, log, now });
   }
   return {

@@ -62,6 +62,8 @@ export class Consuming {
   /** The one before this generation is gone. */
   private tidied: number | undefined;
   private nextUpkeep = 0;
+  private nextFollowUp = 0;
+  private followUpFailures = 0;
 
   constructor(private readonly options: ConsumeOptions) {
     const { consumer, now } = options;
@@ -139,7 +141,7 @@ export class Consuming {
   private async attempt(work: () => Promise<void>): Promise<boolean> {
     try {
       await work();
-      if (this.mayBeFailing && this.behind === undefined) {
+      if (this.mayBeFailing && this.behind === undefined && this.followUpFailures === 0) {
         await forgetFailure(this.options.database.ownPool, this.name);
         this.mayBeFailing = false;
       }
@@ -176,7 +178,8 @@ export class Consuming {
     if (turn.paused) return false;
     if (this.behind !== turn.generation) this.behind = undefined;
     await this.upkeep(turn);
-    const { liveSeq, more } = await this.follow(turn);
+    const { liveSeq, more: unread } = await this.follow(turn);
+    const more = (await this.followUp()) || unread;
     const rebuild = await readRebuild(database.ownPool, this.name);
     if (rebuild === undefined || !(await this.tidy(turn))) return more;
     await rebuildStep({ ...this.options, batches: this.batches, holder: this.holder }, rebuild, liveSeq);
@@ -197,6 +200,22 @@ export class Consuming {
       if (!(error instanceof OutboxBehind)) throw error;
       await this.fallBehind(error, generation);
       return { liveSeq: undefined, more: true };
+    }
+  }
+
+  /** A failure of what follows does not hold up the following itself. */
+  private async followUp(): Promise<boolean> {
+    const { consumer } = this.options;
+    if (consumer.followUp === undefined || performance.now() < this.nextFollowUp) return false;
+    try {
+      const more = await consumer.followUp();
+      this.followUpFailures = 0;
+      return more;
+    } catch (error) {
+      this.followUpFailures += 1;
+      this.nextFollowUp = performance.now() + backOffMs(this.followUpFailures, BACK_OFF_MS, BACK_OFF_MS_MAX);
+      await this.tell(wordsOf(error));
+      return false;
     }
   }
 

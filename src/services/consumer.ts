@@ -16,6 +16,12 @@ export interface Consumer {
    */
   apply(batch: readonly Change[], tx: ClientBase, generation: number): Promise<void>;
   /**
+   * What follows from what was applied and cannot be done in its transaction, such as what has to go through the lane. Called by the
+   * one whose turn it is, between batches, also when nothing new came, and again at once while it says that more is left. It may be
+   * cut off anywhere and done again, so doing it twice changes nothing.
+   */
+  followUp?(): Promise<boolean>;
+  /**
    * Makes an empty room for a generation, whatever is left there, and remembers by which rules it is made. In the transaction from
    * which it is built, so that nobody who was taken over can empty it later.
    */

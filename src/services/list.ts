@@ -1,14 +1,21 @@
 /** Every consumer of a node. */
 import type { Communities } from '../communities.js';
+import type { NodeKeys } from '../keys.js';
+import type { Lane } from '../lane.js';
 import type { Log } from '../log.js';
+import type { Database } from '../postgres/database.js';
 import type { Consumer } from './consumer.js';
+import { searchConsumer } from './search.js';
 
 export interface ConsumerContext {
   readonly communities: Communities;
+  readonly database: Database;
+  readonly lane: Lane;
+  readonly keys: NodeKeys;
   readonly log: Log;
   readonly now: () => number;
 }
 
-export function consumersOf(_context: ConsumerContext): readonly Consumer[] {
-  return [];
+export function consumersOf({ communities }: ConsumerContext): readonly Consumer[] {
+  return [searchConsumer({ communities })];
 }
