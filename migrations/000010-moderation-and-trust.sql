@@ -16,7 +16,7 @@ CREATE UNIQUE INDEX node_keys_current ON node_keys (community, purpose) WHERE re
 CREATE INDEX events_removed ON events (hidden_at) WHERE hidden = 8;
 
 -- `conditions`: kinds, authors, topics, words, patterns, tags, rate; all that are given must hold. The highest priority is asked
--- first. A rule that is not enabled can be tried.
+-- first. A rule is enabled only after it was tried against what is there, in its present version.
 CREATE TABLE moderation_rules (
   rule_id uuid PRIMARY KEY,
   community integer NOT NULL REFERENCES communities (id),
@@ -27,6 +27,7 @@ CREATE TABLE moderation_rules (
   action text NOT NULL CHECK (action IN ('label', 'hold', 'hide', 'refuse')),
   label jsonb,
   version integer NOT NULL DEFAULT 1,
+  tried_version integer,
   created_at bigint NOT NULL,
   updated_at bigint NOT NULL,
   UNIQUE (community, name)
