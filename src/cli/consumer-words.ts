@@ -47,8 +47,10 @@ export function stateText(state: Watched): string {
 }
 
 export function lagText({ lagRows, lagSeconds }: ConsumerState): string {
-  return lagRows === 0 ? 'none' : `${count(lagRows)} rows, ${durationText(lagSeconds)}`;
+  return lagRows === 0 ? 'none' : `${rowsText(lagRows)}, ${durationText(lagSeconds)}`;
 }
+
+export const rowsText = (rows: number) => `${count(rows)} ${rows === 1 ? 'row' : 'rows'}`;
 
 function durationText(seconds: number): string {
   if (seconds < 120) return `${Math.round(seconds)} s`;
@@ -110,7 +112,7 @@ const isLagging: Check = ({
   lagSeconds <= LAG_SECONDS_MAX || pausedAt !== null || failingSince !== null || !worked
     ? undefined
     : {
-        text: `${consumer} lags ${count(lagRows)} rows, ${durationText(lagSeconds)}, at ${Math.round(rowsPerSecond)} rows a second`,
+        text: `${consumer} lags ${rowsText(lagRows)}, ${durationText(lagSeconds)}, at ${Math.round(rowsPerSecond)} rows a second`,
         advice: 'Wait after an import or an outage; else give the machine or PostgreSQL more to work with.',
       };
 
@@ -118,7 +120,7 @@ const hasLetters: Check = ({ consumer, deadLetters }) =>
   deadLetters === 0
     ? undefined
     : {
-        text: `${consumer} could not take ${count(deadLetters)} ${deadLetters === 1 ? 'row' : 'rows'}`,
+        text: `${consumer} could not take ${rowsText(deadLetters)}`,
         advice: `See why: minato consumers dead-letters ${consumer}; then try them again: minato consumers retry ${consumer} --all`,
       };
 

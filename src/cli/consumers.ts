@@ -13,7 +13,7 @@ import {
 import { pause, rebuild, replay, resume, retry, type Steered } from '../store/consumer-steps.js';
 import type { DeadLetter } from '../store/consumers.js';
 import { granted, printAll, timeText } from './answers.js';
-import { lagText, problemsOf, stateText, type Watched, watchConsumers } from './consumer-words.js';
+import { lagText, problemsOf, rowsText, stateText, type Watched, watchConsumers } from './consumer-words.js';
 import { withCommunity } from './context.js';
 import { count, type Progress, startProgress, watchInterruption } from './progress.js';
 
@@ -54,7 +54,7 @@ export function consumersCommand(): Command {
     .action((name: string) =>
       steering(name, async (pool, steered) => {
         const { lagRows } = granted(await resume(pool, steered));
-        process.stdout.write(`${name} goes on; ${count(lagRows)} rows are before it\n`);
+        process.stdout.write(`${name} goes on; ${rowsText(lagRows)} to go\n`);
       }),
     );
   consumers
@@ -65,7 +65,7 @@ export function consumersCommand(): Command {
     .action((name: string, { from }: { from: number }) =>
       steering(name, async (pool, steered) => {
         const { lagRows } = granted(await replay(pool, steered, from));
-        process.stdout.write(`${name} goes back to ${count(from)}; ${count(lagRows)} rows are before it\n`);
+        process.stdout.write(`${name} goes back to ${count(from)}; ${rowsText(lagRows)} to go\n`);
       }),
     );
   consumers.addCommand(rebuildCommand());
@@ -223,7 +223,7 @@ class Bar {
     this.progress ??= startProgress(expected);
     const about =
       phase === 'replaying'
-        ? `replaying the outbox, ${count(Math.max(0, headSeq - (lastSeq ?? 0)))} rows left`
+        ? `replaying the outbox, ${rowsText(Math.max(0, headSeq - (lastSeq ?? 0)))} left`
         : `${count(scanned)} of ${count(expected)} events scanned, ${percent} %`;
     this.progress.update(phase === 'replaying' ? expected : scanned, about);
   }
