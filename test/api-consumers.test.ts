@@ -7,7 +7,7 @@ import { eventually } from './support/cli.js';
 import { RawClient } from './support/client.js';
 import { createTestDatabase, type TestDatabase } from './support/database.js';
 import { type Draft, newAuthor, sign } from './support/events.js';
-import { type Ledger, makeLedger, readLedger, readViewOf } from './support/ledger.js';
+import { type Ledger, makeLedger, readLedger, readWholeView } from './support/ledger.js';
 import { startTestNode, type TestNode } from './support/node.js';
 
 const CONSUMERS = '/v1/admin/consumers';
@@ -148,7 +148,7 @@ describe('a consumer', () => {
     expect((await done(`${LEDGER}/resume`)).paused_at).toBeNull();
     await done(`${LEDGER}/resume`);
     await drained();
-    expect(await readLedger(relay.database.pool)).toEqual(await readViewOf(relay.database.pool));
+    expect(await readLedger(relay.database.pool)).toEqual(await readWholeView(relay.database.pool));
     expect(await audit(2)).toEqual([noted('consumer.resume'), noted('consumer.pause')]);
   });
 
@@ -206,7 +206,7 @@ describe('a consumer', () => {
     await eventually('it is whole', async () =>
       (await state()).generation === generation + 1 ? true : undefined,
     );
-    expect(await readLedger(relay.database.pool)).toEqual(await readViewOf(relay.database.pool));
+    expect(await readLedger(relay.database.pool)).toEqual(await readWholeView(relay.database.pool));
     expect(await audit(1)).toEqual([noted('consumer.rebuild', { reason: 'a test' })]);
   });
 });
@@ -255,7 +255,7 @@ describe('dead letters', () => {
     await eventually('all are taken', async () => ((await state()).dead_letters === 0 ? true : undefined));
     expect(await done(`${LEDGER}/dead-letters/retry`, {}, 202)).toEqual({ asked: 0 });
     expect(await audit(1)).toEqual([noted('consumer.retry', { seq: null, letters: 3 })]);
-    expect(await readLedger(relay.database.pool)).toEqual(await readViewOf(relay.database.pool));
+    expect(await readLedger(relay.database.pool)).toEqual(await readWholeView(relay.database.pool));
   });
 
   it('leave the words of a failure to operators of the node: they may quote an event of another community', async () => {

@@ -28,6 +28,8 @@ export interface ConsumersOptions {
 export interface RunningConsumers {
   /** Resolves when every consumer, here or on another instance, has passed what was committed before the call. */
   drained(): Promise<void>;
+  /** Looks at once, without waiting for the next poll or for more to gather. */
+  hurry(): void;
   /** Finishes the batches at hand. */
   stop(): Promise<void>;
 }
@@ -41,14 +43,18 @@ export function startConsumers(options: ConsumersOptions): RunningConsumers {
     },
   });
   const stopReport = startReport(options);
+  const hurry = (): void => {
+    for (const each of running) each.hurry();
+  };
   return {
+    hurry,
     drained: async () => {
       const head = await readHead(database.ownPool);
       const deadline = Date.now() + DRAIN_MS_MAX;
-      for (const [at, { name }] of consumers.entries()) {
+      for (const { name } of consumers) {
         while (!(await hasPassed(database, name, head))) {
           if (Date.now() > deadline) throw new Error(`${name} did not come to ${head} in time`);
-          running[at]!.hurry();
+          hurry();
           await delay(DRAIN_POLL_MS);
         }
       }
