@@ -7,6 +7,7 @@ export interface Filter {
   readonly authors?: readonly string[];
   readonly kinds?: readonly number[];
   readonly '#t'?: readonly string[];
+  readonly search?: string;
   readonly limit: number;
 }
 

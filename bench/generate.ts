@@ -23,7 +23,7 @@ const KINDS: readonly (readonly [kind: number, perMille: number])[] = [
   [3, 7],
   [10_002, 6],
 ];
-const WORDS =
+export const WORDS =
   'harbour tide lantern relay signal crane anchor rope market morning boat letter river bridge stone quiet north wind salt glass copper paper night train window garden 港 波 灯台 café'.split(
     ' ',
   );
@@ -91,7 +91,7 @@ export function deletionOf(
   return sign({ created_at, kind: 5, tags, content: '' }, liveKey(seed, topic));
 }
 
-function liveKey(seed: number, topic: string): Buffer {
+export function liveKey(seed: number, topic: string): Buffer {
   return digest(`${seed}/live/${topic}`);
 }
 

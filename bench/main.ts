@@ -27,6 +27,7 @@ import { fill, ingest, memory, single } from './rows/ingest.js';
 import { deliver, fanout } from './rows/live.js';
 import { purge, sweep } from './rows/purge.js';
 import { author, ids, newest, topic } from './rows/queries.js';
+import { gone, search, searchable } from './rows/search.js';
 import { openSigner } from './sign.js';
 import { measureYardsticks, type Yardsticks } from './yardsticks.js';
 
@@ -39,9 +40,12 @@ const ROWS: readonly Row[] = [
   ids,
   newest,
   count,
+  search,
   fanout,
   deliver,
   deletion,
+  searchable,
+  gone,
   importFile,
   exportFile,
   sweep,

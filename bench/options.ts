@@ -19,6 +19,8 @@ export interface Sizes {
   readonly deliverPerSecond: number;
   readonly deliverSeconds: number;
   readonly deleteTargets: number;
+  readonly searchEvents: number;
+  readonly searchLoadPerSecond: number;
   readonly purgeEvents: number;
   /** The sizes of a store at which `--growth` asks. */
   readonly growthEvents: readonly number[];
@@ -41,6 +43,8 @@ const FULL: Sizes = {
   deliverPerSecond: 100,
   deliverSeconds: 5,
   deleteTargets: 1_000,
+  searchEvents: 100,
+  searchLoadPerSecond: 300,
   purgeEvents: 1_000_000,
   growthEvents: [10_000, 100_000, 1_000_000],
   yardstickSeconds: 1,
@@ -57,6 +61,7 @@ const QUICK: Sizes = {
   fanoutEvents: 10,
   deliverSeconds: 1,
   deleteTargets: 100,
+  searchEvents: 5,
   purgeEvents: 10_000,
   growthEvents: [1_000, 10_000],
   yardstickSeconds: 0.2,

@@ -148,6 +148,9 @@ function logSteps(log: Log, { slug, capacity }: Community, before: Capacity): vo
     if (to > from) log.warn(told, `space is short: ${STEP_WORDS[to]}`);
     else log.info(told, `there is more space again: ${STEP_WORDS[to]}`);
   };
+  const lag = { community: slug, from: before.lag, to: capacity.lag };
+  if (lag.to > lag.from) log.warn(lag, `a reader of the outbox is far behind: ${STEP_WORDS[lag.to]}`);
+  if (lag.to < lag.from) log.info(lag, `the readers of the outbox are catching up: ${STEP_WORDS[lag.to]}`);
   tell(before.step, capacity.step);
   for (const topic of new Set([...before.topics.keys(), ...capacity.topics.keys()])) {
     tell(before.topics.get(topic) ?? 0, capacity.topics.get(topic) ?? 0, topic);

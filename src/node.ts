@@ -8,6 +8,7 @@ import type { Config } from './config.js';
 import { isDenial } from './core/errors.js';
 import type { NostrEvent } from './core/event.js';
 import type { Plan } from './core/plan.js';
+import { refusal } from './core/reply.js';
 import { settingsFrom } from './core/settings.js';
 import { Http } from './http.js';
 import { exportPersonalData } from './jobs/export-personal-data.js';
@@ -21,6 +22,7 @@ import type { Log } from './log.js';
 import { createMetrics, type Metrics } from './metrics.js';
 import type { Database } from './postgres/database.js';
 import { prepareDatabase } from './prepare.js';
+import type { SearchUse } from './relay/connection.js';
 import { Fanout } from './relay/fanout.js';
 import { Intake } from './relay/intake.js';
 import { Memory } from './relay/memory.js';
@@ -75,6 +77,20 @@ function reportUse(pool: Database['apiPool'], now: () => number) {
     count: async (community: number, event: NostrEvent) =>
       !isDenial(await countUse(pool, counting(community, event))),
     giveBack: (community: number, event: NostrEvent) => giveBack(pool, counting(community, event)),
+  };
+}
+
+/** Each search counts, whatever was asked before. */
+function searchUse(pool: Database['apiPool'], now: () => number): SearchUse {
+  const counting = (community: number, pubkey: string) =>
+    ({ community, pubkey, metric: 'search', now: now() }) as const;
+  return {
+    count: async (community, pubkey) => {
+      const used = await countUse(pool, counting(community, pubkey));
+      if (!isDenial(used)) return undefined;
+      return refusal('restricted', `quota exceeded: search, ${used.details?.limit} a day`);
+    },
+    giveBack: (community, pubkey) => giveBack(pool, counting(community, pubkey)),
   };
 }
 
@@ -203,7 +219,16 @@ export async function startNode(options: NodeOptions): Promise<Node> {
         admission,
         communities,
         fanout,
-        stored: { pool: database.pool, tagHash, memory, metrics, now, caughtUp: () => fanout.caughtUp() },
+        stored: {
+          pool: database.pool,
+          searchPool: database.searchPool,
+          tagHash,
+          memory,
+          metrics,
+          now,
+          caughtUp: () => fanout.caughtUp(),
+        },
+        searchUse: searchUse(database.apiPool, now),
         ownPool: database.ownPool,
         gate: new QueryGate(),
         intake: new Intake(),

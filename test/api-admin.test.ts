@@ -128,6 +128,7 @@ const BODIES: Record<string, unknown> = {
   [`PATCH ${MEMBERS}/{pubkey}`]: { note: null },
   [`PUT ${SETTINGS}/{key}`]: { value: 'x', version: 999_999_999 },
   [`POST ${INVITES}`]: { expires_at: 1 },
+  'POST /v1/admin/consumers/{name}/replay': { from: 1 },
 };
 
 interface Sample {
@@ -219,6 +220,15 @@ describe('every route of operators', () => {
         'POST /webhook-secret',
         'DELETE /webhook-secret',
         'GET /personal-data-requests',
+        'GET /consumers',
+        'POST /consumers/{name}/pause',
+        'POST /consumers/{name}/resume',
+        'POST /consumers/{name}/rebuild',
+        'POST /consumers/{name}/replay',
+        'GET /consumers/{name}/dead-letters',
+        'POST /consumers/{name}/dead-letters/retry',
+        'GET /outbox',
+        'GET /outbox/view',
       ].sort(),
     );
   });
@@ -821,7 +831,7 @@ it('every refusal that a route of operators names was met above', () => {
   const reviewed = `${REQUESTS}/{request_id}/approve`;
   // Those have their own files.
   const isElsewhere =
-    /^\/v1\/admin\/(reports|blocks|policies|consents|plans|usage|webhook-secret|personal)|\/plan$/;
+    /^\/v1\/admin\/(reports|blocks|policies|consents|plans|usage|webhook-secret|personal|outbox|consumers)|\/plan$/;
   const here = samples().filter(({ template }) => !isElsewhere.test(template));
   const named = here.flatMap(({ method, template }) => {
     const operation = document.paths[template]![method.toLowerCase()]!;

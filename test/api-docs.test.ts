@@ -80,8 +80,9 @@ describe('the OpenAPI document', () => {
       ).toHaveLength(1);
       for (const status of statuses) {
         const response = operation.responses[status]!;
-        const file = response.content?.['application/zip']?.schema;
-        expect(response.content?.['application/json']?.schema ?? file, `${name} ${status}`).toBeDefined();
+        const types = Object.entries(response.content ?? {});
+        expect(types, `${name} ${status}`).not.toHaveLength(0);
+        for (const [type, { schema }] of types) expect(schema, `${name} ${status} ${type}`).toBeDefined();
         const codes = status.startsWith('2') ? [] : codesOf(operation, Number(status));
         for (const code of codes) {
           expect(ERRORS[code as keyof typeof ERRORS].status, `${name} ${code}`).toBe(Number(status));
@@ -94,6 +95,12 @@ describe('the OpenAPI document', () => {
       if (operation.security !== undefined)
         expect(statuses, name).toEqual(expect.arrayContaining(['401', ...forbidden]));
     }
+  });
+
+  it('names each type that a stream can have, and what stands in its lines', () => {
+    const { content = {} } = document.paths['/v1/admin/outbox']!.get!.responses['200']!;
+    expect(Object.keys(content)).toEqual(['application/x-ndjson', 'text/event-stream']);
+    expect(JSON.stringify(content['application/x-ndjson'])).toContain('effective_key');
   });
 
   it('says that the same routes are under /c/<slug> and how a request is signed', () => {

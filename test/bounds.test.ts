@@ -98,7 +98,7 @@ it('a refused COUNT leaves the subscription of the same name open', async () => 
   const client = await RawClient.connect(relay.url);
   client.send(['REQ', 'a', { kinds: [1], limit: 0 }]);
   await client.waitFor((frame) => frame[0] === 'EOSE');
-  client.send(['COUNT', 'a', { search: 'x' }]);
+  client.send(['COUNT', 'a', { nonsense: 'x' }]);
   await client.waitFor((frame) => frame[0] === 'CLOSED');
   expect(relay.node.fanout.index(1).size).toBe(1);
   await client.close();

@@ -445,6 +445,76 @@ describe('a topic with limits of its own', () => {
   });
 });
 
+describe('a reader of the outbox that is far behind', () => {
+  const CATCHING_UP = 'restricted: the node is catching up: ';
+  const waited = async (seconds: number) => {
+    const { pool } = relay.database;
+    const read = {
+      text: 'SELECT max(seq) AS seq FROM events_outbox WHERE community = $1',
+      values: [community],
+    };
+    const { seq } = (await pool.query<{ seq: number }>(read)).rows[0]!;
+    await pool.query(
+      `INSERT INTO consumer_offsets (consumer, last_seq, generation, updated_at) VALUES ('slow', $1, 1, 0)
+       ON CONFLICT (consumer) DO UPDATE SET last_seq = excluded.last_seq, paused_at = NULL`,
+      [seq - 1],
+    );
+    await pool.query('UPDATE events_outbox SET ingested_at = $2 WHERE seq = $1', [
+      seq,
+      Date.now() + ahead - seconds * 1_000,
+    ]);
+  };
+  const lagging = async (step: number) => {
+    await run(capacity);
+    await followed((now) => now.capacity.lag === step);
+  };
+  afterAll(() => relay.database.pool.query(`DELETE FROM consumer_offsets WHERE consumer = 'slow'`));
+
+  it('stops backfill at its bound, posts of low priority at twice of it, and nothing once it has caught up', async () => {
+    await setTopic('main', 1, {});
+    const old = { created_at: nowSeconds() - 90_000, tags: topic('main') };
+    await post(old);
+    await waited(299);
+    await lagging(0);
+    await waited(301);
+    await lagging(1);
+    expect(await say(old)).toEqual([
+      false,
+      `${CATCHING_UP}events older than 86400 seconds are not taken now`,
+    ]);
+    await post({ tags: topic('chat') });
+    await waited(601);
+    await lagging(2);
+    expect(await relay.node.metrics.registry.metrics()).toMatch(/^minato_capacity_step 2$/m);
+    expect(await say({ tags: topic('chat') })).toEqual([
+      false,
+      `${CATCHING_UP}only topics of higher priority take posts now`,
+    ]);
+    const { stdout } = await runCli(['doctor'], { DATABASE_URL: relay.test.url, MINATO_PORT: '0' });
+    expect(stdout).toContain(
+      `warn community ${slug}: a reader of the outbox is far behind, step 2 of 2: posts of low priority are refused, since 20`,
+    );
+    await post({ tags: topic('main') });
+    await waited(1);
+    await lagging(0);
+    await post(old);
+  });
+
+  it('changes nothing while it is paused, nor where there is no bound', async () => {
+    await post({});
+    await waited(10_000);
+    await lagging(2);
+    await set('capacity.lagSecondsMax', 0);
+    await followed(({ settings }) => settings['capacity.lagSecondsMax'] === 0);
+    await lagging(0);
+    await set('capacity.lagSecondsMax', 300);
+    await followed(({ settings }) => settings['capacity.lagSecondsMax'] === 300);
+    await lagging(2);
+    await relay.database.pool.query(`UPDATE consumer_offsets SET paused_at = 1 WHERE consumer = 'slow'`);
+    await lagging(0);
+  });
+});
+
 describe('a step', () => {
   it('is followed by a second instance', async () => {
     const second = await startTestNode({ on: relay.test });

@@ -149,7 +149,7 @@ describe('the information document (NIP-11)', () => {
       restricted_writes: false,
       created_at_upper_limit: 900,
     });
-    expect(supported_nips).toEqual([1, 9, 11, 13, 40, 42, 45, 56, 62, 70, 86]);
+    expect(supported_nips).toEqual([1, 9, 11, 13, 40, 42, 45, 50, 56, 62, 70, 86]);
   });
 
   it('tells who runs the relay when that is set, and leaves out what is not', async () => {

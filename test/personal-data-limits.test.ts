@@ -416,6 +416,7 @@ describe('downloads', () => {
         params: { request_id },
         query,
         body: {},
+        type: 'application/zip',
         now: Date.now(),
       };
       return handler(asked);

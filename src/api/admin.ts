@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { AUDIT_ACTIONS } from '../core/membership.js';
 import { listAudit } from '../store/audit.js';
 import { blockRoutes } from './admin-blocks.js';
+import { consumerRoutes } from './admin-consumers.js';
 import { memberRoutes } from './admin-members.js';
 import { personalDataReviewRoutes } from './admin-personal-data.js';
 import { planRoutes } from './admin-plans.js';
@@ -12,9 +13,10 @@ import { reviewRoutes } from './admin-requests.js';
 import { settingRoutes } from './admin-settings.js';
 import { nodeTopicRoutes } from './admin-topics.js';
 import { type Route, route } from './contract.js';
+import { type OutboxOptions, outboxRoutes } from './outbox.js';
 import { milliseconds, pageOf, pageQuery, pubkey, showPage } from './schemas.js';
 
-export interface AdminOptions {
+export interface AdminOptions extends OutboxOptions {
   readonly pool: Pool;
   /** Operators of every community, whom nobody can remove or lock out. */
   readonly adminPubkeys: readonly string[];
@@ -30,6 +32,8 @@ export function adminRoutes(options: AdminOptions): Route[] {
     ...settingRoutes(options),
     ...policyAdminRoutes(options),
     ...personalDataReviewRoutes(options),
+    ...consumerRoutes(options),
+    ...outboxRoutes(options),
     auditRoute(options),
   ];
 }

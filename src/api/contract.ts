@@ -36,6 +36,12 @@ export type Call<W extends Who, P = object, Q = object, B = object> = {
       readonly token?: Token | undefined;
       /** Of a route that `keepsRequestId`: the same for the same request under the same name. */
       readonly requestKey?: string | undefined;
+      /** Of a route that `produces` several types: the one that the client would rather have. */
+      readonly type: string;
+      /** Of a route that `produces` a stream: aborted once the client is gone. */
+      readonly left?: AbortSignal | undefined;
+      /** Of a route that is `resumable`: the number that the client has come to. */
+      readonly lastEventId?: number | undefined;
     });
 
 /** What a guard goes by: nothing of it is checked yet. */
@@ -58,8 +64,13 @@ interface Description {
   readonly status?: 200 | 201 | 202;
   /** Also for an account that the operator has disabled: what a person may ask about their own data. */
   readonly allowsDisabled?: boolean;
-  /** The success is a file of this type, and the handler gives a `Download`. */
-  readonly produces?: 'application/zip';
+  /**
+   * The success is no JSON: the types that it can have, the usual one first, each with what it holds. The handler gives a
+   * `Download` or a `Flow`.
+   */
+  readonly produces?: Readonly<Record<string, z.ZodType>>;
+  /** A client that was cut off tells where it goes on (Last-Event-ID). */
+  readonly resumable?: boolean;
   /** Longest body, where 64 KiB are too few. */
   readonly bodyBytesMax?: number;
   /** Refusals of the handler; those of the checks before it are added. */
@@ -125,6 +136,16 @@ const named = z.looseObject({
     .optional()
     .describe('Names this request: sent again, it is not counted again'),
 });
+export const LAST_EVENT_ID = 'last-event-id';
+const SEQ_DIGITS_MAX = 15;
+const resuming = z.looseObject({
+  [LAST_EVENT_ID]: z
+    .string()
+    .regex(new RegExp(`^\\d{1,${SEQ_DIGITS_MAX}}$`), 'a number')
+    .optional()
+    .describe('Sent by clients of server-sent events; counts instead of `after`'),
+});
+
 /** A file, sent as fast as its reader takes it. */
 export class Download {
   constructor(
@@ -133,6 +154,14 @@ export class Download {
     readonly fileName: string,
   ) {}
 }
+
+/** What has no known end, sent as fast as its reader takes it. */
+export class Flow {
+  constructor(readonly stream: Readable) {}
+}
+
+/** What the bytes of a file are to OpenAPI. */
+export const binary = z.string().meta({ format: 'binary' });
 
 const OF_MEMBERS = [
   'AUTH_REQUIRED',
@@ -170,7 +199,8 @@ export function errorsOf(route: Route): ErrorCode[] {
 
 /** Validation and documentation of a route. Only one of its two addresses is shown. */
 export function schemaOf(route: Route, isShown: boolean): FastifySchema {
-  const { summary, description, tags, who, body, counts, keepsRequestId = false } = route;
+  const { summary, description, tags, who, body } = route;
+  const headers = headersOf(route);
   return {
     summary,
     tags: [...tags],
@@ -180,10 +210,15 @@ export function schemaOf(route: Route, isShown: boolean): FastifySchema {
     ...(isShown ? {} : { hide: true }),
     params: paramsOf(route, isShown),
     querystring: route.query ?? nothing,
-    ...(counts === undefined && !keepsRequestId ? {} : { headers: named }),
+    ...(headers === undefined ? {} : { headers }),
     ...(body === undefined ? {} : { body }),
     response: responsesOf(route),
   };
+}
+
+function headersOf({ counts, keepsRequestId = false, resumable = false }: Route): z.ZodType | undefined {
+  if (resumable) return resuming;
+  return counts === undefined && !keepsRequestId ? undefined : named;
 }
 
 /** Under /c/<slug> the slug is one more parameter. */
@@ -211,7 +246,8 @@ function responsesOf(route: Route): Record<number, unknown> {
   }
   const refusals = [...byStatus].map(([status, codes]) => [status, refusalOf(codes)]);
   return {
-    [route.status ?? 200]: route.produces === undefined ? json('Done', route.response) : file(route.produces),
+    [route.status ?? 200]:
+      route.produces === undefined ? json('Done', route.response) : typed(route.produces),
     ...Object.fromEntries(refusals),
   };
 }
@@ -234,7 +270,7 @@ const json = (description: string, schema: z.ZodType) => ({
   content: { 'application/json': { schema } },
 });
 
-const file = (type: string) => ({
-  description: 'The file',
-  content: { [type]: { schema: z.string().meta({ format: 'binary' }) } },
+const typed = (types: Readonly<Record<string, z.ZodType>>) => ({
+  description: 'Done',
+  content: Object.fromEntries(Object.entries(types).map(([type, schema]) => [type, { schema }])),
 });

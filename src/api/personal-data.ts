@@ -20,13 +20,13 @@ import {
   readPersonalRequest,
   readPortion,
 } from '../store/personal-requests.js';
-import { Download, type Route, route } from './contract.js';
+import { binary, Download, type Route, route } from './contract.js';
+import { Places } from './places.js';
 import { milliseconds, pageOf, pageQuery, plainText, showPage } from './schemas.js';
 
-/** Of one file at the same time: each holds a portion or two in memory. */
-const DOWNLOADS_PER_FILE_MAX = 4;
-const DOWNLOADS_PER_ADDRESS_MAX = 4;
+/** At the same time, in all and of one file or by one address: each holds a portion or two in memory. */
 const DOWNLOADS_MAX = 64;
+const DOWNLOADS_PER_KEY_MAX = 4;
 /** A reader who takes a little now and then is never stalled, and still not to hold a place for ever. */
 const DOWNLOAD_MS_MAX = 6 * 3_600_000;
 
@@ -234,44 +234,12 @@ function linkTo(
   return `${base}/v1/personal-data-exports/${request.requestId}/download?token=${tokenOf(request, secret)}`;
 }
 
-/** Downloads that are under way in this process. */
-class Downloads {
-  private readonly open = new Map<string, number>();
-  private all = 0;
-
-  constructor(private readonly msMax: number) {}
-
-  hasRoom(file: string, address: string): boolean {
-    return (
-      this.all < DOWNLOADS_MAX &&
-      (this.open.get(`file ${file}`) ?? 0) < DOWNLOADS_PER_FILE_MAX &&
-      (this.open.get(`address ${address}`) ?? 0) < DOWNLOADS_PER_ADDRESS_MAX
-    );
-  }
-
-  /** Counts it until it closes, by itself or because its time is over. */
-  begin(file: string, address: string, stream: Readable): void {
-    const keys = [`file ${file}`, `address ${address}`];
-    this.change(keys, 1);
-    const tooLong = setTimeout(() => stream.destroy(), this.msMax).unref();
-    stream.once('close', () => {
-      clearTimeout(tooLong);
-      this.change(keys, -1);
-    });
-  }
-
-  private change(keys: readonly string[], by: 1 | -1): void {
-    this.all += by;
-    for (const key of keys) {
-      const left = (this.open.get(key) ?? 0) + by;
-      if (left === 0) this.open.delete(key);
-      else this.open.set(key, left);
-    }
-  }
-}
-
 function downloadRoute({ pool, downloadSecret, downloadMsMax }: PersonalDataOptions): Route {
-  const downloads = new Downloads(downloadMsMax ?? DOWNLOAD_MS_MAX);
+  const downloads = new Places({
+    all: DOWNLOADS_MAX,
+    perKey: DOWNLOADS_PER_KEY_MAX,
+    ms: downloadMsMax ?? DOWNLOAD_MS_MAX,
+  });
   return route({
     method: 'GET',
     url: '/personal-data-exports/:request_id/download',
@@ -281,7 +249,7 @@ function downloadRoute({ pool, downloadSecret, downloadMsMax }: PersonalDataOpti
     who: 'public',
     params,
     query: z.strictObject({ token: z.string().min(1).max(100) }),
-    produces: 'application/zip',
+    produces: { 'application/zip': binary },
     response: z.custom<Download>(),
     errors: ['NOT_FOUND', 'EXPIRED', 'ACCOUNT_DELETED'],
     handler: async ({ community, client, params: { request_id }, query: { token }, now }) => {
@@ -295,10 +263,10 @@ function downloadRoute({ pool, downloadSecret, downloadMsMax }: PersonalDataOpti
       const current = statusAt(request, now);
       if (current === 'expired') return denial('EXPIRED');
       if (current !== 'ready') return denial('NOT_FOUND');
-      if (!downloads.hasRoom(requestId, client.rateKey))
-        return denial('RATE_LIMITED', { retry_after_seconds: 10 });
+      const keys = [`file ${requestId}`, `address ${client.rateKey}`];
+      if (!downloads.hasRoom(keys)) return denial('RATE_LIMITED', { retry_after_seconds: 10 });
       const stream = Readable.from(portions(pool, requestId, bytes), { objectMode: false });
-      downloads.begin(requestId, client.rateKey, stream);
+      downloads.hold(keys, stream);
       return new Download(stream, bytes, `minato-${community.slug}-${pubkey.slice(0, 16)}.zip`);
     },
   });

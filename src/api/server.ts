@@ -16,22 +16,23 @@ import type { Rates } from '../limits/rates.js';
 import type { Log } from '../log.js';
 import { denialOf, refuse } from './answer.js';
 import { type AuthOptions, authenticate, readHeader, refuseAccount, refuseWithoutConsent } from './auth.js';
-import { type Call, Download, REQUEST_ID, type Route, schemaOf } from './contract.js';
+import { type Call, Download, Flow, LAST_EVENT_ID, REQUEST_ID, type Route, schemaOf } from './contract.js';
 import { addDocs } from './docs.js';
 import { refuseRate } from './limit.js';
 import { addManagement } from './management.js';
+import { preferredType } from './media-type.js';
 import { counted, identityOf } from './quota.js';
 import { type RouteOptions, routesOf } from './routes.js';
 import type { Token } from './tokens.js';
 
 const BODY_BYTES_MAX = 65_536;
-/** A reader of a file who takes nothing for so long is gone. */
+/** A reader who takes nothing for so long is gone. */
 const STALLED_MS_MAX = 60_000;
 
 type Limited = Pick<Route, 'who' | 'isSubscriptionRequest'>;
 const NOWHERE: Limited = { who: 'public' };
 
-export interface ApiOptions extends AuthOptions, RouteOptions {
+export interface ApiOptions extends AuthOptions, Omit<RouteOptions, 'isClosing'> {
   readonly communities: Communities;
   /** The node's own addresses. */
   readonly bases: () => readonly string[];
@@ -40,6 +41,8 @@ export interface ApiOptions extends AuthOptions, RouteOptions {
   readonly version: string;
   readonly log: Log;
   readonly now: () => number;
+  /** A minute unless told. */
+  readonly stalledMsMax?: number;
 }
 
 /** What is known of a request so far. */
@@ -58,7 +61,11 @@ declare module 'fastify' {
   }
 }
 
-export function addApi(http: Http, options: ApiOptions, routes = routesOf(options)): void {
+export function addApi(
+  http: Http,
+  options: ApiOptions,
+  routes = routesOf({ ...options, isClosing: () => http.closing }),
+): void {
   addManagement(http, options);
   http.app.register(async (scope) => {
     await addDocs(scope, options.version);
@@ -84,7 +91,7 @@ async function addRoutes(
   await scope.register(cors, {
     origin: '*',
     methods: [...new Set(['HEAD', ...routes.map(({ method }) => String(method))])],
-    allowedHeaders: ['authorization', 'content-type', REQUEST_ID],
+    allowedHeaders: ['authorization', 'content-type', REQUEST_ID, LAST_EVENT_ID],
     exposedHeaders: ['retry-after', 'www-authenticate'],
     maxAge: 86_400,
     strictPreflight: false,
@@ -104,7 +111,7 @@ function addRoute(scope: FastifyInstance, route: Route, options: ApiOptions, isS
     method,
     url,
     schema: schemaOf(route, isShown),
-    // A HEAD would read the whole file to say nothing of it.
+    // A HEAD would read the whole of it to say nothing of it.
     exposeHeadRoute: route.produces === undefined,
     bodyLimit: route.bodyBytesMax ?? BODY_BYTES_MAX,
     onRequest: async (request, reply) => enter(request, reply, route, options),
@@ -113,26 +120,43 @@ function addRoute(scope: FastifyInstance, route: Route, options: ApiOptions, isS
       return refused === undefined ? readBody(request, reply, route) : refuse(reply, refused);
     },
     handler: async (request, reply) => {
-      const answer = await counted(options, route, requestOf(request), callOf(request, route, options.now()));
-      if (answer instanceof Download) return sendFile(request, reply, answer, route.produces!);
+      const answer = await counted(
+        options,
+        route,
+        requestOf(request),
+        callOf(request, reply, route, options.now()),
+      );
+      if (answer instanceof Download || answer instanceof Flow)
+        return sendStream(request, reply, answer, { ...options, type: typeOf(request, route) });
       return isDenial(answer) ? refuse(reply, answer) : reply.code(route.status ?? 200).send(answer);
     },
   });
 }
 
-function sendFile(
+function typeOf({ headers }: FastifyRequest, { produces = {} }: Route): string {
+  const types = Object.keys(produces);
+  return types.length === 0 ? 'application/json' : preferredType(headers.accept, types);
+}
+
+function sendStream(
   request: FastifyRequest,
   reply: FastifyReply,
-  { stream, bytes, fileName }: Download,
-  type: string,
+  answer: Download | Flow,
+  { type, log, stalledMsMax = STALLED_MS_MAX }: ApiOptions & { readonly type: string },
 ): FastifyReply {
-  request.raw.socket.setTimeout(STALLED_MS_MAX);
-  return reply
-    .type(type)
-    .header('content-length', String(bytes))
-    .header('content-disposition', `attachment; filename="${fileName}"`)
-    .header('cache-control', 'no-store')
-    .send(stream);
+  request.raw.socket.setTimeout(stalledMsMax);
+  reply.header('cache-control', 'no-store');
+  if (answer instanceof Download) {
+    reply
+      .type(type)
+      .header('content-length', String(answer.bytes))
+      .header('content-disposition', `attachment; filename="${answer.fileName}"`);
+  } else {
+    // A proxy that gathers it would hold back what is new.
+    reply.type(`${type}; charset=utf-8`).header('x-accel-buffering', 'no');
+    answer.stream.once('error', (error) => log.warn({ error: String(error) }, 'a stream of the API broke'));
+  }
+  return reply.send(answer.stream);
 }
 
 /** Which community is asked, and does this address ask too often? Without a signature nothing more of the request is read. */
@@ -237,8 +261,10 @@ function badBody(message: string): Denial {
   return denial('INVALID_REQUEST', { problems: [{ path: 'body', message }] });
 }
 
-function callOf(request: FastifyRequest, { keepsRequestId = false }: Route, now: number): Call<'member'> {
-  const { known, params, query, body } = request;
+function callOf(request: FastifyRequest, reply: FastifyReply, route: Route, now: number): Call<'member'> {
+  const { known, params, query, body, headers } = request;
+  const { keepsRequestId = false, resumable = false } = route;
+  const lastEventId = resumable ? headers[LAST_EVENT_ID] : undefined;
   const { community, client, pubkey = '', token } = known;
   return {
     community: community!,
@@ -246,11 +272,20 @@ function callOf(request: FastifyRequest, { keepsRequestId = false }: Route, now:
     pubkey,
     token,
     requestKey: keepsRequestId ? identityOf(requestOf(request)) : undefined,
+    type: typeOf(request, route),
+    left: route.produces === undefined ? undefined : leaving(reply),
+    lastEventId: lastEventId === undefined ? undefined : Number(lastEventId),
     params: params as object,
     query: query as object,
     body: (body ?? {}) as object,
     now,
   };
+}
+
+function leaving(reply: FastifyReply): AbortSignal {
+  const left = new AbortController();
+  reply.raw.once('close', () => left.abort());
+  return left.signal;
 }
 
 function requestOf({ raw, known, headers }: FastifyRequest) {

@@ -25,6 +25,8 @@ export interface Token {
   readonly tokenId: string;
   readonly pubkey: string;
   readonly expiresAt: number;
+  /** What its holder's tokens had to have when it was made; to sign out everywhere raises it. */
+  readonly mark: number;
 }
 
 /** One secret, one key for each use. */
@@ -98,7 +100,7 @@ export async function checkToken(
   if (await isRevoked(pool, { community, pubkey, tokenId, mark })) {
     return denial('INVALID_TOKEN', { reason: 'revoked' });
   }
-  return { pubkey, tokenId, expiresAt: exp * 1_000 };
+  return { pubkey, tokenId, expiresAt: exp * 1_000, mark };
 }
 
 async function readToken(

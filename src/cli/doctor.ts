@@ -352,12 +352,20 @@ async function* checkSchema(client: Client): AsyncGenerator<Finding> {
   yield* checkCapacity(client);
 }
 
-/** A line for each community and topic that is in a step against short space. */
+/** A line for each community and topic that is in a step. */
 async function* checkCapacity(client: Client): AsyncGenerator<Finding> {
   const communities = new Map((await readCommunities(client)).map((one) => [one.id, one]));
   const topics = await readTopics(client);
-  for (const { community, topic, step, since } of await readSteps(client)) {
+  for (const { community, topic, cause, step, since } of await readSteps(client)) {
     const { slug, settings } = communities.get(community)!;
+    const from = `since ${new Date(since).toISOString().slice(0, 16)}Z`;
+    if (cause === 'lag') {
+      yield warn(
+        `community ${slug}: a reader of the outbox is far behind, step ${step} of 2: ${STEP_WORDS[step]}, ${from}`,
+        LAG_ADVICE,
+      );
+      continue;
+    }
     const whole = topic === WHOLE;
     const limits = whole
       ? communityLimits(settingsFrom(settings))
@@ -365,12 +373,14 @@ async function* checkCapacity(client: Client): AsyncGenerator<Finding> {
     const where = whole ? `community ${slug}` : `community ${slug}, topic ${JSON.stringify(topic)}`;
     const does = step >= 2 && !whole ? TOPIC_STEP_WORDS[step as 2 | 3] : STEP_WORDS[step];
     const held = heldText(await readSize(client, { community, topic }), limits);
-    const text = `${where}: space is short, step ${step} of 3: ${does}; ${held}, since ${new Date(since).toISOString().slice(0, 16)}Z`;
+    const text = `${where}: space is short, step ${step} of 3: ${does}; ${held}, ${from}`;
     yield warn(text, whole ? communityAdvice(slug) : topicAdvice(slug));
   }
 }
 
 const TOPIC_STEP_WORDS = { 2: 'it takes no posts', 3: 'it takes no posts, and its oldest events are purged' };
+const LAG_ADVICE =
+  'See "minato consumers" for which one and why. Where it is only slow, raise capacity.lagSecondsMax; where it fails, mend that, or pause it.';
 const communityAdvice = (slug: string) =>
   `Raise capacity.maxEvents or capacity.maxBytes ("minato settings set … -c ${slug}"), keep less (retention.regularDays), or give
 the topics that matter a priority ("minato topics set TOPIC --priority 1 -c ${slug}").`;

@@ -105,6 +105,8 @@ function readFilter(text: string): Filter {
     throw new Error(`--filter: ${filter.why}${filter.refused === 'unsupported' ? ' is unknown' : ''}`);
   if (filter.limit !== undefined)
     throw new Error('--filter: limit is not supported, an export is always whole');
+  if (filter.search !== undefined)
+    throw new Error('--filter: search is not supported, it finds the best and not all');
   return filter;
 }
 

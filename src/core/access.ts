@@ -134,6 +134,8 @@ export interface View {
   readonly parties: Parties | undefined;
   /** Of an event that is bound to topics, one must be allowed. */
   readonly topics: TopicView | undefined;
+  /** Only these kinds, where words are searched for. */
+  readonly kinds: readonly KindRange[] | undefined;
 }
 
 /** One for all filters of a client; what is the same for all clients of a community is held once. */
@@ -156,12 +158,16 @@ export interface CarriedTopics {
 
 /** The filter with the client's view, if one is needed. */
 export function seenBy(filter: Filter, access: Access, rules: AccessRules): Filter {
+  if (filter.search !== undefined) return { ...filter, view: searchView(rules) };
   const parties = partiesOf(filter, access, rules.settings['auth.privateKinds']);
   const isNarrow = !access.enforced || asksOnlyAllowed(filter, access, rules);
   const topics = isNarrow ? undefined : topicViewOf(access, rules);
   if (parties === undefined && topics === undefined) return filter;
   const ofParties = parties === undefined ? null : [parties.ranges, [...parties.pubkeys].sort()];
-  return { ...filter, view: { key: JSON.stringify([ofParties, topics?.key]), parties, topics } };
+  return {
+    ...filter,
+    view: { key: JSON.stringify([ofParties, topics?.key]), parties, topics, kinds: undefined },
+  };
 }
 
 function partiesOf(
@@ -228,11 +234,14 @@ export function allowedTopics({ carried, subscribed }: TopicView): string[] {
 }
 
 /** Can the view hide an event of this kind at all? */
-export function isGuarded({ parties, topics }: View, kind: number): boolean {
-  return topics !== undefined || (parties !== undefined && isWithin(kind, parties.ranges));
+export function isGuarded({ parties, topics, kinds }: View, kind: number): boolean {
+  return (
+    kinds !== undefined || topics !== undefined || (parties !== undefined && isWithin(kind, parties.ranges))
+  );
 }
 
-export function sees({ parties, topics }: View, event: MatchedEvent): boolean {
+export function sees({ parties, topics, kinds }: View, event: MatchedEvent): boolean {
+  if (kinds !== undefined && !isWithin(event.kind, kinds)) return false;
   if (parties !== undefined && isWithin(event.kind, parties.ranges) && !isParty(event, parties.pubkeys))
     return false;
   return topics === undefined || isAllowed(event, topics);
@@ -251,4 +260,42 @@ function isAllowed({ tags, bound = [] }: MatchedEvent, { carried, subscribed }: 
   const isOpen = (topic: string) =>
     carried.public.has(topic) || (subscribed.has(topic) && carried.enabled.has(topic));
   return topics.length === 0 || topics.some(isOpen);
+}
+
+// ── Search ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const searchViews = new WeakMap<AccessRules, View>();
+
+/**
+ * What can be found by its words, the same for everybody: kinds of text, none of them private, that belong to no topic or to a public
+ * one. Where nobody has to authenticate, everybody may read every topic.
+ */
+export function searchView(rules: AccessRules): View {
+  let view = searchViews.get(rules);
+  if (view === undefined) {
+    const { 'auth.privateKinds': hidden, 'auth.mode': mode, 'search.kinds': kinds } = rules.settings;
+    const parties = hidden.length === 0 ? undefined : { ranges: kindRanges(hidden), pubkeys: NONE };
+    const topics = mode === 'off' ? undefined : topicViewOf({ ...ANONYMOUS, enforced: true }, rules);
+    const key = JSON.stringify(['search', kinds, hidden, topics?.key]);
+    view = { key, parties, topics, kinds: kindRanges(kinds) };
+    searchViews.set(rules, view);
+  }
+  return view;
+}
+
+export function isSearchable(event: MatchedEvent, rules: AccessRules): boolean {
+  return sees(searchView(rules), event);
+}
+
+/** A search that names nothing but topics that are not public would find nothing, and says so. */
+export function refuseSearch({ search, tags }: Filter, rules: AccessRules): Refusal | undefined {
+  const { topics } = searchView(rules);
+  if (search === undefined || topics === undefined) return undefined;
+  const { carried } = topics;
+  const isClosed = (value: string) =>
+    (value.startsWith(carried.prefix) || carried.plain.has(value)) && !carried.public.has(value);
+  const asked = tags.find(({ name }) => name === 't')?.values;
+  return asked !== undefined && asked.size > 0 && [...asked].every(isClosed)
+    ? refusal('restricted', 'only public topics can be searched')
+    : undefined;
 }

@@ -6,6 +6,8 @@ import {
   excess,
   fullness,
   highestStep,
+  type LagStep,
+  lagStepAt,
   MARKS,
   refuseForSpace,
   type Step,
@@ -117,8 +119,9 @@ describe('what is refused', () => {
   };
   const refuse = (...arrival: Parameters<typeof refusalOf>) =>
     refusalOf(...arrival)?.why.replace(/^.*: /, '');
-  const whole = (step: Step): Capacity => ({ step, topics: new Map() });
-  const chat = (step: Step): Capacity => ({ step: 0, topics: new Map([['chat', step]]) });
+  const whole = (step: Step): Capacity => ({ ...AT_EASE, step });
+  const chat = (step: Step): Capacity => ({ ...AT_EASE, topics: new Map([['chat', step]]) });
+  const lagging = (lag: LagStep): Capacity => ({ ...AT_EASE, lag });
 
   const OLD = 'events older than 86400 seconds are not taken now';
   const LOW = 'only topics of higher priority take posts now';
@@ -149,6 +152,20 @@ describe('what is refused', () => {
     expect(STEPS.map((step) => refuse(chat(step), event))).toEqual(topic);
   });
 
+  it.each(TABLE)(
+    '%s, while the readers of the outbox catch up, as in the first steps of the community',
+    (_what, event, community) => {
+      expect(([0, 1, 2] as const).map((lag) => refuse(lagging(lag), event))).toEqual(community.slice(0, 3));
+    },
+  );
+
+  it('says what is the matter: space comes first', () => {
+    const both = { ...AT_EASE, step: 1, lag: 2 } as const;
+    expect(refusalOf(lagging(1), { age: DAY + 1 })?.why).toMatch(/^the node is catching up: events older/);
+    expect(refusalOf(both, { age: DAY + 1 })?.why).toMatch(/^space is short: events older/);
+    expect(refusalOf(both, {})?.why).toMatch(/^the node is catching up: only topics/);
+  });
+
   it('each refusal is restricted, and says that space is short', () => {
     const told = [
       refusalOf(whole(1), { age: DAY + 1 }),
@@ -164,5 +181,25 @@ describe('what is refused', () => {
     expect(highestStep(AT_EASE)).toBe(0);
     expect(highestStep(whole(2))).toBe(2);
     expect(highestStep(chat(3))).toBe(3);
+    expect(highestStep(lagging(2))).toBe(2);
+  });
+});
+
+describe('the step of those who are behind', () => {
+  const BOUND = 300;
+  const after = (before: LagStep, lags: readonly number[]) =>
+    lags.map((lag) => lagStepAt(lag, BOUND, before));
+
+  it('begins at the bound and at twice of it, and never purges', () => {
+    expect(after(0, [0, 299, 300, 599, 600, 1_000_000])).toEqual([0, 0, 1, 1, 2, 2]);
+  });
+
+  it('ends at half of the mark, so that it does not flicker', () => {
+    expect(after(1, [299, 150, 149])).toEqual([1, 1, 0]);
+    expect(after(2, [599, 300, 299, 150, 149])).toEqual([2, 2, 1, 1, 0]);
+  });
+
+  it('is never taken without a bound', () => {
+    expect(lagStepAt(1_000_000, 0, 2)).toBe(0);
   });
 });

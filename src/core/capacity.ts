@@ -4,7 +4,8 @@
  *   0 fine → 1 no backfill → 2 only topics of higher priority → 3 the oldest regular events are purged
  *
  * A step is entered at one mark and left at a lower one, so that it does not flicker. A topic with limits of its own goes
- * through the same steps by itself; there step 2 stops the whole topic.
+ * through the same steps by itself; there step 2 stops the whole topic. When those who follow the outbox are far behind, the
+ * first two steps give them time to catch up.
  */
 import { classify, KIND_DELETION, KIND_VANISH } from './classify.js';
 import type { NostrEvent } from './event.js';
@@ -26,15 +27,21 @@ export interface Limits {
   readonly maxBytes: number;
 }
 
+/** Why a step is in force: space is short, or a reader of the outbox is far behind. */
+export type Cause = 'space' | 'lag';
+/** Purging would not help those who are behind. */
+export type LagStep = Exclude<Step, 3>;
+
 /** The steps that a community and its topics are in; a topic that is fine is not listed. */
 export interface Capacity {
   readonly step: Step;
   readonly topics: ReadonlyMap<string, Step>;
+  readonly lag: LagStep;
 }
-export const AT_EASE: Capacity = { step: 0, topics: new Map() };
+export const AT_EASE: Capacity = { step: 0, topics: new Map(), lag: 0 };
 
-export function highestStep({ step, topics }: Capacity): Step {
-  return Math.max(step, ...topics.values()) as Step;
+export function highestStep({ step, topics, lag }: Capacity): Step {
+  return Math.max(step, lag, ...topics.values()) as Step;
 }
 
 /** In percent of the nearest limit: a step begins at `from` and ends below `until`. Purging goes down to where it ends. */
@@ -83,6 +90,22 @@ export function stepAt(percent: number, before: Step): Step {
   return step;
 }
 
+/** In percent of capacity.lagSecondsMax. */
+const LAG_MARKS: Record<Exclude<LagStep, 0>, { readonly from: number; readonly until: number }> = {
+  1: { from: 100, until: 50 },
+  2: { from: 200, until: 100 },
+};
+
+/** The step by how long the outbox has been waiting for its slowest reader; without a bound there is none. */
+export function lagStepAt(lagSeconds: number, lagSecondsMax: number, before: LagStep): LagStep {
+  if (lagSecondsMax === 0) return 0;
+  const percent = (lagSeconds * 100) / lagSecondsMax;
+  let step: LagStep = before;
+  while (step > 0 && percent < LAG_MARKS[step as 1 | 2].until) step = (step - 1) as LagStep;
+  while (step < 2 && percent >= LAG_MARKS[(step + 1) as 1 | 2].from) step = (step + 1) as LagStep;
+  return step;
+}
+
 /** How much has to go until the purge has reached its end. */
 export function excess(size: Size, { maxEvents, maxBytes }: Limits): Size {
   return { events: over(size.events, maxEvents), bytes: over(size.bytes, maxBytes) };
@@ -108,24 +131,27 @@ export interface SpaceArrival {
  */
 export function refuseForSpace(arrival: SpaceArrival): Refusal | undefined {
   const { event, capacity } = arrival;
-  if (capacity.step === 0 && capacity.topics.size === 0) return undefined;
+  if (capacity.step === 0 && capacity.lag === 0 && capacity.topics.size === 0) return undefined;
   const eventClass = classify(event.kind);
   if (event.kind === KIND_DELETION || event.kind === KIND_VANISH || eventClass === 'ephemeral')
     return undefined;
   const names = topicsOf(event);
   const topicSteps = names.map((topic) => capacity.topics.get(topic) ?? 0);
-  if (Math.max(capacity.step, ...topicSteps) >= 1 && isBackfill(arrival)) {
+  const space = Math.max(capacity.step, ...topicSteps);
+  if (Math.max(space, capacity.lag) >= 1 && isBackfill(arrival)) {
     const seconds = arrival.settings['capacity.backfillSeconds'];
-    return refusal('restricted', `space is short: events older than ${seconds} seconds are not taken now`);
+    return refuseFor(space >= 1, `events older than ${seconds} seconds are not taken now`);
   }
   if (eventClass === 'replaceable') return undefined;
-  if (topicSteps.some((step) => step >= 2)) {
-    return refusal('restricted', 'space is short: this topic takes no posts now');
-  }
-  if (capacity.step >= 2 && !names.some((topic) => (arrival.topics.get(topic)?.priority ?? 0) > 0)) {
-    return refusal('restricted', 'space is short: only topics of higher priority take posts now');
-  }
+  if (topicSteps.some((step) => step >= 2)) return refuseFor(true, 'this topic takes no posts now');
+  const isLow = () => !names.some((topic) => (arrival.topics.get(topic)?.priority ?? 0) > 0);
+  if (Math.max(capacity.step, capacity.lag) >= 2 && isLow())
+    return refuseFor(capacity.step >= 2, 'only topics of higher priority take posts now');
   return undefined;
+}
+
+function refuseFor(space: boolean, what: string): Refusal {
+  return refusal('restricted', `${space ? 'space is short' : 'the node is catching up'}: ${what}`);
 }
 
 function isBackfill({ event, settings, nowSeconds }: SpaceArrival): boolean {

@@ -5,6 +5,8 @@
 import { sees, type View } from './access.js';
 import { isHex64, KIND_MAX, type NostrEvent } from './event.js';
 import { isRefusal, type Refusal, refusal } from './reply.js';
+import { matchSearch, parseSearch, type SearchQuery } from './search.js';
+import { wordsOf } from './search-words.js';
 import type { Settings } from './settings.js';
 import { findsBound, type MatchedEvent } from './topic.js';
 
@@ -22,6 +24,8 @@ export interface Filter {
   readonly since?: number;
   readonly until?: number;
   readonly limit?: number;
+  /** Words that are needed (NIP-50). */
+  readonly search?: SearchQuery;
   /** What of its matches this client may see. */
   readonly view?: View;
 }
@@ -83,6 +87,13 @@ function parseField(
       }
       filter.limit = value;
       return undefined;
+    case 'search': {
+      if (typeof value !== 'string') return refusal('invalid', 'search must be a string');
+      const search = parseSearch(value);
+      if (isRefusal(search)) return search;
+      if (search !== undefined) filter.search = search;
+      return undefined;
+    }
     default: {
       if (!/^#[a-zA-Z]$/.test(key))
         return refusal('unsupported', `filter field ${JSON.stringify(key.slice(0, 40))}`);
@@ -119,9 +130,16 @@ export function parseFilters(
 
 /** How many values the filters hold, all fields together. */
 export function valuesIn(filters: readonly Filter[]): number {
-  return filters.reduce((sum, { ids, authors, kinds, tags }) => {
+  return filters.reduce((sum, { ids, authors, kinds, tags, search }) => {
     const inTags = tags.reduce((total, tag) => total + tag.values.size, 0);
-    return sum + (ids?.size ?? 0) + (authors?.size ?? 0) + (kinds?.size ?? 0) + inTags;
+    return (
+      sum +
+      (ids?.size ?? 0) +
+      (authors?.size ?? 0) +
+      (kinds?.size ?? 0) +
+      (search?.terms.length ?? 0) +
+      inTags
+    );
   }, 0);
 }
 
@@ -131,6 +149,7 @@ export function matchesNothing(filter: Filter): boolean {
     filter.ids?.size === 0 ||
     filter.authors?.size === 0 ||
     filter.kinds?.size === 0 ||
+    filter.search?.terms.length === 0 ||
     filter.tags.some((tag) => tag.values.size === 0) ||
     (filter.since !== undefined && filter.until !== undefined && filter.since > filter.until)
   );
@@ -144,7 +163,8 @@ export function matchFilter(filter: Filter, event: MatchedEvent): boolean {
   if (filter.ids !== undefined && !filter.ids.has(event.id)) return false;
   for (const condition of filter.tags)
     if (!matchTag(condition, event) && !matchBound(filter, condition, event)) return false;
-  return filter.view === undefined || sees(filter.view, event);
+  if (filter.view !== undefined && !sees(filter.view, event)) return false;
+  return filter.search === undefined || matchSearch(filter.search, wordsOf(event));
 }
 
 function matchBound(filter: Filter, { name, values }: TagCondition, { kind, bound }: MatchedEvent): boolean {

@@ -127,5 +127,10 @@ export const AUDIT_ACTIONS = [
   'webhook-secret.create',
   'webhook-secret.delete',
   'personal-data.export',
+  'consumer.pause',
+  'consumer.resume',
+  'consumer.replay',
+  'consumer.rebuild',
+  'consumer.retry',
 ] as const;
 export type AuditAction = (typeof AUDIT_ACTIONS)[number];

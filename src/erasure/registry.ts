@@ -79,6 +79,18 @@ const ENTRIES: Record<PersonalStoreName, Entry> = {
     about: 'What changed about your events lately, as the parts of this node that follow the events read it.',
     columns: ['events_outbox.author', 'events_outbox.event_id', 'events_outbox.effective_key'],
   },
+  'search-documents': {
+    about: 'The words by which your public posts are found.',
+    columns: ['post_search_documents.event_id', 'post_search_documents.author'],
+  },
+  'failed-changes': {
+    about: 'Changes about your events that a part of this node could not take in, with the error.',
+    columns: [
+      'consumer_dead_letters.event_id',
+      'consumer_dead_letters.author',
+      'consumer_dead_letters.effective_key',
+    ],
+  },
   member: {
     about: 'Your membership: its status, its plan, and what the operator noted about you.',
     columns: ['members.pubkey', 'members.note'],
@@ -192,5 +204,6 @@ export const EXEMPT_COLUMNS: Readonly<Record<string, string>> = {
   'invites.topic': `${IS_TOPIC} It belongs to the invite, and goes with that row.`,
   'events.bound': `${IS_TOPIC} It belongs to the author of the event, and goes with that row.`,
   'event_heads.topics': `${IS_TOPIC} It belongs to the author of the event, and goes with that row.`,
+  'consumer_dead_letters.topics': `${IS_TOPIC} It belongs to the author of the event, and goes with that row.`,
   'events_outbox.topics': `${IS_TOPIC} It belongs to the author of the event, and goes with that row.`,
 };

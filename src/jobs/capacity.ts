@@ -1,7 +1,7 @@
 /**
  * Each minute: how full is each community, and each topic with limits of its own? Sets the step that holds from now on
  * (core/capacity.ts), and in the last one purges the oldest regular events, in bounded batches through the lane, until there
- * is room again. What is left over is the next run's.
+ * is room again. What is left over is the next run's. And how far behind is the slowest reader of the outbox?
  * I11: places are taken from the buckets of regular events only.
  */
 import type { Client } from 'pg';
@@ -10,7 +10,9 @@ import {
   excess,
   fullness,
   hasLimit,
+  type LagStep,
   type Limits,
+  lagStepAt,
   type Size,
   type Step,
   stepAt,
@@ -28,6 +30,7 @@ import {
   WHOLE,
   writeStep,
 } from '../store/capacity.js';
+import { readConsumers } from '../store/consumer-admin.js';
 import { fixTagHashSeed, readCursor, writeCursor } from '../store/node-state.js';
 import { readHead } from '../store/outbox.js';
 import { createTagHash, type TagHash } from '../store/tag-hash.js';
@@ -42,10 +45,12 @@ interface Watched extends Scope {
 export const capacity: Job = {
   name: 'capacity',
   cron: '* * * * *',
-  about: 'sets the step of communities and topics that are short of space, and purges the oldest events',
+  about:
+    'narrows intake where space is short or search is far behind, and purges the oldest events for space',
   purges: true,
   run: async (context, client) => {
     const tagHash = await createTagHash(await fixTagHashSeed(client));
+    await settleLag(context, client);
     let changed = 0;
     let more = false;
     let batches = context.bounds.batches;
@@ -77,7 +82,8 @@ export const capacity: Job = {
 /** Topics before their community: what they give up is room for it too. What lost its limit is there to be released. */
 async function listWatched({ communities }: JobContext, client: Client): Promise<Watched[]> {
   const steps = new Map<string, Step>();
-  for (const { community, topic, step } of await readSteps(client)) steps.set(`${community}/${topic}`, step);
+  for (const { community, topic, cause, step } of await readSteps(client))
+    if (cause === 'space') steps.set(`${community}/${topic}`, step);
   return communities.all().flatMap(({ id: community, settings, topics }) => {
     const stepped = [...steps.keys()]
       .filter((key) => key.startsWith(`${community}/`))
@@ -101,8 +107,27 @@ async function settle(
   before: Step,
 ): Promise<Step> {
   const step = stepAt(fullness(await readSize(client, scope), limits), before);
-  if (step !== before) await writeStep(client, scope, step, now());
+  if (step !== before) await writeStep(client, scope, { cause: 'space', step, since: now() });
   return step;
+}
+
+/**
+ * How far the slowest reader of the outbox is behind, against the bound of each community. One that is paused, or that is built
+ * anew because the outbox no longer reaches back to it, would gain nothing from less intake.
+ */
+async function settleLag({ communities, now }: JobContext, client: Client): Promise<void> {
+  const lags = (await readConsumers(client, now()))
+    .filter(({ pausedAt, behind, generation }) => pausedAt === null && !behind && generation > 0)
+    .map(({ lagSeconds }) => lagSeconds);
+  const before = new Map<number, LagStep>();
+  for (const { community, cause, step } of await readSteps(client))
+    if (cause === 'lag') before.set(community, step as LagStep);
+  for (const { id: community, settings } of communities.all()) {
+    const was = before.get(community) ?? 0;
+    const step = lagStepAt(Math.max(0, ...lags), settings['capacity.lagSecondsMax'], was);
+    if (step !== was)
+      await writeStep(client, { community, topic: WHOLE }, { cause: 'lag', step, since: now() });
+  }
 }
 
 async function purge(

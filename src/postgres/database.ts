@@ -13,6 +13,8 @@ export interface Database {
   readonly apiPool: pg.Pool;
   /** For rates and used credentials, which everyone waits for. */
   readonly limitsPool: pg.Pool;
+  /** For searches, whose plans depend on how rare a word is. */
+  readonly searchPool: pg.Pool;
   /** A session outside the pool, for work that holds state: the lane, LISTEN, migrations. */
   connect(options?: SessionOptions): Promise<pg.Client>;
   /** A small pool apart from the readers', with the server's own planner settings; its maker ends it. */
@@ -35,6 +37,7 @@ const POOL_SIZE = 6;
 const OWN_POOL_SIZE = 3;
 const API_POOL_SIZE = 4;
 const LIMITS_POOL_SIZE = 2;
+const SEARCH_POOL_SIZE = 3;
 const READ_TIMEOUT_MS = 10_000;
 const CONNECT_TIMEOUT_MS = 10_000;
 const SILENCE_MS = 5_000;
@@ -54,6 +57,8 @@ const INDEX_WALKS = [
 ]
   .map((option) => `-c ${option}`)
   .join(' ');
+
+const PLANNED_EACH_TIME = '-c plan_cache_mode=force_custom_plan -c jit=off';
 
 const types = {
   getTypeParser: ((oid: number, format?: 'text' | 'binary') => {
@@ -76,12 +81,15 @@ export function openDatabase(target: ConnectionTarget): Database {
   const ownPool = new pg.Pool({ ...reading, max: OWN_POOL_SIZE });
   const apiPool = new pg.Pool({ ...reading, max: API_POOL_SIZE });
   const limitsPool = new pg.Pool({ ...reading, max: LIMITS_POOL_SIZE });
-  for (const each of [pool, ownPool, apiPool, limitsPool]) surviveBreaks(each);
+  const searchPool = new pg.Pool({ ...reading, options: PLANNED_EACH_TIME, max: SEARCH_POOL_SIZE });
+  const pools = [pool, ownPool, apiPool, limitsPool, searchPool];
+  for (const each of pools) surviveBreaks(each);
   return {
     pool,
     ownPool,
     apiPool,
     limitsPool,
+    searchPool,
     connect: async (options = {}) => {
       const client = new pg.Client({
         ...base,
@@ -110,7 +118,7 @@ export function openDatabase(target: ConnectionTarget): Database {
       return own;
     },
     close: async () => {
-      for (const each of [pool, ownPool, apiPool, limitsPool]) await each.end();
+      for (const each of pools) await each.end();
     },
   };
 }

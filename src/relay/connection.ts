@@ -25,13 +25,20 @@ import {
 import type { Rates, Verdict } from '../limits/rates.js';
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
-import { countEvents } from '../store/query.js';
+import { SearchTooLong } from '../store/search.js';
 import type { Fanout } from './fanout.js';
 import { Identity, type IdentityContext } from './identity.js';
 import type { FrameSource, Intake } from './intake.js';
 import { Outgoing } from './outgoing.js';
 import type { QueryGate } from './query-gate.js';
-import { Asking, nowSeconds, QueryTooLong, type StoredContext, sendStored } from './stored.js';
+import {
+  Asking,
+  nowSeconds,
+  QueryTooLong,
+  SearchNotReady,
+  type StoredContext,
+  sendStored,
+} from './stored.js';
 import { Subscription } from './subscription.js';
 
 /** Events of one client between arrival and OK. */
@@ -51,10 +58,18 @@ export interface ConnectionContext extends IdentityContext {
   readonly fanout: Fanout;
   readonly stored: StoredContext;
   readonly rates: Rates;
+  readonly searchUse: SearchUse;
   readonly gate: QueryGate;
   readonly intake: Intake;
   readonly metrics: Metrics;
   readonly log: Log;
+}
+
+/** Searches of members are counted. */
+export interface SearchUse {
+  /** Why the plan has no room for one more. */
+  count(community: number, pubkey: string): Promise<Refusal | undefined>;
+  giveBack(community: number, pubkey: string): Promise<void>;
 }
 
 export interface Client extends ClientAddress {
@@ -319,17 +334,41 @@ export class Connection implements FrameSource {
     if (subscription.ended) return;
     const { stored, metrics } = this.context;
     const done = metrics.request.startTimer();
-    try {
+    const refused = await this.counted(community, subscription.filters, async () => {
       const asking = new Asking(stored, community, this.ask);
       metrics.rowsServed.inc(await sendStored(asking, subscription, this.outgoing));
       if (subscription.ended) return;
+      if (asking.behind > 0) this.outgoing.send(noticeFrame(searchBehind(asking.behind)));
       this.outgoing.send(eoseFrame(subscription.id));
       subscription.goLive(nowSeconds(stored.now));
       this.context.fanout.index(this.client.community).settle(subscription);
-    } catch (error) {
-      this.drop(subscription, this.readFailure(error));
-    }
+    });
+    if (refused !== undefined) this.drop(subscription, refused);
     done();
+  }
+
+  /** A search of one who has authenticated is one use of the plan of the first key; given back when nothing came of it. */
+  private async counted(
+    { id }: Community,
+    filters: readonly Filter[],
+    work: () => Promise<void>,
+  ): Promise<Refusal | undefined> {
+    const [pubkey] = this.identity.pubkeys;
+    const payer = filters.some(({ search }) => search !== undefined) ? pubkey : undefined;
+    const { searchUse } = this.context;
+    try {
+      const refused = payer && (await searchUse.count(id, payer));
+      if (refused) return refused;
+    } catch (error) {
+      return this.readFailure(error);
+    }
+    try {
+      await work();
+      return undefined;
+    } catch (error) {
+      if (payer !== undefined) await searchUse.giveBack(id, payer).catch(() => undefined);
+      return this.readFailure(error);
+    }
   }
 
   private count(community: Community, id: string, filters: Filter[]): void {
@@ -342,23 +381,19 @@ export class Connection implements FrameSource {
         this.outgoing.send(closedFrame(id, seen));
         return;
       }
-      try {
+      const refused = await this.counted(community, seen, async () => {
         const possible = seen.filter((filter) => !matchesNothing(filter));
-        const count = await this.ask(() =>
-          countEvents(stored.pool, community.id, possible, max, stored.tagHash, nowSeconds(stored.now), {
-            rules: community,
-            now: stored.now(),
-          }),
-        );
+        const count = await new Asking(stored, community, this.ask).count(possible, max);
         this.outgoing.send(countFrame(id, Math.min(count, max), count > max));
-      } catch (error) {
-        this.outgoing.send(closedFrame(id, this.readFailure(error)));
-      }
+      });
+      if (refused !== undefined) this.outgoing.send(closedFrame(id, refused));
     });
   }
 
   private readFailure(error: unknown): Refusal {
-    if (error instanceof QueryTooLong || (error as { code?: string }).code === QUERY_CANCELED) {
+    if (error instanceof SearchNotReady) return SEARCH_NOT_READY;
+    const isTooLong = error instanceof QueryTooLong || error instanceof SearchTooLong;
+    if (isTooLong || (error as { code?: string }).code === QUERY_CANCELED) {
       return refusal('error', 'the query took too long; narrow the filter');
     }
     this.context.log.warn({ error: String(error) }, 'events could not be read');
@@ -489,6 +524,12 @@ export class Connection implements FrameSource {
 interface Filters {
   readonly asked: Filter[];
   readonly seen: Filter[];
+}
+
+const SEARCH_NOT_READY = refusal('error', 'what can be searched is still being gathered; try again later');
+
+function searchBehind(changes: number): Refusal {
+  return refusal('error', `search is ${changes} changes behind, which are not among its answers`);
 }
 
 interface Reviewed {

@@ -4,7 +4,7 @@ import type { Settings } from '../core/settings.js';
 
 const { version } = createRequire(import.meta.url)('../../package.json') as { version: string };
 
-const NIPS = [1, 9, 11, 13, 40, 42, 45, 56, 62, 70];
+const NIPS = [1, 9, 11, 13, 40, 42, 45, 50, 56, 62, 70];
 /** Management (NIP-86) is answered by the API. */
 const API_NIPS = [86];
 

@@ -5,10 +5,12 @@
 import type { Pool } from 'pg';
 import type { Community } from '../communities.js';
 import { isGuarded } from '../core/access.js';
+import { isDenial } from '../core/errors.js';
 import { type Filter, matchesNothing, matchFilter } from '../core/filter.js';
 import { factKey } from '../core/plan.js';
 import type { Metrics } from '../metrics.js';
-import { type FoundRow, findEvents, readEventsById, readPayloads } from '../store/query.js';
+import { countEvents, type FoundRow, findEvents, readEventsById, readPayloads } from '../store/query.js';
+import { CANDIDATES_MAX, countSearched, searchEvents } from '../store/search.js';
 import type { TagHash } from '../store/tag-hash.js';
 import { agedFor, HeldEvent, type Reading } from './held-events.js';
 import { ANSWER_BYTES_MAX, type Asked, type Read } from './kept-answers.js';
@@ -28,9 +30,12 @@ const KEPT_LIMIT_MAX = 1_000;
 const QUERY_MS_MAX = 10_000;
 
 export class QueryTooLong extends Error {}
+/** What can be searched is not gathered yet. */
+export class SearchNotReady extends Error {}
 
 export interface StoredContext {
   readonly pool: Pool;
+  readonly searchPool: Pool;
   readonly tagHash: TagHash;
   readonly memory: Memory;
   readonly metrics: Metrics;
@@ -102,7 +107,17 @@ async function findRows(asking: Asking, filters: readonly Filter[]): Promise<rea
     const limit = Math.min(filter.limit ?? settings['limits.limitDefault'], settings['limits.limitMax']);
     if (limit > 0 && !matchesNothing(filter)) found.push(await asking.find(filter, limit));
   }
-  return found.length === 1 ? found[0]! : mergeRows(found.flat());
+  if (found.length === 1) return found[0]!;
+  return filters.some(({ search }) => search !== undefined)
+    ? uniqueRows(found.flat())
+    : mergeRows(found.flat());
+}
+
+/** Where one of several filters searches, each has its own order: one after another, each row once. */
+function uniqueRows(rows: readonly Row[]): Row[] {
+  const unique = new Map<number, Row>();
+  for (const row of rows) if (!unique.has(row.seq)) unique.set(row.seq, row);
+  return [...unique.values()];
 }
 
 /** The union of several lists: newest first, lowest id first, each once. */
@@ -129,6 +144,8 @@ function* portions(rows: readonly Row[]): Generator<readonly Row[]> {
 /** One REQ's way to the events of a community: memory first, then the database. */
 export class Asking {
   private fresh: Promise<boolean> | undefined;
+  /** So many changes a search could not take into account. */
+  behind = 0;
 
   constructor(
     private readonly context: StoredContext,
@@ -142,6 +159,7 @@ export class Asking {
   }
 
   async find(filter: Filter, limit: number): Promise<readonly Row[]> {
+    if (filter.search !== undefined) return this.search(filter, limit);
     if (filter.ids !== undefined) return this.findByIds(filter, limit);
     const { answers } = this.context.memory;
     if (answers.has(this.community.id, filter) && (await this.isFresh())) {
@@ -206,6 +224,30 @@ export class Asking {
     return this.ask(() =>
       findEvents(pool, this.community.id, filter, limit, tagHash, nowSeconds(now), retention),
     );
+  }
+
+  /** The best first. Never from memory, which knows no scores. */
+  private async search(filter: Filter, limit: number): Promise<readonly Row[]> {
+    const { now, metrics } = this.context;
+    metrics.answers.inc({ from: 'search' });
+    const asked = { limit: Math.min(limit, CANDIDATES_MAX), now: now() };
+    const found = await this.ask(() => searchEvents(this.context, this.community, filter, asked));
+    if (isDenial(found)) throw new SearchNotReady();
+    this.behind = Math.max(this.behind, found.behind);
+    return found.rows.map(bare);
+  }
+
+  async count(filters: readonly Filter[], max: number): Promise<number> {
+    const { pool, tagHash, now } = this.context;
+    const retention = { rules: this.community, now: now() };
+    const { id } = this.community;
+    if (filters.every(({ search }) => search === undefined))
+      return this.ask(() => countEvents(pool, id, filters, max, tagHash, nowSeconds(now), retention));
+    const counted = await this.ask(() =>
+      countSearched(this.context, this.community, filters, max, retention.now),
+    );
+    if (isDenial(counted)) throw new SearchNotReady();
+    return counted;
   }
 
   private async queryBare(filter: Filter, limit: number): Promise<readonly Row[]> {

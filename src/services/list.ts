@@ -2,6 +2,7 @@
 import type { Communities } from '../communities.js';
 import type { Log } from '../log.js';
 import type { Consumer } from './consumer.js';
+import { searchConsumer } from './search.js';
 
 export interface ConsumerContext {
   readonly communities: Communities;
@@ -9,6 +10,6 @@ export interface ConsumerContext {
   readonly now: () => number;
 }
 
-export function consumersOf(_context: ConsumerContext): readonly Consumer[] {
-  return [];
+export function consumersOf({ communities }: ConsumerContext): readonly Consumer[] {
+  return [searchConsumer({ communities })];
 }

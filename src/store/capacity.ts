@@ -3,7 +3,15 @@
  * (core/capacity.ts); and what a purge for space takes: the oldest regular events, and nothing else (I11).
  */
 import type { Client, ClientBase, Pool } from 'pg';
-import { type Capacity, excess, type Limits, type Size, type Step } from '../core/capacity.js';
+import {
+  type Capacity,
+  type Cause,
+  excess,
+  type LagStep,
+  type Limits,
+  type Size,
+  type Step,
+} from '../core/capacity.js';
 import type { NostrEvent } from '../core/event.js';
 import { REGULAR_KEEPS } from '../core/keep.js';
 import type { RowRef, StoredEvent } from '../core/plan.js';
@@ -90,6 +98,7 @@ export async function readSize(db: Db, { community, topic }: Scope): Promise<Siz
 // ── Steps ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 export interface StepRow extends Scope {
+  readonly cause: Cause;
   readonly step: Step;
   /** Milliseconds. */
   readonly since: number;
@@ -97,17 +106,18 @@ export interface StepRow extends Scope {
 
 export async function readSteps(db: Db): Promise<StepRow[]> {
   const { rows } = await db.query<StepRow>(
-    'SELECT community, topic, step, since FROM capacity_steps ORDER BY community, topic',
+    'SELECT community, topic, cause, step, since FROM capacity_steps ORDER BY community, topic, cause DESC',
   );
   return rows;
 }
 
 /** By community; one that is at ease, with all its topics, is not listed. */
 export async function readCapacities(db: Db): Promise<Map<number, Capacity>> {
-  const capacities = new Map<number, { step: Step; topics: Map<string, Step> }>();
-  for (const { community, topic, step } of await readSteps(db)) {
-    const capacity = capacities.get(community) ?? { step: 0, topics: new Map<string, Step>() };
-    if (topic === WHOLE) capacity.step = step;
+  const capacities = new Map<number, { step: Step; topics: Map<string, Step>; lag: LagStep }>();
+  for (const { community, topic, cause, step } of await readSteps(db)) {
+    const capacity = capacities.get(community) ?? { step: 0, topics: new Map<string, Step>(), lag: 0 };
+    if (cause === 'lag') capacity.lag = step as LagStep;
+    else if (topic === WHOLE) capacity.step = step;
     else capacity.topics.set(topic, step);
     capacities.set(community, capacity);
   }
@@ -118,21 +128,20 @@ export async function readCapacities(db: Db): Promise<Map<number, Capacity>> {
 export async function writeStep(
   db: Db,
   { community, topic }: Scope,
-  step: Step,
-  since: number,
+  { cause, step, since }: Pick<StepRow, 'cause' | 'step' | 'since'>,
 ): Promise<void> {
   const changed = 'WITH changed AS (UPDATE config_version SET version = version + 1)';
   if (step === 0) {
-    await db.query(`${changed} DELETE FROM capacity_steps WHERE community = $1 AND topic = $2`, [
-      community,
-      topic,
-    ]);
+    await db.query(
+      `${changed} DELETE FROM capacity_steps WHERE community = $1 AND topic = $2 AND cause = $3`,
+      [community, topic, cause],
+    );
     return;
   }
   await db.query(
-    `${changed} INSERT INTO capacity_steps (community, topic, step, since) VALUES ($1, $2, $3, $4)
+    `${changed} INSERT INTO capacity_steps (community, topic, cause, step, since) VALUES ($1, $2, $3, $4, $5)
      ON CONFLICT (community, topic, cause) DO UPDATE SET step = excluded.step, since = excluded.since`,
-    [community, topic, step, since],
+    [community, topic, cause, step, since],
   );
 }
 

@@ -65,28 +65,31 @@ export interface ChangesOf {
   readonly limit: number;
   /** Of one community only. */
   readonly community?: number;
+  /** Looks at so many numbers at most, however few of them are of the community; at all unless told. */
+  readonly within?: number;
   /** Without their payloads. */
   readonly bare?: boolean;
 }
 
 /** The next changes after a number, or an OutboxBehind when some of them are gone. */
 export async function readChanges(db: Db, asked: ChangesOf): Promise<ChangePage> {
-  const { after, limit, community, bare = false } = asked;
+  const { after, limit, community, within = Number.MAX_SAFE_INTEGER, bare = false } = asked;
+  const end = Math.min(Number.MAX_SAFE_INTEGER, after + within);
   const { rows } = await db.query<Tuple>({
     name: community === undefined ? 'changes' : 'changes-of',
     text: `SELECT s.outbox_floor, s.last_seq, o.seq, o.community, o.op, o.reason, encode(o.event_id, 'hex'), encode(o.author, 'hex'), o.kind,
         o.created_at, o.ingested_at, o.topics, o.effective_key
       FROM lane_state s LEFT JOIN (SELECT * FROM events_outbox
-        WHERE seq > $1 ${community === undefined ? '' : 'AND community = $3'} ORDER BY seq LIMIT $2) o ON true
+        WHERE seq > $1 AND seq <= $3 ${community === undefined ? '' : 'AND community = $4'} ORDER BY seq LIMIT $2) o ON true
       ORDER BY o.seq`,
-    values: community === undefined ? [after, limit] : [after, limit, community],
+    values: community === undefined ? [after, limit, end] : [after, limit, end, community],
     rowMode: 'array',
   });
   const [floor, lastSeq] = rows[0]!;
   if (after < floor - 1) throw new OutboxBehind(after, floor);
   const found = rows.flatMap((row) => (row[2] === null ? [] : [changeOf(row)]));
   const changes = bare ? found : await withPayloads(db, found);
-  const upTo = found.length < limit ? Math.max(after, lastSeq) : found.at(-1)!.seq;
+  const upTo = found.length < limit ? Math.max(after, Math.min(end, lastSeq)) : found.at(-1)!.seq;
   return { changes, upTo, lastSeq };
 }
 

@@ -1,7 +1,9 @@
 /** Consumers of the outbox as their operator sees and steers them: lag, dead letters, pause, replay. */
 import type { ClientBase, Pool } from 'pg';
+import { z } from 'zod';
 import { type Denial, denial } from '../core/errors.js';
 import { type DeadLetter, LETTER, REBUILD, type Rebuild } from './consumers.js';
+import { type Order, type Page, type PageOf, readPage } from './page.js';
 
 type Db = ClientBase | Pool;
 
@@ -19,7 +21,9 @@ export interface ConsumerState {
   readonly rowsPerSecond: number;
   readonly applied: number;
   readonly deadLetters: number;
+  /** Somebody has its turn. When they are alive their beat goes up about once a second. */
   readonly held: boolean;
+  readonly beat: number;
   readonly pausedAt: number | null;
   readonly updatedAt: number;
   readonly error: string | null;
@@ -32,7 +36,7 @@ export async function readConsumers(db: Db, now: number): Promise<ConsumerState[
     Omit<ConsumerState, 'lagSeconds' | 'lagRows' | 'rebuild'> & { waitingSince: number | null }
   >(
     `SELECT o.consumer, o.generation, o.last_seq AS "lastSeq", s.last_seq AS "headSeq", o.last_seq < s.outbox_floor - 1 AS behind,
-       o.rows_per_second AS "rowsPerSecond", o.applied, o.holder IS NOT NULL AS held, o.paused_at AS "pausedAt",
+       o.rows_per_second AS "rowsPerSecond", o.applied, o.holder IS NOT NULL AS held, o.beat, o.paused_at AS "pausedAt",
        o.updated_at AS "updatedAt", o.error, o.failing_since AS "failingSince",
        (SELECT count(*)::int FROM consumer_dead_letters l WHERE l.consumer = o.consumer AND l.generation = o.generation) AS "deadLetters",
        (SELECT x.ingested_at FROM events_outbox x WHERE x.seq > o.last_seq ORDER BY x.seq LIMIT 1) AS "waitingSince"
@@ -48,6 +52,24 @@ export async function readConsumers(db: Db, now: number): Promise<ConsumerState[
     lagSeconds: waitingSince === null ? 0 : Math.max(0, (now - waitingSince) / 1_000),
     rebuild: building.get(state.consumer),
   }));
+}
+
+export async function readConsumer(db: Db, consumer: string, now: number): Promise<ConsumerState | Denial> {
+  return (await readConsumers(db, now)).find((state) => state.consumer === consumer) ?? denial('NOT_FOUND');
+}
+
+export type RebuildPhase = 'waiting' | 'scanning' | 'replaying';
+
+/** How far a rebuild has come in its phase. What is still being written moves the end of a replay. */
+export function progressOf(
+  { startedAt, pinnedSeq, scanned, expected, lastSeq }: Rebuild,
+  headSeq: number,
+): { readonly phase: RebuildPhase; readonly percent: number } {
+  const share = (done: number, all: number) =>
+    all <= 0 ? 100 : Math.min(100, Math.floor((100 * done) / all));
+  if (startedAt === null || pinnedSeq === null) return { phase: 'waiting', percent: 0 };
+  if (lastSeq === null) return { phase: 'scanning', percent: share(scanned, expected) };
+  return { phase: 'replaying', percent: share(lastSeq - pinnedSeq, headSeq - pinnedSeq) };
 }
 
 export async function pauseConsumer(db: Db, consumer: string, now: number): Promise<Denial | undefined> {
@@ -101,6 +123,26 @@ export async function listLetters(
     [consumer, after, limit, community ?? null],
   );
   return rows;
+}
+
+const BY_SEQ: Order<[number]> = {
+  schema: z.tuple([z.number().int().min(0).max(Number.MAX_SAFE_INTEGER)]),
+  start: [0],
+};
+
+/** Of one community only, or of all. */
+export function pageLetters(
+  db: Db,
+  { consumer, community }: { readonly consumer: string; readonly community?: number },
+  page: PageOf,
+): Promise<Page<DeadLetter> | Denial> {
+  const of = community === undefined ? {} : { community };
+  return readPage(
+    page,
+    BY_SEQ,
+    ({ seq }: DeadLetter) => [seq],
+    ([after], limit) => listLetters(db, consumer, { after, limit, ...of }),
+  );
 }
 
 /** Asks for one letter, or for all of them, to be tried again. Returns how many. */

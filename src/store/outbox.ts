@@ -17,6 +17,14 @@ export async function readHead(db: ClientBase | Pool): Promise<number> {
   return rows[0]!.last_seq;
 }
 
+/** From which number to which the outbox reaches. */
+export async function readReach(db: ClientBase | Pool): Promise<{ floor: number; head: number }> {
+  const { rows } = await db.query<{ floor: number; head: number }>(
+    'SELECT outbox_floor AS floor, last_seq AS head FROM lane_state',
+  );
+  return rows[0]!;
+}
+
 /** A reader is further behind than the outbox reaches: what it has missed is gone, so it must rebuild, not go on. */
 export class OutboxBehind extends Error {
   constructor(

@@ -102,6 +102,14 @@ export const PERSONAL_SELECTS = {
     columns: `seq, op, reason, ${hex('event_id')}, kind, topics, effective_key, created_at, ingested_at`,
     from: `FROM events_outbox ${OF_AUTHOR}`,
   },
+  'search-documents': {
+    columns: `${hex('event_id')}, kind, created_at, deleted_at, tsvector_to_array(words) AS words`,
+    from: `FROM post_search_documents ${OF_AUTHOR}`,
+  },
+  'failed-changes': {
+    columns: `consumer, seq, op, reason, ${hex('event_id')}, kind, topics, effective_key, error, failed_at`,
+    from: `FROM consumer_dead_letters ${OF_AUTHOR}`,
+  },
   member: {
     columns: 'status, note, plan, plan_until, tokens_from, created_at, updated_at',
     from: `FROM members ${OF_PUBKEY}`,

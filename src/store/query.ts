@@ -13,6 +13,7 @@ import { KIND_GIFT_WRAP } from '../core/deletion.js';
 import type { Filter, TagCondition } from '../core/filter.js';
 import { Keep, keepsOf, REGULAR_KEEPS, STEPS } from '../core/keep.js';
 import { bucketDays, cutoff, type Retention, topicDays } from '../core/retention.js';
+import { toTsquery } from '../core/search.js';
 import { findsBound, isTopic, UNBOUND } from '../core/topic.js';
 import { hexArray, int2Array, int4Array, int8Array, textArray } from './binary.js';
 import type { TagHash } from './tag-hash.js';
@@ -78,6 +79,7 @@ function selectRows(
   retention: ReadRetention | undefined,
   params: Parameters,
   columns: string,
+  generation?: number,
 ): string {
   const context = {
     community: params.add(community, 'int'),
@@ -87,6 +89,7 @@ function selectRows(
     tagHash,
     retention,
     columns,
+    generation,
   };
   if (filter.ids !== undefined) return selectByIds(context, community, filter);
   const tag = drivingTag(filter);
@@ -105,6 +108,8 @@ interface Context {
   readonly tagHash: TagHash;
   readonly retention: ReadRetention | undefined;
   readonly columns: string;
+  /** Of the documents of search whose words decide; undefined where they have decided already. */
+  readonly generation: number | undefined;
 }
 
 /**
@@ -169,6 +174,11 @@ function conditions(context: Context, community: number, filter: Filter, settled
       WHERE g.keep = e.keep AND g.ingested_at = e.ingested_at AND ${carries(tag, filter)})`);
   }
   if (filter.view !== undefined) all.push(...visible(params, filter.view));
+  if (filter.search !== undefined && context.generation !== undefined) {
+    all.push(`EXISTS (SELECT 1 FROM post_search_documents doc WHERE doc.generation = ${params.add(context.generation, 'int')}
+      AND doc.community = ${context.community} AND doc.event_id = e.id AND doc.deleted_at IS NULL
+      AND doc.words @@ ${params.add(toTsquery(filter.search, undefined), 'tsquery')})`);
+  }
   return all.join(' AND ');
 }
 
@@ -176,11 +186,15 @@ function conditions(context: Context, community: number, filter: Filter, settled
 const TOPIC_TAG = String.raw`\["t",("(?:[^"\\]|\\.)*")`;
 
 /** The SQL twin of `sees` in core/access.ts. */
-function visible(params: Parameters, { parties, topics }: View): string[] {
+function visible(params: Parameters, { parties, topics, kinds }: View): string[] {
   const holdsOne = (needles: string[]) =>
     `EXISTS (SELECT 1 FROM unnest(${params.add(textArray(needles), 'text[]')}) AS held (needle)
       WHERE strpos(e.payload, held.needle) > 0)`;
   const conditions: string[] = [];
+  if (kinds !== undefined) {
+    const ranges = kinds.map(([from, to]) => `e.kind BETWEEN ${from} AND ${to}`);
+    conditions.push(ranges.length === 0 ? 'false' : `(${ranges.join(' OR ')})`);
+  }
   if (parties !== undefined) {
     const ranges = parties.ranges.map(([from, to]) => `e.kind BETWEEN ${from} AND ${to}`);
     const pubkeys = [...parties.pubkeys];
@@ -331,11 +345,22 @@ export function findStatement(
   tagHash: TagHash,
   nowSeconds: number,
   retention?: ReadRetention,
+  generation?: number,
 ): Statement {
   const params = new Parameters();
   const inOneStep = limit <= ONE_STEP_ROWS_MAX && isNarrow(filter);
   const columns = inOneStep ? PAYLOAD_TOO : COLUMNS;
-  const rows = selectRows(community, filter, limit, tagHash, nowSeconds, retention, params, columns);
+  const rows = selectRows(
+    community,
+    filter,
+    limit,
+    tagHash,
+    nowSeconds,
+    retention,
+    params,
+    columns,
+    generation,
+  );
   const last = inOneStep ? 'payload' : 'NULL';
   const text = `SELECT seq, ingested_at, keep, created_at, kind, expires_at, encode(id, 'hex'), bytes, bound, ${last}
     FROM (${rows}) r ${NEWEST_FIRST}`;
@@ -357,10 +382,11 @@ export async function findEvents(
   tagHash: TagHash,
   nowSeconds: number,
   retention?: ReadRetention,
+  generation?: number,
 ): Promise<FoundRow[]> {
   const { rows } = await run<FoundTuple>(
     pool,
-    findStatement(community, filter, limit, tagHash, nowSeconds, retention),
+    findStatement(community, filter, limit, tagHash, nowSeconds, retention, generation),
     filter.tags.length <= 2,
   );
   return rows.map(([seq, ingestedAt, keep, createdAt, kind, expiresAt, id, bytes, bound, payload]) => ({

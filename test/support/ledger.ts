@@ -20,7 +20,7 @@ export interface Ledger extends Consumer {
 const nothing = () => undefined;
 
 /** Two of the same name are the same consumer on two instances. */
-export async function makeLedger(db: Db, name: string): Promise<Ledger> {
+export async function makeLedger(db: Db, name = 'ledger'): Promise<Ledger> {
   await db.query(`CREATE TABLE IF NOT EXISTS ${name} (generation int NOT NULL, community int NOT NULL, seq bigint NOT NULL,
     kind int NOT NULL, id text NOT NULL, payload text NOT NULL, PRIMARY KEY (generation, community, id))`);
   await db.query(`CREATE TABLE IF NOT EXISTS ${name}_open (generation int PRIMARY KEY)`);
@@ -79,7 +79,7 @@ export interface Held {
 }
 
 /** What it holds of the generation that is read, or of another. */
-export async function readLedger(db: Db, name: string, generation?: number): Promise<Held[]> {
+export async function readLedger(db: Db, name = 'ledger', generation?: number): Promise<Held[]> {
   const { rows } = await db.query<Held>(
     `SELECT community, seq, id, kind, payload FROM ${name}
      WHERE generation = coalesce($2::int, (SELECT generation FROM consumer_offsets WHERE consumer = $1)) ORDER BY seq`,

@@ -92,6 +92,22 @@ async function fillRows(
      VALUES ($1, $2, 30023, 1, 1, 0, $3)`,
     randomBytes(32),
   );
+  await put(
+    `INSERT INTO post_search_documents (generation, community, author, kind, created_at, seq, event_id, words)
+     VALUES (1, $1, $2, 1, 1, 1, $3, array_to_tsvector(ARRAY[$4::text]))`,
+    randomBytes(32),
+    `${mark}-word`,
+  );
+  await pool.query(
+    `INSERT INTO consumer_offsets (consumer, last_seq, updated_at) VALUES ('another', 0, 1) ON CONFLICT DO NOTHING`,
+  );
+  await put(
+    `INSERT INTO consumer_dead_letters (consumer, generation, seq, ingested_at, created_at, failed_at, community, kind, attempts, op,
+       error, event_id, author, topics)
+     SELECT 'another', 1, coalesce(max(seq), 0) + 1, 1, 1, 1, $1, 1, 5, 'upsert', $4, $3, $2, '{}' FROM consumer_dead_letters`,
+    randomBytes(32),
+    `${mark} failed`,
+  );
   // A review of somebody else's request, and another operator added.
   await pool.query('INSERT INTO members (community, pubkey, created_at, updated_at) VALUES ($1, $2, 1, 1)', [
     community,

@@ -1,0 +1,216 @@
+/**
+ * Search (NIP-50 and GET /v1/search): how fast it answers, how soon a post can be found, and how soon a deleted one cannot, while
+ * other posts keep coming in. A relay without search skips these rows.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Connection, frameType, publish, untilSettled, withConnections } from '../client.js';
+import { deletionOf, liveKey, seededRandom, WORDS } from '../generate.js';
+import { type Bench, type Findings, latency, type Row, type Sample, Skip } from '../measure.js';
+import type { BenchEvent } from '../sign.js';
+import { outgoingOf, prepare } from './live.js';
+import { askForSeconds, toQuery, WARM_UP_SECONDS } from './queries.js';
+
+const QUERIES = 200;
+const ROWS_ASKED = 20;
+const FOUND_WITHIN_MS = 60_000;
+const LAG_POLL_MS = 200;
+
+export const search: Row = {
+  id: 'search',
+  title: 'search, two common words',
+  headline: 'perSecond',
+  unit: 'queries/s',
+  needsStored: true,
+  async measure(bench, findings, repeat) {
+    await caughtUp(bench);
+    const random = seededRandom(bench.seed, -3);
+    const word = () => WORDS[Math.floor(random() * WORDS.length)]!;
+    const queries = Array.from({ length: QUERIES }, () =>
+      toQuery({ kinds: [1], search: `${word()} ${word()}`, limit: ROWS_ASKED }, []),
+    );
+    return withConnections(bench.url, bench.sizes.queryLoops, async (connections) => {
+      await probe(connections[0]!);
+      const pickNext = (turn: number) => queries[turn % queries.length]!;
+      if (repeat === 0) await askForSeconds(connections, pickNext, WARM_UP_SECONDS, findings);
+      const { sample } = await askForSeconds(connections, pickNext, bench.sizes.querySeconds, findings);
+      if ((sample.rowsPerSecond ?? 0) === 0) findings.fail('nothing was found');
+      return sample;
+    });
+  },
+};
+
+export const searchable: Row = {
+  id: 'searchable',
+  title: 'OK of a post → found by search, under load',
+  headline: 'p50Ms',
+  unit: 'ms',
+  measure: (bench, findings, repeat) =>
+    underLoad(bench, `bench-searchable-${Date.now()}-${repeat}`, findings, async (connection, event) => {
+      const okMs = performance.now();
+      await until(() => isFound(connection, event), 'a post was not found');
+      return performance.now() - okMs;
+    }),
+};
+
+export const gone: Row = {
+  id: 'gone',
+  title: 'OK of a deletion → gone from search and API, under load',
+  headline: 'p50Ms',
+  unit: 'ms',
+  measure(bench, findings, repeat) {
+    const topic = `bench-gone-${Date.now()}-${repeat}`;
+    return underLoad(bench, topic, findings, async (connection, event) => {
+      await until(() => isFound(connection, event), 'a post was not found');
+      await until(() => isFoundByApi(bench, event), 'a post was not found by the API');
+      await say(connection, deletionOf([event], bench.seed, topic, bench.sign));
+      const okMs = performance.now();
+      const [search, api] = [isFound(connection, event), isFoundByApi(bench, event)];
+      if ((await search) || (await api)) {
+        findings.note('some were still found by the first look');
+        await until(async () => !(await isFound(connection, event)), 'a deleted post is still found');
+        await until(async () => !(await isFoundByApi(bench, event)), 'the API still finds a deleted post');
+      }
+      return performance.now() - okMs;
+    });
+  },
+};
+
+/** One after another, each with a word that no other has, while another connection posts at a steady pace. */
+async function underLoad(
+  bench: Bench,
+  topic: string,
+  findings: Findings,
+  measure: (connection: Connection, event: BenchEvent) => Promise<number>,
+): Promise<Sample> {
+  await caughtUp(bench);
+  const { searchEvents, searchLoadPerSecond } = bench.sizes;
+  const events = ownWords(bench, topic, searchEvents);
+  return withConnections(bench.url, 2, async ([connection, other]) => {
+    await probe(connection!);
+    const load = startLoad(bench, other!, topic);
+    try {
+      const tookMs: number[] = [];
+      for (const event of events) {
+        await say(connection!, event);
+        tookMs.push(await measure(connection!, event));
+      }
+      return latency(tookMs);
+    } finally {
+      const sent = await load.stop();
+      findings.note(`${searchLoadPerSecond} posts a second beside it (${sent.toLocaleString('en')} in all)`);
+    }
+  });
+}
+
+const httpOf = ({ url }: Bench): string => url.replace(/^ws/, 'http').replace(/\/$/, '');
+const wordOf = ({ tags }: BenchEvent): string => tags.find(([name]) => name === 'word')![1]!;
+
+function ownWords(bench: Bench, topic: string, count: number): BenchEvent[] {
+  const { events } = prepare(bench, topic, 1);
+  return Array.from({ length: count }, (_, number) => {
+    // Letters only, and no end that a stemmer would cut.
+    const word = `zq${[...`${Date.now()}${number}`].map((digit) => 'bcdfghjkmx'[Number(digit)]).join('')}`;
+    return bench.sign(
+      {
+        kind: 1,
+        created_at: Math.floor(Date.now() / 1000),
+        tags: [
+          ['t', topic],
+          ['word', word],
+        ],
+        content: `${word} ${events[0]!.content}`,
+      },
+      liveKey(bench.seed, topic),
+    );
+  });
+}
+
+interface Load {
+  /** Gives how many were sent. */
+  stop(): Promise<number>;
+}
+
+function startLoad(bench: Bench, connection: Connection, topic: string): Load {
+  const gapMs = 1000 / bench.sizes.searchLoadPerSecond;
+  let stopped = false;
+  let sent = 0;
+  const send = async (): Promise<void> => {
+    const startMs = performance.now();
+    for (let turn = 0; !stopped; turn += LOAD_BATCH) {
+      const waitMs = startMs + turn * gapMs - performance.now();
+      if (waitMs > 0) await sleep(waitMs);
+      const { outgoing } = prepare(bench, `${topic}-load-${turn}`, LOAD_BATCH);
+      await publish([connection], outgoing, LOAD_BATCH);
+      sent += outgoing.length;
+    }
+  };
+  const sending = send();
+  sending.catch(() => undefined);
+  return {
+    stop: async () => {
+      stopped = true;
+      await sending;
+      return sent;
+    },
+  };
+}
+const LOAD_BATCH = 10;
+
+async function say(connection: Connection, event: BenchEvent): Promise<void> {
+  const { refused } = await publish([connection], [outgoingOf(event)], 1);
+  if (refused.length > 0) throw new Error(`refused: ${refused[0]}`);
+}
+
+async function until(holds: () => Promise<boolean>, otherwise: string): Promise<void> {
+  const endMs = performance.now() + FOUND_WITHIN_MS;
+  while (!(await holds())) if (performance.now() > endMs) throw new Error(otherwise);
+}
+
+async function isFound(connection: Connection, event: BenchEvent): Promise<boolean> {
+  return (await find(connection, wordOf(event))) > 0;
+}
+
+async function isFoundByApi(bench: Bench, event: BenchEvent): Promise<boolean> {
+  const answer = await fetch(`${httpOf(bench)}/v1/search?q=${wordOf(event)}`);
+  if (!answer.ok) throw new Error(`the API refused: ${await answer.text()}`);
+  return ((await answer.json()) as { items: unknown[] }).items.length > 0;
+}
+
+/** How many rows a search gives. */
+function find(connection: Connection, words: string): Promise<number> {
+  let rows = 0;
+  return untilSettled(
+    (progress, reject) =>
+      new Promise<number>((resolve) => {
+        connection.onLost = reject;
+        connection.onFrame = (frame) => {
+          progress();
+          const type = frameType(frame);
+          if (type === 'EVENT') rows++;
+          else if (type === 'EOSE') resolve(rows);
+          else if (type !== 'OK') reject(new Skip(`the relay does not search: ${frame}`));
+        };
+        connection.send(`["REQ","search",${JSON.stringify({ kinds: [1], search: words, limit: 1 })}]`);
+      }),
+    'waiting for a search',
+  ).finally(() => connection.send('["CLOSE","search"]'));
+}
+
+/** A relay that does not know the field ignores it, and would find anything. */
+async function probe(connection: Connection): Promise<void> {
+  if ((await find(connection, 'zqxkcdthatnobodywrote')) > 0) throw new Skip('the relay does not search');
+}
+
+/** Of our own node: everything that was written before can be found. */
+async function caughtUp(bench: Bench): Promise<void> {
+  if (bench.node === undefined) return;
+  const lag = async (): Promise<number> => {
+    const metrics = await (await fetch(`${httpOf(bench)}/metrics`)).text();
+    return Number(/^minato_consumer_lag_rows\{consumer="search"\} (\d+)$/m.exec(metrics)?.[1] ?? Number.NaN);
+  };
+  const endMs = performance.now() + FOUND_WITHIN_MS * 5;
+  for (let left = await lag(); left !== 0; left = await lag()) {
+    if (performance.now() > endMs) throw new Error(`search is still ${left} rows behind`);
+    await sleep(LAG_POLL_MS);
+  }
+}

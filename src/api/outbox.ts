@@ -1,0 +1,316 @@
+/**
+ * The outbox for services outside of the node: the changes of their community (I13), in commit order, each at least once
+ * (I8), and the view to begin from (I9). The next rows are read once the reader has taken those before (I14), and whether it
+ * may read is asked again all the while.
+ */
+import { Readable } from 'node:stream';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Pool } from 'pg';
+import { z } from 'zod';
+import type { ClientAddress } from '../client-address.js';
+import type { Communities } from '../communities.js';
+import { isKeptOut } from '../core/blocks.js';
+import { type Denial, denial, type ErrorCode, isDenial } from '../core/errors.js';
+import { type ChangePage, readChanges, readView, withPayloads } from '../store/changes.js';
+import { OutboxBehind, readReach } from '../store/outbox.js';
+import { isRevoked } from '../store/tokens.js';
+import { type Call, Flow, type Route, route } from './contract.js';
+import {
+  behindLine,
+  changeLine,
+  closedLine,
+  LINES,
+  type Lines,
+  NDJSON,
+  outboxLine,
+  positionLine,
+  SSE,
+} from './outbox-lines.js';
+import { eventIn } from './outbox-time.js';
+import { Places } from './places.js';
+import type { Token } from './tokens.js';
+
+const STREAMS_MAX = 16;
+const STREAMS_PER_KEY_MAX = 4;
+const RETRY_AFTER_SECONDS = 10;
+const PAGE_ROWS = 500;
+/** Rows whose events are in memory at once. */
+const PORTION_ROWS = 100;
+/** Numbers that one statement looks at, however few of them are of the community. */
+const NUMBERS_PER_READ = 50_000;
+const POLL_MS = 500;
+const SIGN_OF_LIFE_MS = 10_000;
+const TOKEN_CHECK_MS = 2_000;
+const ROWS_MAX = 10_000;
+const ROWS = 1_000;
+
+export interface OutboxOptions {
+  readonly pool: Pool;
+  /** Operators of every community. */
+  readonly adminPubkeys: readonly string[];
+  readonly communities: Communities;
+  readonly now: () => number;
+  /** The node takes no new clients and is about to end. */
+  readonly isClosing: () => boolean;
+  /** After how long without a row a stream says how far it is; ten seconds unless told. */
+  readonly signOfLifeMs?: number;
+}
+
+const seq = z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
+const limit = z.coerce.number().int().min(1).max(ROWS_MAX);
+const flag = z.enum(['true', 'false']);
+
+export function outboxRoutes(options: OutboxOptions): Route[] {
+  const places = new Places({ all: STREAMS_MAX, perKey: STREAMS_PER_KEY_MAX });
+  const shared = {
+    method: 'GET',
+    tags: ['admin: outbox'],
+    who: 'operator',
+    response: z.custom<Flow>(),
+    errors: ['OUTBOX_BEHIND'],
+  } as const;
+  /** Counted from here until it ends. */
+  const send = (
+    call: Call<'operator'>,
+    lines: (refusal: Refusal) => AsyncGenerator<string>,
+  ): Flow | Denial => {
+    const keys = [call.pubkey];
+    if (!places.hasRoom(keys)) return denial('RATE_LIMITED', { retry_after_seconds: RETRY_AFTER_SECONDS });
+    const stream = Readable.from(lines(watcher(options, call)), { objectMode: false });
+    places.hold(keys, stream);
+    return new Flow(stream);
+  };
+  return [
+    route({
+      ...shared,
+      url: '/admin/outbox',
+      summary: 'The changes of this community, one line each',
+      description: FOLLOWING,
+      produces: { [NDJSON]: outboxLine, [SSE]: outboxLine },
+      resumable: true,
+      query: z.strictObject({
+        after: seq.default(0).describe('The number that you have come to'),
+        limit: limit.optional().describe(`Most rows of an answer that ends; ${ROWS} unless told`),
+        follow: flag.optional().describe('Stay open for what comes; server-sent events do unless told'),
+        events: flag.default('true').describe('false: without the events themselves'),
+      }),
+      handler: async (call) => {
+        const { community, query, type } = call;
+        const follow = query.follow === undefined ? type === SSE : query.follow === 'true';
+        if (follow && query.limit !== undefined) return badLimit;
+        const asked = {
+          community: community.id,
+          after: call.lastEventId ?? query.after,
+          limit: follow ? Number.POSITIVE_INFINITY : (query.limit ?? ROWS),
+          follow,
+          withEvents: query.events === 'true',
+        };
+        const first = await nextPage(options.pool, asked, asked.limit);
+        return isDenial(first)
+          ? first
+          : send(call, (refusal) => changes(options, refusal, asked, first, LINES[type]!));
+      },
+    }),
+    route({
+      ...shared,
+      url: '/admin/outbox/view',
+      summary: 'The effective events of this community, to begin from',
+      description: VIEWING,
+      produces: { [NDJSON]: outboxLine },
+      query: z.strictObject({
+        after: seq.default(0).describe('seq of the position before; 0 for the first part'),
+        up_to: seq.optional().describe('pinned of the first part; the present head unless told'),
+        limit: limit.default(ROWS).describe('Most rows of this part'),
+      }),
+      handler: async (call) => {
+        const { community, query } = call;
+        const reach = await readReach(options.pool);
+        const pinned = query.up_to ?? reach.head;
+        // Whoever reads up to there could not go on from there.
+        if (pinned > reach.head || pinned < reach.floor - 1) return denial('OUTBOX_BEHIND', { ...reach });
+        const asked = { community: community.id, after: query.after, pinned, limit: query.limit };
+        return send(call, (refusal) => view(options, refusal, asked, LINES[NDJSON]!));
+      },
+    }),
+  ];
+}
+
+const FOLLOWING = `\`upsert\` and \`delete\` in the order in which they happened, and \`position\`, which says up to where everything has
+been told. Save the number with its effect and come back with \`after\`: each row comes at least once. An answer that does not
+follow ends with a position; one that follows sends it when it has caught up, and about every ten seconds. The contract for
+services is in docs/outbox.md.`;
+const VIEWING = `As upserts, in the order of their numbers, in parts: the last line is a position with \`pinned\` and \`more\`. Ask again with
+its \`seq\` as \`after\` and \`pinned\` as \`up_to\` while there is more; then follow the outbox after \`pinned\`.`;
+
+const badLimit = denial('INVALID_REQUEST', {
+  problems: [{ path: 'querystring/limit', message: 'what follows has no limit' }],
+});
+
+// ── Reading ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+interface Asked {
+  readonly community: number;
+  readonly after: number;
+  readonly limit: number;
+}
+
+/** A number that the outbox does not reach, or that it has never come to: its reader has to begin anew. */
+async function nextPage(
+  pool: Pool,
+  { community, after }: Pick<Asked, 'community' | 'after'>,
+  rowsMax: number,
+): Promise<ChangePage | Denial> {
+  const behind = async () => denial('OUTBOX_BEHIND', { ...(await readReach(pool)) });
+  try {
+    const limit = Math.min(PAGE_ROWS, rowsMax);
+    const page = await readChanges(pool, { community, after, limit, within: NUMBERS_PER_READ, bare: true });
+    return after > page.lastSeq ? await behind() : page;
+  } catch (error) {
+    if (!(error instanceof OutboxBehind)) throw error;
+    return behind();
+  }
+}
+
+async function* changes(
+  options: OutboxOptions,
+  refusal: Refusal,
+  { follow, withEvents, ...asked }: Asked & { readonly follow: boolean; readonly withEvents: boolean },
+  first: ChangePage,
+  lines: Lines,
+): AsyncGenerator<string> {
+  const life = new SignOfLife(options.signOfLifeMs);
+  let left = asked.limit;
+  let news = true;
+  for (let page = first; ; ) {
+    for (const portion of portionsOf(page.changes)) {
+      yield await show(options, portion, withEvents, lines);
+      life.given();
+    }
+    left -= page.changes.length;
+    news ||= page.changes.length > 0;
+    const { upTo: seq, lastSeq: head } = page;
+    const isEnd = seq >= head;
+    if (!follow && (isEnd || left === 0)) return yield lines(positionLine({ seq, head }));
+    if ((isEnd && news) || life.isDue()) {
+      yield lines(positionLine({ seq, head }));
+      life.given();
+      news = false;
+    }
+    const refused = await refusal(isEnd ? POLL_MS : 0);
+    if (refused === 'gone') return;
+    if (refused !== undefined) return yield lines(closedLine(refused));
+    const next = await nextPage(options.pool, { ...asked, after: seq }, left);
+    if (isDenial(next)) return yield lines(behindLine(next.details as { floor: number; head: number }));
+    page = next;
+  }
+}
+
+function portionsOf<T>(rows: readonly T[]): T[][] {
+  const portions: T[][] = [];
+  for (let at = 0; at < rows.length; at += PORTION_ROWS) portions.push(rows.slice(at, at + PORTION_ROWS));
+  return portions;
+}
+
+/** The events are read when they are sent: what was hidden meanwhile is not among them (I6). */
+async function show(
+  { pool, communities, now }: OutboxOptions,
+  portion: ChangePage['changes'],
+  withEvents: boolean,
+  lines: Lines,
+): Promise<string> {
+  if (!withEvents) return portion.map((change) => lines(changeLine(change, undefined))).join('');
+  const at = now();
+  return (await withPayloads(pool, portion))
+    .map((change) =>
+      lines(changeLine(change, eventIn(change, communities.get(change.community), at) ?? 'null')),
+    )
+    .join('');
+}
+
+async function* view(
+  { pool, communities, now, signOfLifeMs }: OutboxOptions,
+  refusal: Refusal,
+  { community, pinned, after, limit }: Asked & { readonly pinned: number },
+  lines: Lines,
+): AsyncGenerator<string> {
+  const life = new SignOfLife(signOfLifeMs);
+  const { head } = await readReach(pool);
+  let left = limit;
+  for (let seq = after; ; ) {
+    const end = Math.min(pinned, seq + NUMBERS_PER_READ);
+    const rows = Math.min(PORTION_ROWS, left);
+    const found = await readView(pool, { after: seq, upTo: end, limit: rows, community });
+    const at = now();
+    const shown = found.flatMap((change) => {
+      const event = eventIn(change, communities.get(community), at);
+      return event === undefined ? [] : [lines(changeLine(change, event))];
+    });
+    left -= found.length;
+    seq = found.length < rows ? Math.max(seq, end) : found.at(-1)!.seq;
+    const more = seq < pinned;
+    const position = () => lines(positionLine({ seq, head, pinned, more }));
+    if (!more || left === 0) return yield shown.join('') + position();
+    if (shown.length > 0 || life.isDue()) {
+      yield shown.join('') + (life.isDue() ? position() : '');
+      life.given();
+    }
+    const refused = await refusal();
+    if (refused === 'gone') return;
+    if (refused !== undefined) return yield lines(closedLine(refused));
+  }
+}
+
+/** When a reader hears nothing for long, it cannot know whether anybody is there. */
+class SignOfLife {
+  private at = performance.now();
+
+  constructor(private readonly afterMs = SIGN_OF_LIFE_MS) {}
+
+  given(): void {
+    this.at = performance.now();
+  }
+  isDue(): boolean {
+    return performance.now() - this.at >= this.afterMs;
+  }
+}
+
+// ── May it still read? ────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Why it has to end, which nobody needs to hear when its reader or the node is about to go; nothing while it may go on. Waits before it looks. */
+type Refusal = (waitMs?: number) => Promise<ErrorCode | 'gone' | undefined>;
+
+interface Reader {
+  readonly pubkey: string;
+  readonly client: ClientAddress;
+  readonly token?: Token | undefined;
+}
+
+function watcher(options: OutboxOptions, call: Call<'operator'>): Refusal {
+  const { community, pubkey, client, token, left } = call;
+  let checkedAt = performance.now();
+  return async (waitMs = 0) => {
+    if (waitMs > 0) await delay(waitMs, undefined, { signal: left }).catch(() => undefined);
+    if (left?.aborted || options.isClosing()) return 'gone';
+    const refused = refuseReader(options, community.id, { pubkey, client, token });
+    if (refused !== undefined || token === undefined) return refused;
+    if (performance.now() - checkedAt < TOKEN_CHECK_MS) return undefined;
+    checkedAt = performance.now();
+    return (await isRevoked(options.pool, { community: community.id, ...token }))
+      ? 'INVALID_TOKEN'
+      : undefined;
+  };
+}
+
+function refuseReader(
+  { communities, adminPubkeys, now }: OutboxOptions,
+  id: number,
+  { pubkey, client, token }: Reader,
+): ErrorCode | undefined {
+  const community = communities.get(id);
+  if (community === undefined) return 'COMMUNITY_NOT_FOUND';
+  if (isKeptOut(community.blocks, client)) return 'ADDRESS_BLOCKED';
+  if (token !== undefined && token.expiresAt <= now()) return 'INVALID_TOKEN';
+  if (adminPubkeys.includes(pubkey)) return undefined;
+  if (community.refused.has(pubkey)) return 'ACCOUNT_DISABLED';
+  return community.operators.has(pubkey) ? undefined : 'OPERATORS_ONLY';
+}

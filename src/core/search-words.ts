@@ -1,0 +1,175 @@
+/**
+ * The words of an event, as a document of the search index holds them and as the live matcher looks at them: each with its places
+ * and their weight. A: title and name; B: content; C: hashtags and mentions; D: pairs of neighbouring characters, where a script
+ * has no blanks. Pure, and bounded whatever the event holds (I14).
+ *
+ * Words and pairs count their places apart, so that both can be asked for neighbours. The bounds are below those of a tsvector:
+ * 256 places of a word, 16,383 as a place, 1 MB.
+ */
+import { isHex64, type NostrEvent } from './event.js';
+import { foldWords, hashtagOf, mentionOf, type Token, tokensOf } from './search-text.js';
+import type { MatchedEvent } from './topic.js';
+
+/** As a tsvector has them. */
+export const WEIGHTS = { D: 0, C: 1, B: 2, A: 3 } as const;
+export type Weight = keyof typeof WEIGHTS;
+
+/** Changes whenever the same event would give other words. */
+export const WORDS_VERSION = 1;
+
+export const WORD_PLACES_MAX = 2_000;
+export const PAIR_PLACES_MAX = 2_000;
+const PLACES_OF_ONE_MAX = 250;
+const PAIRS_FROM = 8_000;
+/** Hashtags and mentions have no neighbours. */
+const ASIDE = 16_000;
+/** Characters that are looked at, of one event: more than the places can hold. */
+const TEXT_LENGTH_MAX = 40_000;
+const PLACE_BITS = 14;
+
+/** By lexeme: its places, each with its weight in the bits above. */
+export type Words = ReadonlyMap<string, readonly number[]>;
+
+export function placeOf(entry: number): number {
+  return entry & ((1 << PLACE_BITS) - 1);
+}
+export function weightOf(entry: number): number {
+  return entry >> PLACE_BITS;
+}
+
+class WordList {
+  readonly words = new Map<string, number[]>();
+  private place = 0;
+  private pairs = PAIRS_FROM;
+  private left = TEXT_LENGTH_MAX;
+
+  /** A gap between two texts, so that the last word of one is no neighbour of the first of the next. */
+  text(text: string, weight: Weight): void {
+    const part = text.slice(0, this.left);
+    this.left -= part.length;
+    this.place += 1;
+    this.pairs += 1;
+    for (const token of tokensOf(foldWords(part))) {
+      if (this.place >= WORD_PLACES_MAX && this.pairs >= PAIRS_FROM + PAIR_PLACES_MAX) return;
+      this.token(token, weight);
+    }
+  }
+
+  private token(token: Token, weight: Weight): void {
+    switch (token.type) {
+      case 'words':
+        for (const word of token.words) this.word(word, weight);
+        return;
+      case 'run':
+        for (const word of token.words) this.word(word, weight);
+        for (const pair of token.pairs) this.pair(pair);
+        this.pairs += 1;
+        return;
+      case 'hashtag':
+        this.aside(token.lexeme);
+        for (const shown of tokensOf(token.shown)) this.token(shown, weight);
+        return;
+      case 'mention':
+        this.aside(token.lexeme);
+    }
+  }
+
+  private word(lexeme: string, weight: Weight): void {
+    if (this.place >= WORD_PLACES_MAX) return;
+    this.place += 1;
+    this.add(lexeme, this.place, weight);
+  }
+
+  private pair(lexeme: string): void {
+    if (this.pairs >= PAIRS_FROM + PAIR_PLACES_MAX) return;
+    this.pairs += 1;
+    this.add(lexeme, this.pairs, 'D');
+  }
+
+  aside(lexeme: string): void {
+    if (!this.words.has(lexeme) && this.words.size < WORD_PLACES_MAX) this.add(lexeme, ASIDE, 'C');
+  }
+
+  private add(lexeme: string, place: number, weight: Weight): void {
+    const entry = (WEIGHTS[weight] << PLACE_BITS) | place;
+    const places = this.words.get(lexeme);
+    if (places === undefined) this.words.set(lexeme, [entry]);
+    else if (places.length < PLACES_OF_ONE_MAX) places.push(entry);
+  }
+}
+
+const KIND_PROFILE = 0;
+const TITLES: Readonly<Record<string, Weight>> = { title: 'A', subject: 'A', summary: 'B' };
+const PROFILE_FIELDS = [
+  ['name', 'A'],
+  ['display_name', 'A'],
+  ['about', 'B'],
+] as const;
+
+/** An event is asked for its words by every search that it may match, and once by the index. */
+const known = new WeakMap<MatchedEvent, Words>();
+
+export function wordsOf(event: MatchedEvent): Words {
+  let words = known.get(event);
+  if (words === undefined) {
+    words = readWords(event);
+    known.set(event, words);
+  }
+  return words;
+}
+
+/** Topics first: a filter by topic looks for them, and must find them whatever else the event holds. */
+function readWords(event: MatchedEvent): Words {
+  const list = new WordList();
+  for (const [name, value] of event.tags) if (name === 't' && value !== undefined) hashtag(list, value);
+  for (const topic of event.bound ?? []) hashtag(list, topic);
+  for (const [name, value] of event.tags) {
+    if (name === 'p' && isHex64(value)) list.aside(mentionOf(value));
+  }
+  for (const [name, value] of event.tags) {
+    const weight = Object.hasOwn(TITLES, name ?? '') ? TITLES[name!] : undefined;
+    if (weight !== undefined && value !== undefined) list.text(value, weight);
+  }
+  for (const [text, weight] of textsOf(event)) list.text(text, weight);
+  return list.words;
+}
+
+function hashtag(list: WordList, value: string): void {
+  const lexeme = hashtagOf(value);
+  if (lexeme !== undefined) list.aside(lexeme);
+}
+
+function textsOf({ kind, content }: NostrEvent): (readonly [string, Weight])[] {
+  if (kind !== KIND_PROFILE) return [[content, 'B']];
+  const profile = parseProfile(content);
+  return PROFILE_FIELDS.flatMap(([field, weight]) => {
+    const value = profile[field];
+    return typeof value === 'string' ? [[value, weight] as const] : [];
+  });
+}
+
+function parseProfile(content: string): Readonly<Record<string, unknown>> {
+  try {
+    const profile: unknown = JSON.parse(content);
+    return typeof profile === 'object' && profile !== null ? (profile as Record<string, unknown>) : {};
+  } catch {
+    return {};
+  }
+}
+
+const LETTERS = ['D', 'C', 'B', 'A'];
+
+/** As the text of a tsvector. */
+export function toTsvector(words: Words): string {
+  const parts: string[] = [];
+  for (const [lexeme, places] of words) {
+    const spelt = places.map((entry) => `${placeOf(entry)}${LETTERS[weightOf(entry)]}`);
+    parts.push(`${quoteLexeme(lexeme)}:${spelt.join(',')}`);
+  }
+  return parts.join(' ');
+}
+
+/** As tsvector and tsquery read it. */
+export function quoteLexeme(lexeme: string): string {
+  return `'${lexeme.replaceAll('\\', '\\\\').replaceAll("'", "''")}'`;
+}

@@ -1,0 +1,158 @@
+/**
+ * The consumer of the outbox that makes events findable by their words: it keeps one document for each, by the rules of what can be
+ * searched (core/access.ts). What it may not show any more is hidden at read before it hears of it (store/search.ts).
+ */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { ClientBase } from 'pg';
+import type { Communities, Community } from '../communities.js';
+import { isSearchable, searchView } from '../core/access.js';
+import type { NostrEvent } from '../core/event.js';
+import { toTsvector, WORDS_VERSION, wordsOf } from '../core/search-words.js';
+import { asMatched } from '../core/topic.js';
+import type { Change } from '../store/changes.js';
+import {
+  type DeletedDocument,
+  type Document,
+  type DocumentChanges,
+  type DocumentKey,
+  dropGeneration,
+  firstUsedTopic,
+  makeGeneration,
+  readRules,
+  type SearchRules,
+  saveRules,
+  writeDocuments,
+} from '../store/search-documents.js';
+import type { Consumer } from './consumer.js';
+
+/** The relay lives in the same process: its clients do not wait for a batch. */
+const TURN_MS = 5;
+
+export interface SearchConsumerOptions {
+  readonly communities: Pick<Communities, 'all' | 'get'>;
+}
+
+export function searchConsumer({ communities }: SearchConsumerOptions): Consumer {
+  return {
+    name: 'search',
+    about: 'the words of posts, for search (NIP-50)',
+    apply: async (batch, tx, generation) => {
+      await writeDocuments(tx, generation, await sort(batch, communities));
+    },
+    open: async (tx, generation) => {
+      await makeGeneration(tx, generation);
+      await saveRules(tx, generation, rulesOfAll(communities));
+    },
+    drop: dropGeneration,
+    outdated: async (client, generation) => {
+      const made = await readRules(client, generation);
+      const today = rulesOfAll(communities);
+      for (const [community, rules] of today) {
+        const why = await whyOutdated(client, community, made.get(community), rules);
+        if (why !== undefined) return `${communities.get(community)?.slug}: ${why}`;
+      }
+      if (!isSame(inOrder(made), inOrder(today))) await saveRules(client, generation, today);
+      return undefined;
+    },
+  };
+}
+
+// ── What a batch changes ──────────────────────────────────────────────────────────────────────────────────────────
+
+type Action = Document | 'remove' | { readonly deletedAt: number };
+
+/** The last change of an event decides. An upsert without its event says nothing: a later change says why. */
+async function sort(
+  batch: readonly Change[],
+  communities: SearchConsumerOptions['communities'],
+): Promise<DocumentChanges> {
+  const actions = new Map<string, { readonly change: Change; readonly action: Action }>();
+  let turn = performance.now();
+  for (const change of batch) {
+    const action = actionOf(change, communities.get(change.community));
+    if (action !== undefined) actions.set(`${change.community}/${change.id}`, { change, action });
+    if (performance.now() - turn < TURN_MS) continue;
+    await nextTurn();
+    turn = performance.now();
+  }
+  const changes = {
+    written: [] as Document[],
+    removed: [] as DocumentKey[],
+    deleted: [] as DeletedDocument[],
+  };
+  for (const { change, action } of actions.values()) {
+    const { community, id } = change;
+    if (action === 'remove') changes.removed.push({ community, id });
+    else if ('words' in action) changes.written.push(action);
+    else changes.deleted.push({ community, id, at: action.deletedAt });
+  }
+  return changes;
+}
+
+function actionOf(change: Change, rules: Community | undefined): Action | undefined {
+  const { op, payload, bound, community, id, author, kind, createdAt, seq, ingestedAt } = change;
+  if (op === 'delete') return { deletedAt: ingestedAt };
+  if (payload === undefined) return undefined;
+  const event = asMatched(JSON.parse(payload) as NostrEvent, bound);
+  if (rules === undefined || !isSearchable(event, rules)) return 'remove';
+  return { community, id, author, kind, createdAt, seq, words: toTsvector(wordsOf(event)) };
+}
+
+// ── By which rules ────────────────────────────────────────────────────────────────────────────────────────────────
+
+function rulesOfAll({ all }: SearchConsumerOptions['communities']): Map<number, SearchRules> {
+  return new Map(all().map((community) => [community.id, rulesOf(community)]));
+}
+
+function rulesOf(community: Community): SearchRules {
+  const { 'search.kinds': kinds, 'auth.privateKinds': privateKinds } = community.settings;
+  const carried = searchView(community).topics?.carried;
+  const topics = carried && {
+    prefix: carried.prefix,
+    plain: [...carried.plain].sort(),
+    public: [...carried.public].sort(),
+  };
+  return { words: WORDS_VERSION, kinds, privateKinds, topics: topics ?? null };
+}
+
+/** Topics that no event is in may change as they like. Those of a community that is new are judged by today's rules only. */
+async function whyOutdated(
+  client: ClientBase,
+  community: number,
+  made: SearchRules | undefined,
+  today: SearchRules,
+): Promise<string | undefined> {
+  if (made === undefined) return undefined;
+  if (made.words !== today.words) return 'words are cut in another way';
+  if (!isSame([made.kinds, made.privateKinds], [today.kinds, today.privateKinds]))
+    return 'the kinds that can be searched have changed';
+  if ((made.topics === null) !== (today.topics === null)) return 'auth.mode has changed';
+  if (made.topics === null || today.topics === null) return undefined;
+  if (made.topics.prefix !== today.topics.prefix) return 'topic.namespace has changed';
+  const changed = [
+    ...onlyInOne(made.topics.public, today.topics.public),
+    ...onlyInOne(made.topics.plain, today.topics.plain),
+  ];
+  // Events can belong to the global topic without naming it.
+  const global = changed.find((topic) => topic === `${today.topics?.prefix}global`);
+  const topic = global ?? (await firstUsedTopic(client, community, changed));
+  return topic && `the topic ${topic} has become public, or is not any more`;
+}
+
+/** The database has its own order of keys. */
+function inOrder(all: ReadonlyMap<number, SearchRules>): unknown {
+  return [...all]
+    .sort(([one], [other]) => one - other)
+    .map(([community, { words, kinds, privateKinds, topics }]) => [
+      community,
+      [words, kinds, privateKinds, topics && [topics.prefix, topics.plain, topics.public]],
+    ]);
+}
+
+function isSame(one: unknown, other: unknown): boolean {
+  return JSON.stringify(one) === JSON.stringify(other);
+}
+
+function onlyInOne(one: readonly string[], other: readonly string[]): string[] {
+  return [...one.filter((item) => !other.includes(item)), ...other.filter((item) => !one.includes(item))];
+}

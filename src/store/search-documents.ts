@@ -1,0 +1,261 @@
+/**
+ * The documents of search: the words of each event that can be found, one partition for each generation. Written by the consumer of
+ * the outbox alone, in the transaction of its number (I8); the same changes written again change nothing (I9).
+ */
+import type { ClientBase, Pool } from 'pg';
+import { hexArray, int4Array, int8Array, textArray } from './binary.js';
+import { bytes } from './config-change.js';
+
+type Db = ClientBase | Pool;
+
+export interface Document {
+  readonly community: number;
+  readonly id: string;
+  readonly author: string;
+  readonly kind: number;
+  readonly createdAt: number;
+  readonly seq: number;
+  /** The text of a tsvector. */
+  readonly words: string;
+}
+
+export interface DocumentKey {
+  readonly community: number;
+  readonly id: string;
+}
+
+export interface DeletedDocument extends DocumentKey {
+  /** Since when its event is not served, in milliseconds. */
+  readonly at: number;
+}
+
+/** Of one batch; an event is in one of the lists only. */
+export interface DocumentChanges {
+  readonly written: readonly Document[];
+  /** Not to be found any more, though the event is served. */
+  readonly removed: readonly DocumentKey[];
+  readonly deleted: readonly DeletedDocument[];
+}
+
+/** A deleted document stays as long as its event's row does: then the audit of the one is the audit of the other. */
+const WRITE_SQL = `
+  WITH deleted AS (
+    SELECT n.community, n.event_id, n.at, EXISTS (SELECT 1 FROM event_dedupe d
+      WHERE d.community = n.community AND d.event_id = n.event_id AND d.gone_at IS NULL) AS stays
+    FROM unnest($11::int[], $12::bytea[], $13::bigint[]) AS n (community, event_id, at)
+  ), marked AS (
+    UPDATE post_search_documents d SET deleted_at = n.at FROM deleted n
+    WHERE n.stays AND d.generation = $1 AND d.community = n.community AND d.event_id = n.event_id AND d.deleted_at IS NULL
+  ), dropped AS (
+    DELETE FROM post_search_documents d
+    USING (SELECT community, event_id FROM deleted WHERE NOT stays
+      UNION ALL SELECT * FROM unnest($9::int[], $10::bytea[])) AS n (community, event_id)
+    WHERE d.generation = $1 AND d.community = n.community AND d.event_id = n.event_id
+  )
+  INSERT INTO post_search_documents AS d (generation, community, kind, created_at, seq, event_id, author, words)
+  SELECT $1, community, kind, created_at, seq, event_id, author, words::tsvector
+  FROM unnest($2::int[], $3::int[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bytea[], $8::text[])
+    AS n (community, kind, created_at, seq, event_id, author, words)
+  ON CONFLICT (generation, community, event_id) DO UPDATE
+  SET seq = excluded.seq, words = excluded.words, deleted_at = NULL
+  WHERE (d.seq, d.words, d.deleted_at) IS DISTINCT FROM (excluded.seq, excluded.words, NULL::bigint)`;
+
+export async function writeDocuments(
+  tx: ClientBase,
+  generation: number,
+  { written, removed, deleted }: DocumentChanges,
+): Promise<void> {
+  if (written.length + removed.length + deleted.length === 0) return;
+  await tx.query({
+    name: 'search-documents',
+    text: WRITE_SQL,
+    values: [
+      generation,
+      int4Array(written.map((d) => d.community)),
+      int4Array(written.map((d) => d.kind)),
+      int8Array(written.map((d) => d.createdAt)),
+      int8Array(written.map((d) => d.seq)),
+      hexArray(written.map((d) => d.id)),
+      hexArray(written.map((d) => d.author)),
+      textArray(written.map((d) => d.words)),
+      int4Array(removed.map((d) => d.community)),
+      hexArray(removed.map((d) => d.id)),
+      int4Array(deleted.map((d) => d.community)),
+      hexArray(deleted.map((d) => d.id)),
+      int8Array(deleted.map((d) => d.at)),
+    ],
+  });
+}
+
+// ── Generations ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+const partitionOf = (generation: number) => `post_search_documents_${Math.trunc(generation)}`;
+
+/** An empty one, whatever was left of it. Made apart, then attached: that waits for nobody who searches. */
+export async function makeGeneration(tx: ClientBase, generation: number): Promise<void> {
+  const name = partitionOf(generation);
+  const state = await partitionState(tx, name);
+  if (state === 'attached') {
+    await tx.query(`TRUNCATE ${name}`);
+    return;
+  }
+  if (state === 'detaching')
+    await tx.query(`ALTER TABLE post_search_documents DETACH PARTITION ${name} FINALIZE`);
+  await tx.query(`DROP TABLE IF EXISTS ${name}`);
+  await tx.query(`CREATE TABLE ${name} (LIKE post_search_documents INCLUDING ALL)`);
+  await tx.query(
+    `ALTER TABLE post_search_documents ATTACH PARTITION ${name} FOR VALUES IN (${Math.trunc(generation)})`,
+  );
+}
+
+/**
+ * Detached first, so that those who search are not held up; what is gone already is no failure. The session has a lock timeout: one
+ * that cannot be had now is dropped at the next try.
+ */
+export async function dropGeneration(client: ClientBase, generation: number): Promise<void> {
+  const name = partitionOf(generation);
+  const state = await partitionState(client, name);
+  if (state !== undefined) {
+    const how = state === 'detaching' ? 'FINALIZE' : 'CONCURRENTLY';
+    await client.query(`ALTER TABLE post_search_documents DETACH PARTITION ${name} ${how}`);
+  }
+  await client.query(`DROP TABLE IF EXISTS ${name}`);
+  await client.query('DELETE FROM search_rules WHERE generation = $1', [generation]);
+}
+
+async function partitionState(
+  client: ClientBase,
+  name: string,
+): Promise<'attached' | 'detaching' | undefined> {
+  const { rows } = await client.query<{ detaching: boolean }>(
+    `SELECT i.inhdetachpending AS detaching FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+     WHERE i.inhparent = 'post_search_documents'::regclass AND c.relname = $1`,
+    [name],
+  );
+  if (rows[0] === undefined) return undefined;
+  return rows[0].detaching ? 'detaching' : 'attached';
+}
+
+// ── Rules ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** By which rules the documents of a community were made. */
+export interface SearchRules {
+  /** Of how words are cut. */
+  readonly words: number;
+  readonly kinds: readonly (number | string)[];
+  readonly privateKinds: readonly (number | string)[];
+  /** Where clients must authenticate: what counts as a topic, and which topics are public. */
+  readonly topics: {
+    readonly prefix: string;
+    readonly plain: readonly string[];
+    readonly public: readonly string[];
+  } | null;
+}
+
+export async function readRules(db: Db, generation: number): Promise<Map<number, SearchRules>> {
+  const { rows } = await db.query<{ community: number; rules: SearchRules }>(
+    'SELECT community, rules FROM search_rules WHERE generation = $1',
+    [generation],
+  );
+  return new Map(rows.map(({ community, rules }) => [community, rules]));
+}
+
+export async function saveRules(
+  db: Db,
+  generation: number,
+  rules: ReadonlyMap<number, SearchRules>,
+): Promise<void> {
+  await db.query(
+    `INSERT INTO search_rules (generation, community, rules)
+     SELECT $1, community, rules::jsonb FROM unnest($2::int[], $3::text[]) AS n (community, rules)
+     ON CONFLICT (generation, community) DO UPDATE SET rules = excluded.rules`,
+    [
+      generation,
+      int4Array([...rules.keys()]),
+      textArray([...rules.values()].map((each) => JSON.stringify(each))),
+    ],
+  );
+}
+
+/** The first of these topics that an event is in. */
+export async function firstUsedTopic(
+  db: Db,
+  community: number,
+  topics: readonly string[],
+): Promise<string | undefined> {
+  const { rows } = await db.query<{ topic: string }>(
+    'SELECT topic FROM topic_totals WHERE community = $1 AND topic = ANY ($2) AND events > 0 ORDER BY topic LIMIT 1',
+    [community, textArray(topics)],
+  );
+  return rows[0]?.topic;
+}
+
+// ── Purging and erasing ───────────────────────────────────────────────────────────────────────────────────────────
+
+export interface DeletedDocuments {
+  readonly community: number;
+  /** Deleted before this, in milliseconds: younger ones have their event still. */
+  readonly deletedBefore: number;
+  /** Where the last batch ended; those before it that are still here must stay. */
+  readonly after?: DeletedPosition | undefined;
+}
+
+export interface DeletedPosition {
+  readonly deletedAt: number;
+  readonly id: string;
+}
+
+export interface PurgedDocuments {
+  readonly purged: number;
+  /** Where to go on; none when all have been looked at. */
+  readonly next: DeletedPosition | undefined;
+}
+
+/** Takes the documents of the next so many deleted events, of those whose event is purged by now. The oldest first. */
+export async function purgeDocuments(
+  client: ClientBase,
+  { community, deletedBefore, after }: DeletedDocuments,
+  rows: number,
+): Promise<PurgedDocuments> {
+  const { rows: looked } = await client.query<{ deletedAt: number; id: string; purged: boolean }>(
+    `WITH looked AS (
+       SELECT generation, event_id, deleted_at FROM post_search_documents
+       WHERE deleted_at IS NOT NULL AND deleted_at < $2 AND community = $1 AND deleted_at >= $3
+         AND (deleted_at, event_id) > ($3::bigint, $4::bytea)
+       ORDER BY deleted_at, event_id LIMIT $5
+     ), purged AS (
+       DELETE FROM post_search_documents d USING looked l
+       WHERE d.generation = l.generation AND d.community = $1 AND d.event_id = l.event_id AND NOT EXISTS (
+         SELECT 1 FROM event_dedupe k WHERE k.community = $1 AND k.event_id = l.event_id AND k.gone_at IS NULL)
+       RETURNING d.generation, d.event_id
+     )
+     SELECT l.deleted_at AS "deletedAt", encode(l.event_id, 'hex') AS id, p.event_id IS NOT NULL AS purged
+     FROM looked l LEFT JOIN purged p USING (generation, event_id) ORDER BY l.deleted_at, l.event_id`,
+    [community, deletedBefore, after?.deletedAt ?? 0, bytes(after?.id ?? ''), rows],
+  );
+  const last = looked.at(-1);
+  const purged = looked.filter((document) => document.purged).length;
+  const next =
+    looked.length < rows || last === undefined ? undefined : { deletedAt: last.deletedAt, id: last.id };
+  return { purged, next };
+}
+
+/** Those of an author up to a time, of every generation. Returns how many went; none, when nothing is left. */
+export async function eraseDocumentsOf(
+  client: ClientBase,
+  {
+    community,
+    pubkey,
+    until,
+  }: { readonly community: number; readonly pubkey: string; readonly until: number },
+  rows: number,
+): Promise<number> {
+  const { rowCount } = await client.query(
+    `DELETE FROM post_search_documents d USING (
+       SELECT generation, event_id FROM post_search_documents
+       WHERE community = $1 AND author = $2 AND created_at <= $3 LIMIT $4) AS l
+     WHERE d.generation = l.generation AND d.community = $1 AND d.event_id = l.event_id`,
+    [community, bytes(pubkey), until, rows],
+  );
+  return rowCount ?? 0;
+}

@@ -1,0 +1,471 @@
+/**
+ * Searching: the words find documents, the events themselves decide. Every condition of the filter and of its view is checked on
+ * the event by the same SQL as a REQ, so what is deleted, expired or aged is gone from search with its commit, however far the
+ * index is behind (I6, I7, I8). What the index has not read yet is read from the outbox and matched here.
+ *
+ * The newest matches are the candidates; they are scored by their words, their age and how often others refer to them. All of it is
+ * bounded (I14): candidates, documents that are looked at, changes that are read ahead of the index, time.
+ */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { Pool } from 'pg';
+import { z } from 'zod';
+import { type AccessRules, searchView } from '../core/access.js';
+import { type Denial, denial, isDenial } from '../core/errors.js';
+import type { NostrEvent } from '../core/event.js';
+import { type Filter, matchesNothing, matchFilter } from '../core/filter.js';
+import { toRankQuery, toTsquery } from '../core/search.js';
+import { type Measured, scoreOf } from '../core/search-score.js';
+import { toTsvector, wordsOf } from '../core/search-words.js';
+import { asMatched } from '../core/topic.js';
+import { hexArray, int4Array, int8Array, textArray } from './binary.js';
+import { type Change, readChanges, withPayloads } from './changes.js';
+import { bytes } from './config-change.js';
+import { OutboxBehind } from './outbox.js';
+import { type FoundRow, findEvents, readEventsById } from './query.js';
+import type { TagHash } from './tag-hash.js';
+
+export { eraseDocumentsOf, purgeDocuments } from './search-documents.js';
+
+/** So many of the newest matches are scored. */
+export const CANDIDATES_MAX = 1_000;
+/** Documents of one portion, and of one search. */
+const PORTION = 1_000;
+const DOCUMENTS_MAX = 20_000;
+/** Changes that are read ahead of the index. */
+const AHEAD_MAX = 1_000;
+const AHEAD_PORTION = 100;
+const SEARCH_MS_MAX = 10_000;
+/** References are counted up to here. */
+const REFERENCES_MAX = 100;
+/** The index may be replaced by a newer one under a search, which then begins again. */
+const TRIES_MAX = 3;
+
+export class SearchTooLong extends Error {}
+
+export interface SearchPools {
+  /** Events by walks along indexes, as for a REQ. */
+  readonly pool: Pool;
+  /** Documents by plans of their own. */
+  readonly searchPool: Pool;
+  readonly tagHash: TagHash;
+}
+
+export interface SearchedCommunity extends AccessRules {
+  readonly id: number;
+}
+
+/** Where a page ended. */
+export interface Position {
+  readonly score: number;
+  readonly createdAt: number;
+  readonly id: string;
+}
+
+export interface SearchOf {
+  readonly limit: number;
+  /** Milliseconds. */
+  readonly now: number;
+  /** Seconds: age is counted from here. Now, unless told. */
+  readonly asOf?: number;
+  /** What came after this number is not found, and does not raise a score. The last one, unless told. */
+  readonly cut?: number;
+  readonly after?: Position;
+}
+
+export interface ScoredRow extends FoundRow {
+  readonly score: number;
+}
+
+export interface Searched {
+  /** The best first. */
+  readonly rows: readonly ScoredRow[];
+  readonly asOf: number;
+  readonly cut: number;
+  /** Changes that neither the index has nor were read ahead of it. */
+  readonly behind: number;
+}
+
+// ── A search ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** The best matches of a filter that searches, in the order of their scores. */
+export async function searchEvents(
+  pools: SearchPools,
+  community: SearchedCommunity,
+  filter: Filter,
+  asked: SearchOf,
+): Promise<Searched | Denial> {
+  const found = await candidatesOf(pools, community, filter, asked, CANDIDATES_MAX);
+  if (isDenial(found)) return found;
+  const { index, rows, ahead, behind } = found;
+  const { limit, after, asOf = Math.floor(asked.now / 1_000) } = asked;
+  const scored = await score(pools, community, filter, { rows, ahead, index, asOf });
+  const left = after === undefined ? scored : scored.filter((row) => compare(after, row) < 0);
+  return { rows: left.slice(0, limit), asOf, cut: index.cut, behind };
+}
+
+/** How many different events match any of the filters, counted up to `max + 1`. */
+export async function countSearched(
+  pools: SearchPools,
+  community: SearchedCommunity,
+  filters: readonly Filter[],
+  max: number,
+  now: number,
+): Promise<number | Denial> {
+  const found = new Set<number>();
+  for (const filter of filters) {
+    const limit = Math.min(filter.limit ?? max + 1, max + 1);
+    if (limit === 0) continue;
+    const rows =
+      filter.search === undefined
+        ? await find(pools, community, filter, limit, now)
+        : await candidatesOf(pools, community, filter, { now }, limit, Number.POSITIVE_INFINITY);
+    if (isDenial(rows)) return rows;
+    for (const { seq } of 'rows' in rows ? rows.rows : rows) found.add(seq);
+  }
+  return found.size;
+}
+
+/** Best first; the same score: newest first, lowest id first. */
+function compare(a: Position, b: Position): number {
+  return b.score - a.score || b.createdAt - a.createdAt || (a.id < b.id ? -1 : a.id > b.id ? 1 : 0);
+}
+
+// ── Candidates ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+interface Index {
+  readonly generation: number;
+  /** It holds what came up to here. */
+  readonly lastSeq: number;
+  readonly cut: number;
+}
+
+interface Candidates {
+  readonly index: Index;
+  /** The newest first. */
+  readonly rows: readonly FoundRow[];
+  /** The words of those that the index does not hold yet, by id. */
+  readonly ahead: ReadonlyMap<string, string>;
+  readonly behind: number;
+}
+
+async function readIndex({ pool }: SearchPools): Promise<Omit<Index, 'cut'> & { readonly head: number }> {
+  const { rows } = await pool.query<{ generation: number; lastSeq: number; head: number }>({
+    name: 'search-index',
+    text: `SELECT coalesce(o.generation, 0) AS generation, coalesce(o.last_seq, 0) AS "lastSeq", s.last_seq AS head
+      FROM lane_state s LEFT JOIN consumer_offsets o ON o.consumer = 'search'`,
+  });
+  return rows[0]!;
+}
+
+async function candidatesOf(
+  pools: SearchPools,
+  community: SearchedCommunity,
+  filter: Filter,
+  { now, cut }: Pick<SearchOf, 'now' | 'cut'>,
+  limit: number,
+  documentsMax = DOCUMENTS_MAX,
+): Promise<Candidates | Denial> {
+  for (let tries = 1; ; tries += 1) {
+    const { generation, lastSeq, head } = await readIndex(pools);
+    if (generation === 0) return denial('SEARCH_NOT_READY');
+    const index = { generation, lastSeq, cut: cut ?? head };
+    const { words: ahead, behind } = await readAhead(pools.pool, community, filter, index);
+    const indexed = isDrivenByEvents(filter)
+      ? await find(pools, community, filter, limit, now, generation)
+      : await findByDocuments(pools, community, filter, { index, limit, now, documentsMax });
+    const isStill = (await readIndex(pools)).generation === generation;
+    if (!isStill && tries < TRIES_MAX) continue;
+    const others = await find(pools, community, among(filter, ahead), limit, now);
+    return { index, rows: merge([...indexed, ...others], index.cut, limit), ahead, behind };
+  }
+}
+
+/** An event that was indexed meanwhile is found twice. */
+function merge(rows: readonly FoundRow[], cut: number, limit: number): FoundRow[] {
+  const unique = new Map(rows.filter(({ seq }) => seq <= cut).map((row) => [row.seq, row]));
+  const newest = [...unique.values()].sort((a, b) => b.createdAt - a.createdAt || (a.id < b.id ? -1 : 1));
+  return newest.slice(0, limit);
+}
+
+/** By the conditions of a REQ; with a generation, by the words of its documents too. */
+async function find(
+  { pool, tagHash }: SearchPools,
+  community: SearchedCommunity,
+  filter: Filter,
+  limit: number,
+  now: number,
+  generation?: number,
+): Promise<FoundRow[]> {
+  if (matchesNothing(filter)) return [];
+  const retention = { rules: community, now };
+  const seconds = Math.floor(now / 1_000);
+  return findEvents(pool, community.id, filter, limit, tagHash, seconds, retention, generation);
+}
+
+/** Tags that usually name few events. */
+const FEW = new Set(['a', 'd', 'e', 'i', 'p', 'q']);
+
+/** It names few events: they are walked, and their words checked. Else the words are the best start. */
+function isDrivenByEvents({ ids, authors, tags }: Filter): boolean {
+  return ids !== undefined || authors !== undefined || tags.some(({ name }) => FEW.has(name));
+}
+
+interface ByDocuments {
+  readonly index: Index;
+  readonly limit: number;
+  readonly now: number;
+  readonly documentsMax: number;
+}
+
+/** The newest documents with these words, portion by portion, until enough of their events pass. */
+async function findByDocuments(
+  pools: SearchPools,
+  community: SearchedCommunity,
+  filter: Filter,
+  { index, limit, now, documentsMax }: ByDocuments,
+): Promise<FoundRow[]> {
+  const deadline = performance.now() + SEARCH_MS_MAX;
+  const found: FoundRow[] = [];
+  let after: Pick<Position, 'createdAt' | 'id'> | undefined;
+  for (let looked = 0; looked < documentsMax && found.length < limit; looked += PORTION) {
+    if (performance.now() > deadline) throw new SearchTooLong();
+    const documents = await readDocuments(pools.searchPool, community.id, filter, index, after);
+    const ids = new Set(documents.map(({ id }) => id));
+    found.push(...(await find(pools, community, { ...filter, ids }, PORTION, now)));
+    if (documents.length < PORTION) break;
+    after = documents.at(-1);
+  }
+  return found;
+}
+
+type DocumentPlace = Pick<Position, 'createdAt' | 'id'>;
+
+/** The planner chooses: by the words where they are rare, along the newest where they are common. */
+async function readDocuments(
+  searchPool: Pool,
+  community: number,
+  { search, kinds, since, until, tags }: Filter,
+  { generation, cut }: Index,
+  after: DocumentPlace | undefined,
+): Promise<DocumentPlace[]> {
+  const values: unknown[] = [];
+  const value = (given: unknown, type: string) => `$${values.push(given)}::${type}`;
+  const topics = tags.find(({ name }) => name === 't')?.values;
+  const conditions = [
+    `generation = ${value(generation, 'int')}`,
+    `community = ${value(community, 'int')}`,
+    'deleted_at IS NULL',
+    `words @@ ${value(toTsquery(search!, topics), 'tsquery')}`,
+    `seq <= ${value(cut, 'bigint')}`,
+  ];
+  if (kinds !== undefined) conditions.push(`kind = ANY (${value(int4Array([...kinds]), 'int[]')})`);
+  if (since !== undefined) conditions.push(`created_at >= ${value(since, 'bigint')}`);
+  if (until !== undefined) conditions.push(`created_at <= ${value(until, 'bigint')}`);
+  if (after !== undefined) {
+    const time = value(after.createdAt, 'bigint');
+    conditions.push(
+      `created_at <= ${time}`,
+      `(created_at < ${time} OR event_id > ${value(bytes(after.id), 'bytea')})`,
+    );
+  }
+  const { rows } = await searchPool.query<DocumentPlace>(
+    `SELECT created_at AS "createdAt", encode(event_id, 'hex') AS id FROM post_search_documents
+     WHERE ${conditions.join(' AND ')} ORDER BY created_at DESC, event_id LIMIT ${PORTION}`,
+    values,
+  );
+  return rows;
+}
+
+// ── Ahead of the index ────────────────────────────────────────────────────────────────────────────────────────────
+
+interface Ahead {
+  /** By the id of the event: its words. */
+  readonly words: ReadonlyMap<string, string>;
+  readonly behind: number;
+}
+
+/** What matches among the changes that the index has not read. Of more than it may read, the newest. */
+async function readAhead(
+  pool: Pool,
+  community: SearchedCommunity,
+  filter: Filter,
+  { lastSeq, cut }: Index,
+): Promise<Ahead> {
+  const words = new Map<string, string>();
+  if (cut <= lastSeq) return { words, behind: 0 };
+  const after = Math.max(lastSeq, cut - AHEAD_MAX);
+  const changes = (await changesAfter(pool, after)).filter((change) =>
+    mayMatch(change, community.id, filter),
+  );
+  for (let at = 0; at < changes.length; at += AHEAD_PORTION) {
+    for (const { payload, bound } of await withPayloads(pool, changes.slice(at, at + AHEAD_PORTION))) {
+      if (payload === undefined) continue;
+      const event = asMatched(JSON.parse(payload) as NostrEvent, bound);
+      if (matchFilter(filter, event)) words.set(event.id, toTsvector(wordsOf(event)));
+    }
+    await nextTurn();
+  }
+  return { words, behind: after - lastSeq };
+}
+
+/** One that is further behind than the outbox reaches is rebuilt; until then it answers with what it has. */
+async function changesAfter(pool: Pool, after: number): Promise<readonly Change[]> {
+  try {
+    return (await readChanges(pool, { after, limit: AHEAD_MAX, bare: true })).changes;
+  } catch (error) {
+    if (error instanceof OutboxBehind) return [];
+    throw error;
+  }
+}
+
+/** By what the change itself says, so that few events are read. */
+function mayMatch(change: Change, community: number, { kinds, authors, since, until, ids }: Filter): boolean {
+  return (
+    change.op === 'upsert' &&
+    change.community === community &&
+    (kinds === undefined || kinds.has(change.kind)) &&
+    (authors === undefined || authors.has(change.author)) &&
+    (ids === undefined || ids.has(change.id)) &&
+    change.createdAt >= (since ?? 0) &&
+    change.createdAt <= (until ?? Number.MAX_SAFE_INTEGER)
+  );
+}
+
+function among(filter: Filter, ahead: ReadonlyMap<string, string>): Filter {
+  return { ...filter, ids: new Set(ahead.keys()) };
+}
+
+// ── Scores ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+interface Scoring {
+  readonly rows: readonly FoundRow[];
+  readonly ahead: ReadonlyMap<string, string>;
+  readonly index: Index;
+  readonly asOf: number;
+}
+
+/** Of the weights D, C, B and A. */
+const WEIGHTS = '{0.1, 0.3, 0.5, 1.0}';
+/** Long texts hold more words of any kind. */
+const BY_LENGTH = 1;
+
+async function score(
+  { pool, tagHash }: SearchPools,
+  { id: community, settings }: SearchedCommunity,
+  { search }: Filter,
+  { rows, ahead, index, asOf }: Scoring,
+): Promise<ScoredRow[]> {
+  if (rows.length === 0) return [];
+  const counts = settings['search.popularityWeight'] > 0 ? REFERENCES_MAX : 0;
+  const result = await pool.query<[number, number | null, number]>({
+    name: 'search-scores',
+    text: `SELECT a.place::int,
+        ts_rank('${WEIGHTS}', coalesce(a.words::tsvector, d.words), $6::tsquery, ${BY_LENGTH}),
+        (SELECT count(*) FROM (SELECT 1 FROM event_tags g WHERE g.tag = a.tag AND g.seq <= $7 LIMIT $8) r)
+      FROM unnest($3::bytea[], $4::bigint[], $5::text[]) WITH ORDINALITY AS a (id, tag, words, place)
+      LEFT JOIN LATERAL (SELECT words FROM post_search_documents at
+        WHERE at.generation = $1 AND at.community = $2 AND at.event_id = a.id OFFSET 0) d ON true`,
+    values: [
+      index.generation,
+      community,
+      hexArray(rows.map(({ id }) => id)),
+      int8Array(rows.map(({ id }) => tagHash(community, 'e', id))),
+      textArray(rows.map(({ id }) => ahead.get(id))),
+      toRankQuery(search!) ?? '',
+      index.cut,
+      counts,
+    ],
+    rowMode: 'array',
+  });
+  const measured = new Map<number, Measured>();
+  for (const [place, text, references] of result.rows)
+    measured.set(place - 1, { text: text ?? 0, references });
+  const scored = rows.map((row, place) => ({
+    ...row,
+    score: scoreOf(measured.get(place)!, row.createdAt, asOf, settings),
+  }));
+  return scored.sort(compare);
+}
+
+// ── Pages ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export interface FoundItem {
+  readonly payload: string;
+  readonly id: string;
+  /** Seconds. */
+  readonly createdAt: number;
+  readonly score: number;
+}
+
+export interface SearchPage {
+  readonly items: readonly FoundItem[];
+  readonly nextCursor: string | undefined;
+}
+
+export interface SearchPageOf {
+  readonly limit: number;
+  /** As the page before gave it. */
+  readonly cursor: string | undefined;
+  /** Milliseconds. */
+  readonly now: number;
+}
+
+/**
+ * One page of what the public may find, the best first. The filter has its `search` (core/filter.ts); a view of its own is not
+ * needed. INVALID_REQUEST: the cursor is not one of ours; SEARCH_NOT_READY: the index is not whole yet.
+ *
+ * The first page fixes from when age is counted and what is old enough to count, so that later pages go on in the same order.
+ */
+export async function searchPage(
+  pools: SearchPools,
+  community: SearchedCommunity,
+  filter: Filter,
+  { limit, cursor, now }: SearchPageOf,
+): Promise<SearchPage | Denial> {
+  const from = cursor === undefined ? {} : decode(cursor);
+  if (from === undefined) return invalid('cursor', 'not a cursor of a search');
+  if (filter.search === undefined) return invalid('search', 'there is nothing to search for');
+  if (matchesNothing(filter)) return { items: [], nextCursor: undefined };
+  const seen = { ...filter, view: searchView(community) };
+  const found = await searchEvents(pools, community, seen, { limit: limit + 1, now, ...from });
+  if (isDenial(found)) return found;
+  const rows = found.rows.slice(0, limit);
+  const last = rows.at(-1);
+  const nextCursor = found.rows.length > limit && last !== undefined ? encode(found, last) : undefined;
+  return { items: await withTexts(pools.pool, community.id, rows), nextCursor };
+}
+
+function invalid(path: string, message: string): Denial {
+  return denial('INVALID_REQUEST', { problems: [{ path, message }] });
+}
+
+/** One that went a moment ago is left out. */
+async function withTexts(pool: Pool, community: number, rows: readonly ScoredRow[]): Promise<FoundItem[]> {
+  if (rows.length === 0) return [];
+  const events = await readEventsById(
+    pool,
+    rows.map(({ id }) => ({ community, id })),
+  );
+  return rows.flatMap(({ id, createdAt, score }) => {
+    const payload = events.get(`${community}/${id}`)?.payload;
+    return payload === undefined ? [] : [{ payload, id, createdAt, score }];
+  });
+}
+
+const number = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
+const cursorSchema = z.tuple([number, number, z.number().min(0), number, z.string().regex(/^[0-9a-f]{64}$/)]);
+
+function encode({ asOf, cut }: Searched, { score, createdAt, id }: Position): string {
+  return Buffer.from(JSON.stringify([asOf, cut, score, createdAt, id])).toString('base64url');
+}
+
+function decode(cursor: string): Pick<Required<SearchOf>, 'asOf' | 'cut' | 'after'> | undefined {
+  try {
+    const parsed = cursorSchema.safeParse(JSON.parse(Buffer.from(cursor, 'base64url').toString()));
+    if (!parsed.success) return undefined;
+    const [asOf, cut, score, createdAt, id] = parsed.data;
+    return { asOf, cut, after: { score, createdAt, id } };
+  } catch {
+    return undefined;
+  }
+}
