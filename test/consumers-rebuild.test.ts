@@ -311,7 +311,7 @@ describe('a consumer behind the outbox', () => {
 });
 
 describe('on an empty store', () => {
-  it('the first generation of a consumer is whole at once, and open', async () => {
+  it('the first generation of a consumer is whole at once and open, and the next one too', async () => {
     const empty = await openLife(START * 1_000, [{}]);
     const fresh = await makeLedger(empty.client, 'fresh');
     const instance = await startInstance(empty, [fresh]);
@@ -319,6 +319,9 @@ describe('on an empty store', () => {
       await instance.consumers.drained();
       expect(await stateOf(empty, 'fresh')).toMatchObject({ generation: 1, rebuild: undefined });
       expect(await openGenerations(empty.client, 'fresh')).toEqual([1]);
+      await askRebuild(empty.client, 'fresh', 'asked for', empty.now);
+      await hasPassed(empty, 'fresh', [instance]);
+      expect((await stateOf(empty, 'fresh')).generation).toBe(2);
       await new Poster(empty).sendMany(2);
       await instance.consumers.drained();
       expect(await readLedger(empty.client, 'fresh')).toEqual(await readWholeView(empty.client));
