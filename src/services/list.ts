@@ -5,6 +5,7 @@ import type { Lane } from '../lane.js';
 import type { Log } from '../log.js';
 import type { Database } from '../postgres/database.js';
 import type { Consumer } from './consumer.js';
+import { moderationConsumer } from './moderation.js';
 import { searchConsumer } from './search.js';
 
 export interface ConsumerContext {
@@ -16,6 +17,9 @@ export interface ConsumerContext {
   readonly now: () => number;
 }
 
-export function consumersOf({ communities }: ConsumerContext): readonly Consumer[] {
-  return [searchConsumer({ communities })];
+export function consumersOf(context: ConsumerContext): readonly Consumer[] {
+  return [
+    searchConsumer(context),
+    moderationConsumer({ ...context, pool: context.database.ownPool }),
+  ];
 }
