@@ -7,7 +7,6 @@ import type { ClientAddress } from '../client-address.js';
 import type { Community } from '../communities.js';
 import { refuseSearch } from '../core/access.js';
 import { type Denial, denial, isDenial } from '../core/errors.js';
-import type { NostrEvent } from '../core/event.js';
 import { type Filter, parseFilter } from '../core/filter.js';
 import { isRefusal } from '../core/reply.js';
 import { SEARCH_LENGTH_MAX } from '../core/search.js';
@@ -41,7 +40,7 @@ const found = z.strictObject({
 });
 
 function show({ payload, score }: FoundItem): z.output<typeof found> {
-  return { event: JSON.parse(payload) as z.output<typeof found>['event'] & NostrEvent, score };
+  return { event: JSON.parse(payload) as z.output<typeof found>['event'], score };
 }
 
 export function searchRoutes({ search, inTurn }: SearchOptions): Route[] {
