@@ -12,7 +12,9 @@ export class CompiledRules {
   private readonly known = new Map<number, Compiled>();
 
   of(community: number, rules: readonly Rule[]): DoorRules {
-    const key = JSON.stringify(rules.map(({ ruleId, version, priority, name }) => [ruleId, version, priority, name]));
+    const key = JSON.stringify(
+      rules.map(({ ruleId, version, priority, name }) => [ruleId, version, priority, name]),
+    );
     const before = this.known.get(community);
     if (before?.key === key) return before.rules;
     const compiled = { key, rules: doorRules(rules.map(compileRule)) };

@@ -94,11 +94,7 @@ export function withdrawalTemplate(events: readonly string[], withdrawnAt: numbe
   return {
     kind: KIND_DELETION,
     created_at: withdrawnAt,
-    tags: [
-      ...events.map((id) => ['e', id]),
-      ['k', String(KIND_LABEL)],
-      ['k', String(KIND_LABEL_CLAIM)],
-    ],
+    tags: [...events.map((id) => ['e', id]), ['k', String(KIND_LABEL)], ['k', String(KIND_LABEL_CLAIM)]],
     content: '',
   };
 }

@@ -111,7 +111,12 @@ export const CASE_ACTIONS = [
 export type CaseAction = (typeof CASE_ACTIONS)[number];
 
 const everywhere = (to?: CaseStatus) =>
-  ({ open: to ?? 'open', held: to ?? 'held', resolved: to ?? 'resolved', dismissed: to ?? 'dismissed' }) as const;
+  ({
+    open: to ?? 'open',
+    held: to ?? 'held',
+    resolved: to ?? 'resolved',
+    dismissed: to ?? 'dismissed',
+  }) as const;
 
 /** From the status at the left, by an action, to the next; `undefined` where it is not possible. */
 export const CASE_STEPS: Record<CaseAction, Record<CaseStatus, CaseStatus | undefined>> = {

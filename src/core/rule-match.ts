@@ -86,8 +86,7 @@ function anyTag(conditions: NonNullable<Conditions['tags']>): Check {
 /** The highest priority first; names are told apart, so the order is one. */
 export function inOrder<T extends { readonly rule: Rule }>(rules: readonly T[]): T[] {
   return [...rules].sort(
-    (one, other) =>
-      other.rule.priority - one.rule.priority || (one.rule.name < other.rule.name ? -1 : 1),
+    (one, other) => other.rule.priority - one.rule.priority || (one.rule.name < other.rule.name ? -1 : 1),
   );
 }
 
@@ -143,11 +142,7 @@ export interface AtDoor {
 
 const LET_IN: AtDoor = { refused: false, rated: [] };
 
-export function refusedAtDoor(
-  event: NostrEvent,
-  settings: Settings,
-  { ordered }: DoorRules,
-): AtDoor {
+export function refusedAtDoor(event: NostrEvent, settings: Settings, { ordered }: DoorRules): AtDoor {
   if (ordered.length === 0) return LET_IN;
   const rated: Rule[] = [];
   for (const { rule } of metBy(asMatched(event, impliedTopics(event, settings)), settings, ordered)) {

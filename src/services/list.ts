@@ -18,8 +18,5 @@ export interface ConsumerContext {
 }
 
 export function consumersOf(context: ConsumerContext): readonly Consumer[] {
-  return [
-    searchConsumer(context),
-    moderationConsumer({ ...context, pool: context.database.ownPool }),
-  ];
+  return [searchConsumer(context), moderationConsumer({ ...context, pool: context.database.ownPool })];
 }

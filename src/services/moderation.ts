@@ -101,8 +101,7 @@ class Judging {
     const byCommunity = new Map<number, CompiledRule[]>();
     for (const [community, rules] of enabled) {
       const judging = rules.filter(({ action }) => action !== 'refuse');
-      if (judging.length > 0)
-        byCommunity.set(community, inOrder(judging.map((rule) => this.compile(rule))));
+      if (judging.length > 0) byCommunity.set(community, inOrder(judging.map((rule) => this.compile(rule))));
     }
     return byCommunity;
   }
@@ -142,7 +141,10 @@ class Judging {
 }
 
 async function judge(tx: ClientBase, cases: readonly Case[], now: number): Promise<void> {
-  const over = await countRates(tx, cases.flatMap((one) => countedOf(one, now)));
+  const over = await countRates(
+    tx,
+    cases.flatMap((one) => countedOf(one, now)),
+  );
   const { decided, restored } = await readSettled(
     tx,
     cases.map(({ change }) => change),

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Client, ClientBase } from 'pg';
 import { type LabelSpec, lapsesAt, type PutLabel } from '../core/labels.js';
-import { type Db, bytes, bytesOrNull } from './config-change.js';
+import { bytes, bytesOrNull, type Db } from './config-change.js';
 import type { EventRef } from './restore.js';
 
 export interface LabelTarget {
@@ -108,7 +108,11 @@ const LABELS_MAX = 100;
 /** About an event, or about a person themselves; those that hold at this moment, or all there ever were. */
 export async function labelsAbout(
   db: Db,
-  { community, event, pubkey }: { community: number; event?: string | undefined; pubkey?: string | undefined },
+  {
+    community,
+    event,
+    pubkey,
+  }: { community: number; event?: string | undefined; pubkey?: string | undefined },
   heldAt?: number,
 ): Promise<KeptLabel[]> {
   const about = event === undefined ? 'target_pubkey = $2 AND target_event IS NULL' : 'target_event = $2';
@@ -156,10 +160,7 @@ export async function noteWithdrawn(db: Db, labelId: string, now: number): Promi
 // ── Erasure ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** The events by which the node tells labels about somebody: they go before the labels do. */
-export async function labelEventsOf(
-  client: Client,
-  labelIds: readonly string[],
-): Promise<EventRef[]> {
+export async function labelEventsOf(client: Client, labelIds: readonly string[]): Promise<EventRef[]> {
   const { rows } = await client.query<EventRef>(
     `SELECT l.community, encode(e.id, 'hex') AS id FROM labels l
      CROSS JOIN LATERAL (VALUES (l.label_event), (l.label_address_event)) AS e (id)

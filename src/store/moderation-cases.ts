@@ -5,10 +5,10 @@
 import { randomUUID } from 'node:crypto';
 import type { ClientBase, Pool } from 'pg';
 import { type Denial, denial, isDenial } from '../core/errors.js';
+import type { NostrEvent } from '../core/event.js';
 import type { LabelSpec } from '../core/labels.js';
 import { CASE_STEPS, type CaseAction, type CaseStatus } from '../core/moderation.js';
 import { allTopics, UNBOUND } from '../core/topic.js';
-import type { NostrEvent } from '../core/event.js';
 import { bytes, bytesOrNull, type Change, changeConfig, type Db, isUuid } from './config-change.js';
 import { type LabelTarget, putLabel, withdrawLabel } from './labels.js';
 import { NEWEST_FIRST, type Page, type PageOf, readPage } from './page.js';
@@ -113,7 +113,13 @@ export async function authorOf(db: Db, community: number, event: string): Promis
 /** By hand; the one that is open already, if there is one. Of an event that never came there is nothing to say. */
 export function openByHand(
   pool: Pool,
-  { community, event, pubkey, note, actor }: {
+  {
+    community,
+    event,
+    pubkey,
+    note,
+    actor,
+  }: {
     readonly community: number;
     readonly event: string | undefined;
     readonly pubkey: string | undefined;
@@ -135,10 +141,19 @@ export function openByHand(
 /** Reports that are part of no case yet; each opens one or joins it. What is unknown here cannot be moderated here. */
 export async function caseReports(
   tx: ClientBase,
-  { community, reportId, eventId }: { readonly community: number; readonly reportId?: string; readonly eventId?: string },
+  {
+    community,
+    reportId,
+    eventId,
+  }: { readonly community: number; readonly reportId?: string; readonly eventId?: string },
   now: number,
 ): Promise<void> {
-  const { rows } = await tx.query<{ reportId: string; event: string | null; pubkey: string | null; reason: string }>(
+  const { rows } = await tx.query<{
+    reportId: string;
+    event: string | null;
+    pubkey: string | null;
+    reason: string;
+  }>(
     `SELECT r.report_id AS "reportId", encode(r.target_event, 'hex') AS event, r.reason,
        CASE WHEN r.target_event IS NULL THEN encode(r.target_pubkey, 'hex')
          ELSE (SELECT encode(d.author, 'hex') FROM event_dedupe d WHERE d.community = r.community AND d.event_id = r.target_event)
@@ -174,7 +189,11 @@ const ACTION_COLUMNS = `action_id AS "actionId", action, at, done_at AS "doneAt"
 const ACTIONS_MAX = 200;
 
 /** About the case, or about its event by a rule that made no case; the first one first. */
-export async function listActions(db: Db, { caseId, targetEvent }: Case, community: number): Promise<Action[]> {
+export async function listActions(
+  db: Db,
+  { caseId, targetEvent }: Case,
+  community: number,
+): Promise<Action[]> {
   const { rows } = await db.query<Action>(
     `SELECT ${ACTION_COLUMNS} FROM moderation_actions
      WHERE case_id = $1 OR (community = $2 AND target_event = $3) ORDER BY position LIMIT ${ACTIONS_MAX}`,
@@ -231,11 +250,15 @@ async function takeStep(
   next: CaseStatus,
 ): Promise<Denial | undefined> {
   const { caseId, targetEvent, targetPubkey, status } = found;
-  if (isOrder(action) && targetEvent === null) return denial('STATUS_CONFLICT', { case_is_about: 'a person' });
+  if (isOrder(action) && targetEvent === null)
+    return denial('STATUS_CONFLICT', { case_is_about: 'a person' });
   if (action === 'reopen' && (await hasOpenCase(db, community, found)))
     return denial('STATUS_CONFLICT', { another_case: 'about the same target is open' });
   if (label !== undefined && (action === 'label' || action === 'unlabel')) {
-    const target = await labelTarget(db, community, { event: targetEvent ?? undefined, pubkey: targetPubkey });
+    const target = await labelTarget(db, community, {
+      event: targetEvent ?? undefined,
+      pubkey: targetPubkey,
+    });
     if (target === undefined) return denial('NOT_FOUND', { event: targetEvent });
     const done =
       action === 'label'
@@ -297,5 +320,10 @@ export async function labelTarget(
   );
   const [row] = rows;
   if (row === undefined) return undefined;
-  return { community, event, pubkey, topics: allTopics(JSON.parse(row.payload) as NostrEvent, row.bound ?? UNBOUND) };
+  return {
+    community,
+    event,
+    pubkey,
+    topics: allTopics(JSON.parse(row.payload) as NostrEvent, row.bound ?? UNBOUND),
+  };
 }

@@ -23,10 +23,11 @@ export async function dueOrders(db: Db, limit: number, about?: EventRef): Promis
   const { rows } =
     about === undefined
       ? await db.query<Order>(`${DUE} ORDER BY position LIMIT $1`, [limit])
-      : await db.query<Order>(
-          `${DUE} AND community = $2 AND target_event = $3 ORDER BY position LIMIT $1`,
-          [limit, about.community, bytes(about.id)],
-        );
+      : await db.query<Order>(`${DUE} AND community = $2 AND target_event = $3 ORDER BY position LIMIT $1`, [
+          limit,
+          about.community,
+          bytes(about.id),
+        ]);
   return rows;
 }
 
@@ -53,7 +54,9 @@ async function noteOutcomes(
 }
 
 const keyOf = ({ community, id }: EventRef) => `${community}/${id}`;
-const distinct = (orders: readonly Order[]) => [...new Map(orders.map((order) => [keyOf(order), order])).values()];
+const distinct = (orders: readonly Order[]) => [
+  ...new Map(orders.map((order) => [keyOf(order), order])).values(),
+];
 
 /** What is to leave the view by these orders. In the lane. */
 export async function takeRemovals(

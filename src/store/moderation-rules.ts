@@ -5,7 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import type { ClientBase, Pool } from 'pg';
 import { type Denial, denial } from '../core/errors.js';
-import { type Rule, RULES_MAX, type RuleSpec } from '../core/moderation.js';
+import { RULES_MAX, type Rule, type RuleSpec } from '../core/moderation.js';
 import { type Change, changeConfig, type Db, isUuid } from './config-change.js';
 
 export interface KeptRule extends Rule {

@@ -166,7 +166,9 @@ export interface Vanished {
  * What was noted about one who has vanished: about themselves up to then, and about events that are gone by now, as theirs are. A newer
  * event that is still here keeps what is about it.
  */
-const IS_ABOUT = (time: string) => `t.community = $1 AND t.target_pubkey = $2 AND CASE WHEN t.target_event IS NULL
+const IS_ABOUT = (
+  time: string,
+) => `t.community = $1 AND t.target_pubkey = $2 AND CASE WHEN t.target_event IS NULL
   THEN ${time} < ($3::bigint + 1) * 1000
   ELSE NOT EXISTS (SELECT 1 FROM event_dedupe d JOIN events e ON e.keep = d.keep AND e.ingested_at = d.ingested_at AND e.seq = d.seq
     WHERE d.community = t.community AND d.event_id = t.target_event) END`;
