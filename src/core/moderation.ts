@@ -71,14 +71,20 @@ export const conditionsSchema = z
   .refine((given) => Object.values(given).some((value) => value !== undefined), 'at least one condition');
 export type Conditions = z.output<typeof conditionsSchema>;
 
+export const ruleFields = {
+  name: text(100),
+  priority: z.number().int().min(-1_000).max(1_000).describe('The highest is asked first'),
+  conditions: conditionsSchema,
+  action: z.enum(RULE_ACTIONS),
+  label: labelSchema.describe('Of the action label, and of no other'),
+};
+
 /** What an operator writes. */
 export const ruleSchema = z
   .strictObject({
-    name: text(100),
-    priority: z.number().int().min(-1_000).max(1_000).default(0).describe('The highest is asked first'),
-    conditions: conditionsSchema,
-    action: z.enum(RULE_ACTIONS),
-    label: labelSchema.optional().describe('Of the action label, and of no other'),
+    ...ruleFields,
+    priority: ruleFields.priority.default(0),
+    label: ruleFields.label.optional(),
   })
   .refine(({ action, label }) => (action === 'label') === (label !== undefined), {
     error: 'a rule that labels has a label, and no other rule has one',

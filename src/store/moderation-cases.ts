@@ -9,8 +9,10 @@ import type { NostrEvent } from '../core/event.js';
 import type { LabelSpec } from '../core/labels.js';
 import { CASE_STEPS, type CaseAction, type CaseStatus } from '../core/moderation.js';
 import { allTopics, UNBOUND } from '../core/topic.js';
+import { block, unblock } from './blocks.js';
 import { bytes, bytesOrNull, type Change, changeConfig, type Db, isUuid } from './config-change.js';
 import { type LabelTarget, putLabel, withdrawLabel } from './labels.js';
+import type { Fixed } from './members.js';
 import { NEWEST_FIRST, type Page, type PageOf, readPage } from './page.js';
 import { dedupeOf } from './query.js';
 
@@ -220,8 +222,23 @@ export interface Acting {
   readonly actor?: string | undefined;
 }
 
-/** Writes the action; one that changes the view is an order until it is carried out. Bans are the caller's: they have a table of their own. */
-export function act(pool: Pool, acting: Acting, now: number): Promise<Action | Denial> {
+/** What a moderator does about a case. A ban is a block of the author, which says because of which case. */
+export async function act(pool: Pool, acting: Acting, fixed: Fixed, now: number): Promise<Action | Denial> {
+  const { community, caseId, action, note, actor } = acting;
+  if (action !== 'ban' && action !== 'unban') return writeAct(pool, acting, now);
+  const found = await findCase(pool, community, caseId);
+  if (isDenial(found)) return found;
+  const author = { kind: 'author', community, value: found.targetPubkey, actor } as const;
+  const reason = `case ${caseId}${note === '' ? '' : `: ${note}`}`;
+  const blocked =
+    action === 'ban'
+      ? await block(pool, { ...author, reason }, fixed, now)
+      : await unblock(pool, author, now);
+  return isDenial(blocked) ? blocked : writeAct(pool, acting, now);
+}
+
+/** One that changes the view is an order until it is carried out. */
+function writeAct(pool: Pool, acting: Acting, now: number): Promise<Action | Denial> {
   const { community, caseId, action, actor } = acting;
   return changeConfig(pool, { community, actor, now }, async (change) => {
     const found = await findCase(change.db, community, caseId);
