@@ -128,6 +128,36 @@ const ENTRIES: Record<PersonalStoreName, Entry> = {
     about: 'What you reported.',
     columns: ['reports.pubkey', 'reports.comment', 'reports.event_id'],
   },
+  labels: {
+    about: 'Labels that this community has put on you or on events of yours, and the events that tell them.',
+    columns: [
+      'labels.target_event',
+      'labels.target_pubkey',
+      'labels.label_event',
+      'labels.label_address_event',
+    ],
+  },
+  moderation: {
+    about:
+      'What rules and moderators did about you or events of yours, and their notes; not who, and not who reported.',
+    columns: [
+      'moderation_actions.target_event',
+      'moderation_actions.target_pubkey',
+      'moderation_actions.note',
+    ],
+  },
+  'moderation-by-you': {
+    about: 'What you did as a moderator: when and what, not to whom.',
+    columns: ['moderation_actions.actor'],
+  },
+  'moderation-rules': {
+    about: 'Rules of moderation that name you.',
+    columns: ['moderation_rules.conditions'],
+  },
+  'moderation-rates': {
+    about: 'Events of yours that rules with a rate count; forgotten after two days.',
+    columns: ['moderation_rates.pubkey', 'moderation_rates.event_id'],
+  },
   invites: {
     about: 'Invites that you made or used. Who made or used the other end is not told.',
     columns: ['invites.created_by', 'invites.used_by'],
@@ -189,6 +219,11 @@ export const EXEMPT_COLUMNS: Readonly<Record<string, string>> = {
   'used_credentials.key': 'Signatures that were used, by themselves; forgotten after minutes.',
   'reports.target_event': 'What others said about an event is theirs; whose event it is stands elsewhere.',
   'reports.target_pubkey': 'What others said about a person is theirs, and told to nobody but the operators.',
+  'moderation_cases.target_event':
+    'That somebody reported an event is told to the operators only; what was done about it is told to its author.',
+  'moderation_cases.target_pubkey':
+    'That somebody reported a person is told to the operators only; what was done about it is told to that person.',
+  'node_keys.pubkey': 'A key of the node itself, which stands for no person.',
   'blocked_addresses.network': 'Networks that the operator blocks; nothing here links an address to a key.',
   'invites.code_hash': 'The hash of a random code.',
   'consents.content_hash': 'The hash of a text of the community.',
@@ -204,6 +239,7 @@ export const EXEMPT_COLUMNS: Readonly<Record<string, string>> = {
   'invites.topic': `${IS_TOPIC} It belongs to the invite, and goes with that row.`,
   'events.bound': `${IS_TOPIC} It belongs to the author of the event, and goes with that row.`,
   'event_heads.topics': `${IS_TOPIC} It belongs to the author of the event, and goes with that row.`,
+  'labels.topics': `${IS_TOPIC} It belongs to the label, and goes with that row.`,
   'consumer_dead_letters.topics': `${IS_TOPIC} It belongs to the author of the event, and goes with that row.`,
   'events_outbox.topics': `${IS_TOPIC} It belongs to the author of the event, and goes with that row.`,
 };

@@ -16,6 +16,7 @@ import { type CompiledRule, compileRule, inOrder, metBy, verdictOf } from '../co
 import { asMatched } from '../core/topic.js';
 import type { NodeKeys } from '../keys.js';
 import type { Lane } from '../lane.js';
+import type { Log } from '../log.js';
 import { carryOut } from '../orders.js';
 import type { Change } from '../store/changes.js';
 import { type KeptLabel, notePublished, noteWithdrawn, unpublishedLabels } from '../store/labels.js';
@@ -29,13 +30,14 @@ import {
   readSettled,
   removeByRule,
 } from '../store/moderation.js';
-import { caseReports } from '../store/moderation-cases.js';
+import { authorOf, caseReports } from '../store/moderation-cases.js';
 import { readEnabledRules } from '../store/moderation-rules.js';
 import type { Consumer } from './consumer.js';
 
 /** The relay lives in the same process: its clients do not wait for a batch. */
 const TURN_MS = 5;
 const LABELS_MAX = 50;
+const PUBLISH_AGAIN_MS = 10_000;
 /** Longer than any rate looks back, so that an event which comes again is counted with those that it came with. */
 const RATES_KEPT_MS = 2 * RATE_SECONDS_MAX * 1_000;
 const RATES_FORGOTTEN_MAX = 1_000;
@@ -44,12 +46,14 @@ export interface ModerationOptions {
   readonly communities: Pick<Communities, 'get'>;
   readonly pool: Pool;
   readonly lane: Pick<Lane, 'hide' | 'restore' | 'submit'>;
-  readonly keys: Pick<NodeKeys, 'sign'>;
+  readonly keys: Pick<NodeKeys, 'pubkey' | 'signAs'>;
+  readonly log: Pick<Log, 'warn'>;
   readonly now: () => number;
 }
 
 export function moderationConsumer(options: ModerationOptions): Consumer {
   const judging = new Judging(options);
+  const publishing = new Publishing(options);
   return {
     name: 'moderation',
     about: 'rules, cases of reports, and labels',
@@ -58,7 +62,7 @@ export function moderationConsumer(options: ModerationOptions): Consumer {
       const { pool, now } = options;
       const forgotten = await forgetRates(pool, now() - RATES_KEPT_MS, RATES_FORGOTTEN_MAX);
       const ordered = await carryOut(options);
-      const published = await publishLabels(options);
+      const published = await publishing.next();
       return ordered || published || forgotten === RATES_FORGOTTEN_MAX;
     },
   };
@@ -170,35 +174,54 @@ function countedOf({ change, met }: Case, now: number): Counted[] {
 
 // ── Labels as events ──────────────────────────────────────────────────────────────────────────────────────────────
 
-async function publishLabels(options: ModerationOptions): Promise<boolean> {
-  const labels = await unpublishedLabels(options.pool, LABELS_MAX);
-  for (const label of labels) {
-    if (label.withdrawnAt === null) await publish(options, label);
-    else await withdraw(options, label, label.withdrawnAt);
+/** Where it fails, as without the secret of its key, labels wait; what is to leave the view does not wait with them. */
+class Publishing {
+  private notBefore = 0;
+
+  constructor(private readonly options: ModerationOptions) {}
+
+  /** True when more may be left. */
+  async next(): Promise<boolean> {
+    if (performance.now() < this.notBefore) return false;
+    const labels = await unpublishedLabels(this.options.pool, LABELS_MAX);
+    try {
+      for (const label of labels) {
+        if (label.withdrawnAt === null) await publish(this.options, label);
+        else await withdraw(this.options, label, label.withdrawnAt);
+      }
+      return labels.length === LABELS_MAX;
+    } catch (error) {
+      this.options.log.warn({ error: String(error) }, 'labels cannot be published');
+      this.notBefore = performance.now() + PUBLISH_AGAIN_MS;
+      return false;
+    }
   }
-  return labels.length === LABELS_MAX;
 }
 
 async function publish(options: ModerationOptions, put: KeptLabel): Promise<void> {
   const { pool, now } = options;
   const templates = labelTemplates(put);
-  const label = await submit(options, put.community, templates.label);
-  const claim = await submit(options, put.community, templates.claim);
+  const signer = await options.keys.pubkey(put.community, 'moderation');
+  const label = await submit(options, put.community, templates.label, signer);
+  const claim = await submit(options, put.community, templates.claim, signer);
   await notePublished(pool, put.labelId, { label, claim }, now());
 }
 
+/** By the key that signed the label; where it may not have been published yet, by the one that would. */
 async function withdraw(options: ModerationOptions, put: KeptLabel, withdrawnAt: number): Promise<void> {
-  const { pool, now } = options;
-  const { community, labelId } = put;
+  const { pool, now, keys } = options;
+  const { community, labelId, labelEvent } = put;
+  const signer =
+    (labelEvent === null ? undefined : await authorOf(pool, community, labelEvent)) ??
+    (await keys.pubkey(community, 'moderation'));
   const templates = labelTemplates(put);
-  const sign = async (template: Template) => (await options.keys.sign(community, 'moderation', template)).id;
-  // One that was withdrawn before it was noted as published may be published all the same.
+  const idOf = async (template: Template) => (await keys.signAs(signer, 'moderation', template)).id;
   const events = [
-    put.labelEvent ?? (await sign(templates.label)),
-    put.claimEvent ?? (await sign(templates.claim)),
+    labelEvent ?? (await idOf(templates.label)),
+    put.claimEvent ?? (await idOf(templates.claim)),
   ];
   const seconds = Math.max(put.signedAt, Math.floor(withdrawnAt / 1_000));
-  await submit(options, community, withdrawalTemplate(events, seconds));
+  await submit(options, community, withdrawalTemplate(events, seconds), signer);
   await noteWithdrawn(pool, labelId, now());
 }
 
@@ -207,8 +230,9 @@ async function submit(
   { keys, lane }: ModerationOptions,
   community: number,
   template: Template,
+  signer: string,
 ): Promise<string> {
-  const event = await keys.sign(community, 'moderation', template);
+  const event = await keys.signAs(signer, 'moderation', template);
   const outcome = await lane.submit({ community, event, payload: serializeEvent(event) });
   if (isRefusal(outcome) && (outcome.refused === 'error' || outcome.refused === 'rate-limited'))
     throw new Error(`a label could not be published: ${outcome.why}`);

@@ -166,12 +166,16 @@ export interface Vanished {
  * What was noted about one who has vanished: about themselves up to then, and about events that are gone by now, as theirs are. A newer
  * event that is still here keeps what is about it.
  */
-const IS_ABOUT = (
+const isAbout = (
   time: string,
 ) => `t.community = $1 AND t.target_pubkey = $2 AND CASE WHEN t.target_event IS NULL
   THEN ${time} < ($3::bigint + 1) * 1000
   ELSE NOT EXISTS (SELECT 1 FROM event_dedupe d JOIN events e ON e.keep = d.keep AND e.ingested_at = d.ingested_at AND e.seq = d.seq
     WHERE d.community = t.community AND d.event_id = t.target_event) END`;
+
+/** What belongs to a case is as old as the case. */
+const withCase = (time: string) =>
+  `coalesce((SELECT c.opened_at FROM moderation_cases c WHERE c.case_id = t.case_id), ${time})`;
 
 const markOf = ({ community, pubkey, until }: Vanished) => [community, bytes(pubkey), until];
 
@@ -182,7 +186,7 @@ export async function labelsOfVanished(
   limit: number,
 ): Promise<{ readonly ids: readonly string[]; readonly events: readonly EventRef[] }> {
   const { rows } = await client.query<{ label_id: string }>(
-    `SELECT t.label_id FROM labels t WHERE ${IS_ABOUT('t.created_at')} LIMIT $4`,
+    `SELECT t.label_id FROM labels t WHERE ${isAbout(withCase('t.created_at'))} LIMIT $4`,
     [...markOf(mark), limit],
   );
   const ids = rows.map(({ label_id: id }) => id);
@@ -204,11 +208,11 @@ export async function eraseCasesOf(client: Client, mark: Vanished, limit: number
   );
   const actions = await client.query(
     `DELETE FROM moderation_actions WHERE action_id IN
-       (SELECT t.action_id FROM moderation_actions t WHERE ${IS_ABOUT('t.at')} LIMIT $4)`,
+       (SELECT t.action_id FROM moderation_actions t WHERE ${isAbout(withCase('t.at'))} LIMIT $4)`,
     values,
   );
   const cases = await client.query(
-    `DELETE FROM moderation_cases WHERE case_id IN (SELECT t.case_id FROM moderation_cases t WHERE ${IS_ABOUT('t.opened_at')}
+    `DELETE FROM moderation_cases WHERE case_id IN (SELECT t.case_id FROM moderation_cases t WHERE ${isAbout('t.opened_at')}
        AND NOT EXISTS (SELECT 1 FROM moderation_actions a WHERE a.case_id = t.case_id)
        AND NOT EXISTS (SELECT 1 FROM labels l WHERE l.case_id = t.case_id) LIMIT $4)`,
     values,

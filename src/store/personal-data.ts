@@ -144,6 +144,27 @@ export const PERSONAL_SELECTS = {
     columns: `report_id, ${hex('target_event')}, ${hex('target_pubkey')}, reason, comment, ${hex('event_id')}, created_at`,
     from: `FROM reports ${OF_PUBKEY} ORDER BY created_at, report_id`,
   },
+  labels: {
+    columns: `label, confidence, policy, ${hex('target_event')}, created_at, lapses_at, withdrawn_at, topics,
+      ${hex('label_event')}, ${hex('label_address_event')}`,
+    from: 'FROM labels WHERE community = :community AND target_pubkey = :pubkey ORDER BY created_at, label_id',
+  },
+  moderation: {
+    columns: `action, at, done_at, outcome, ${hex('target_event')}, note, actor IS NULL AND rule_id IS NOT NULL AS by_a_rule`,
+    from: 'FROM moderation_actions WHERE community = :community AND target_pubkey = :pubkey ORDER BY position',
+  },
+  'moderation-by-you': {
+    columns: 'action, at, outcome',
+    from: 'FROM moderation_actions WHERE community = :community AND actor = :pubkey ORDER BY position',
+  },
+  'moderation-rules': {
+    columns: 'action, enabled, created_at',
+    from: 'FROM moderation_rules WHERE community = :community AND strpos(conditions::text, :hex) > 0',
+  },
+  'moderation-rates': {
+    columns: `${hex('event_id')}, at`,
+    from: `FROM moderation_rates ${OF_PUBKEY} ORDER BY at`,
+  },
   invites: {
     columns: `invite_id, topic, coalesce(created_by = :pubkey, false) AS made_by_you,
       coalesce(used_by = :pubkey, false) AS used_by_you, created_at, expires_at, revoked_at, used_at`,
