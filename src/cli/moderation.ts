@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises';
+import { text as textOf } from 'node:stream/consumers';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Argument, Command, InvalidArgumentError } from 'commander';
 import type { Pool } from 'pg';
@@ -156,7 +157,7 @@ function rulesCommand(): Command {
 }
 
 async function readRule(file: string) {
-  const text = await readFile(file === '-' ? '/dev/stdin' : file, 'utf8');
+  const text = file === '-' ? await textOf(process.stdin) : await readFile(file, 'utf8');
   let json: unknown;
   try {
     json = JSON.parse(text);
