@@ -68,6 +68,7 @@ CREATE UNIQUE INDEX moderation_cases_open_event ON moderation_cases (community, 
 CREATE UNIQUE INDEX moderation_cases_open_person ON moderation_cases (community, target_pubkey)
   WHERE status IN ('open', 'held') AND target_event IS NULL;
 CREATE INDEX moderation_cases_list ON moderation_cases (community, status, opened_at, case_id);
+CREATE INDEX moderation_cases_newest ON moderation_cases (community, opened_at, case_id);
 CREATE INDEX moderation_cases_person ON moderation_cases (community, target_pubkey);
 
 -- The case that a report has become part of.

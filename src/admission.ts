@@ -132,14 +132,19 @@ export function createAdmission(options: AdmissionOptions): Admission {
   };
 
   /** Of the community's own will, and so also for those whom the operator exempts from the rates that protect the node. */
-  const overRule = async ({ id, settings, rules }: Community, event: NostrEvent) => {
+  const overRule = async (
+    { id, settings, rules }: Community,
+    event: NostrEvent,
+  ): Promise<Refusal | readonly string[]> => {
+    const taken: string[] = [];
     for (const { ruleId, version, conditions } of refusedAtDoor(event, settings, rules).rated) {
       const { count, seconds } = conditions.rate!;
       const key = `rule/${id}/${ruleId}/${version}/${event.pubkey}`;
       const verdict = await options.rates?.take(key, count / seconds, count, now());
       if (verdict?.allowed === false) return REFUSED_BY_RULE;
+      taken.push(key);
     }
-    return undefined;
+    return taken;
   };
 
   const submitReport = async (submission: Submission): Promise<Outcome | Refusal> => {
@@ -174,12 +179,14 @@ export function createAdmission(options: AdmissionOptions): Admission {
     if (short !== undefined) return withoutRoom(community.id, event, short);
     const wrong = await verify(payload);
     if (wrong !== undefined) return wrong;
-    const byRule = await overRule(community, event);
-    if (byRule !== undefined) return byRule;
-    const submit = () => {
+    const taken = await overRule(community, event);
+    if (isRefusal(taken)) return taken;
+    const submit = async () => {
       const submission = { community: community.id, event, payload, ...(vanishIn ? { vanishIn } : {}) };
       const isCounted = sender !== undefined && event.kind === KIND_REPORT;
-      return isCounted ? submitReport(submission) : lane.submit(submission);
+      const outcome = await (isCounted ? submitReport(submission) : lane.submit(submission));
+      if (outcome === 'duplicate') for (const key of taken) options.rates?.giveBack(key);
+      return outcome;
     };
     if (sender?.exempt) return submit();
     const key = rateKeyOf(community, event, sender);

@@ -140,16 +140,16 @@ export function openByHand(
   });
 }
 
+/** The report of this id, or those that came as this event. */
+export type ReportSource =
+  | { readonly community: number; readonly reportId: string }
+  | { readonly community: number; readonly eventId: string };
+
 /** Reports that are part of no case yet; each opens one or joins it. What is unknown here cannot be moderated here. */
-export async function caseReports(
-  tx: ClientBase,
-  {
-    community,
-    reportId,
-    eventId,
-  }: { readonly community: number; readonly reportId?: string; readonly eventId?: string },
-  now: number,
-): Promise<void> {
+export async function caseReports(tx: ClientBase, source: ReportSource, now: number): Promise<void> {
+  const { community } = source;
+  const [which, value] =
+    'reportId' in source ? ['r.report_id', source.reportId] : ['r.event_id', bytes(source.eventId)];
   const { rows } = await tx.query<{
     reportId: string;
     event: string | null;
@@ -160,9 +160,8 @@ export async function caseReports(
        CASE WHEN r.target_event IS NULL THEN encode(r.target_pubkey, 'hex')
          ELSE (SELECT encode(d.author, 'hex') FROM event_dedupe d WHERE d.community = r.community AND d.event_id = r.target_event)
        END AS pubkey
-     FROM reports r WHERE r.community = $1 AND r.case_id IS NULL AND (r.report_id = $2 OR r.event_id = $3)
-     ORDER BY r.report_id`,
-    [community, reportId ?? null, bytesOrNull(eventId)],
+     FROM reports r WHERE r.community = $1 AND r.case_id IS NULL AND ${which} = $2 ORDER BY r.report_id`,
+    [community, value],
   );
   for (const { reportId: id, event, pubkey, reason } of rows) {
     if (pubkey === null) continue;
@@ -197,8 +196,9 @@ export async function listActions(
   community: number,
 ): Promise<Action[]> {
   const { rows } = await db.query<Action>(
-    `SELECT ${ACTION_COLUMNS} FROM moderation_actions
-     WHERE case_id = $1 OR (community = $2 AND target_event = $3) ORDER BY position LIMIT ${ACTIONS_MAX}`,
+    `SELECT ${ACTION_COLUMNS} FROM (SELECT * FROM moderation_actions WHERE case_id = $1
+       UNION SELECT * FROM moderation_actions WHERE community = $2 AND target_event = $3) a
+     ORDER BY position LIMIT ${ACTIONS_MAX}`,
     [caseId, community, bytesOrNull(targetEvent ?? undefined)],
   );
   return rows;
