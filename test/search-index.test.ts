@@ -315,33 +315,41 @@ describe('what goes', () => {
 });
 
 describe('pages', () => {
-  it('go on in their order while posts and reactions come in, each event once', async () => {
-    const made: NostrEvent[] = [];
-    for (let each = 0; each < 25; each += 1)
-      made.push(await post({ content: `lighthouse ${'and more '.repeat(each % 4)}${each}` }));
-    await index();
-    const whole = await page({ search: 'lighthouse' }, 100);
-    expect(whole.items).toHaveLength(25);
-    expect(whole.nextCursor).toBeUndefined();
-    const scores = whole.items.map(({ score }) => score);
-    expect(scores).toEqual([...scores].sort((a, b) => b - a));
-    expect(new Set(scores).size).toBeGreaterThan(3);
-    const seen: string[] = [];
-    let cursor: string | undefined;
-    do {
-      const next: SearchPage = await page({ search: 'lighthouse' }, 4, cursor);
-      seen.push(...contents(next));
-      cursor = next.nextCursor;
-      // A day later, with a new post and reactions to the worst match, which would be the best by now.
-      now += 86_400_000;
-      await post({ content: 'lighthouse', created_at: Math.floor(now / 1_000) });
-      for (let each = 0; each < 10; each += 1)
-        await post({ kind: 7, content: `${posts}`, tags: [['e', whole.items.at(-1)!.id]] });
-      if (seen.length === 8) await index();
-    } while (cursor !== undefined);
-    expect(seen).toEqual(contents(whole));
-    expect(contents(await page({ search: 'lighthouse' }, 100))).toHaveLength(25 + 7);
-  });
+  it.each([
+    ['by the words', 'lighthouse', {}],
+    ['along an author', 'headland', { authors: [ALICE] }],
+  ])(
+    'found %s go on in their order while posts and reactions come in, each event once',
+    async (_how, word, more) => {
+      const asked = { search: word, ...more };
+      const made: NostrEvent[] = [];
+      for (let each = 0; each < 25; each += 1)
+        made.push(await post({ content: `${word} ${'and more '.repeat(each % 4)}${each}` }));
+      await index();
+      const whole = await page(asked, 100);
+      expect(whole.items).toHaveLength(25);
+      expect(whole.nextCursor).toBeUndefined();
+      const scores = whole.items.map(({ score }) => score);
+      expect(scores).toEqual([...scores].sort((a, b) => b - a));
+      expect(new Set(scores).size).toBeGreaterThan(3);
+      const seen: string[] = [];
+      let cursor: string | undefined;
+      do {
+        const next: SearchPage = await page(asked, 4, cursor);
+        seen.push(...contents(next));
+        cursor = next.nextCursor;
+        // A day later, with new posts at both ends and reactions to the worst match, which would be the best by now.
+        now += 86_400_000;
+        await post({ content: word, created_at: Math.floor(now / 1_000) });
+        await post({ content: `${word} ${'and more '.repeat(9)}`, created_at: 1_000 + posts });
+        for (let each = 0; each < 10; each += 1)
+          await post({ kind: 7, content: `${posts}`, tags: [['e', whole.items.at(-1)!.id]] });
+        if (seen.length === 8) await index();
+      } while (cursor !== undefined);
+      expect(seen).toEqual(contents(whole));
+      expect(contents(await page(asked, 100))).toHaveLength(25 + 7 * 2);
+    },
+  );
 
   it('a deleted event leaves the pages that follow', async () => {
     const made: NostrEvent[] = [];
