@@ -245,6 +245,26 @@ export async function dropLetter(
   ]);
 }
 
+/** Of an author up to a time. Returns how many went. */
+export async function eraseLettersOf(
+  client: ClientBase,
+  {
+    community,
+    pubkey,
+    until,
+  }: { readonly community: number; readonly pubkey: string; readonly until: number },
+  limit: number,
+): Promise<number> {
+  const { rowCount } = await client.query(
+    `DELETE FROM consumer_dead_letters l USING (
+       SELECT consumer, generation, seq FROM consumer_dead_letters
+       WHERE community = $1 AND author = $2 AND created_at <= $3 LIMIT $4) g
+     WHERE l.consumer = g.consumer AND l.generation = g.generation AND l.seq = g.seq`,
+    [community, bytes(pubkey), until, limit],
+  );
+  return rowCount ?? 0;
+}
+
 // ── Rebuilding ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 export interface Rebuild {
@@ -286,7 +306,7 @@ export async function askRebuild(db: Db, consumer: string, reason: string, now: 
   return rowCount === 1;
 }
 
-/** In the transaction that opens the generation: it begins (again) from here. */
+/** In the transaction that opens the generation: it begins (again) from here. Without any number there is nothing to scan. */
 export async function pinRebuild(
   tx: ClientBase,
   consumer: string,
@@ -294,7 +314,8 @@ export async function pinRebuild(
   now: number,
 ): Promise<boolean> {
   const { rowCount } = await tx.query(
-    `UPDATE consumer_rebuilds SET started_at = $3, updated_at = $3, pinned_seq = s.last_seq, scanned_seq = 0, scanned = 0, last_seq = NULL,
+    `UPDATE consumer_rebuilds SET started_at = $3, updated_at = $3, pinned_seq = s.last_seq, scanned_seq = 0, scanned = 0,
+       last_seq = CASE WHEN s.last_seq = 0 THEN 0 END,
        expected = (SELECT coalesce(sum(events), 0)::bigint FROM community_totals)
      FROM lane_state s WHERE consumer = $1 AND generation = $2`,
     [consumer, generation, now],
