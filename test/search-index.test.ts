@@ -410,3 +410,37 @@ describe('pages', () => {
     expect(found.items.map(({ id }) => id).sort()).toEqual(wanted.sort());
   });
 });
+
+it('an index that is replaced under a search is asked again', async () => {
+  const event = await post({ content: 'a breakwater' });
+  await index();
+  const consumer = searchConsumer({ communities });
+  await client.query('BEGIN');
+  await consumer.open!(client, 2);
+  const head = await readHead(client);
+  await consumer.apply(await readView(client, { after: 0, upTo: head, limit: 10_000 }), client, 2);
+  await client.query('COMMIT');
+  const { database, tagHash } = store;
+  let asked = 0;
+  const searchPool = new Proxy(database.searchPool, {
+    get: (pool, name) =>
+      name !== 'query'
+        ? Reflect.get(pool, name)
+        : async (text: string, values: unknown[]) => {
+            asked += 1;
+            if (asked === 1) {
+              await client.query(`UPDATE consumer_offsets SET generation = 2 WHERE consumer = 'search'`);
+              await consumer.drop!(client, 1);
+            }
+            return pool.query(text, values);
+          },
+  });
+  const pools = { pool: database.pool, searchPool, tagHash };
+  const found = await searchPage(pools, rules, filterOf({ search: 'breakwater' }), {
+    limit: 5,
+    cursor: undefined,
+    now,
+  });
+  expect(found).toMatchObject({ items: [{ id: event.id }] });
+  expect(asked).toBe(2);
+});
