@@ -1,6 +1,6 @@
 /**
- * NIP-62: everything by a pubkey up to its mark, its deletion requests, reports and exports too, and gift wraps to it, physically. The
- * mark hides all of it meanwhile and goes on refusing it afterwards (I6). The request itself (kind 62) stays for the operator.
+ * NIP-62: everything by a pubkey up to its mark, its deletion requests, reports and exports too, what search and other consumers have of
+ * it, and gift wraps to it, physically. The mark hides all of it meanwhile and goes on refusing it afterwards (I6). The request itself (kind 62) stays for the operator.
  *
  * One mark goes through the steps of ERASURE_STEPS. Each batch is whole by itself, and where the search for gift wraps has
  * come is kept with the mark, so a run that stops anywhere is gone on with. The marks take turns, batch by batch: a large
@@ -8,8 +8,10 @@
  */
 import type { Client } from 'pg';
 import type { RowRef } from '../core/plan.js';
+import { eraseLettersOf } from '../store/consumers.js';
 import { eraseExportsOf } from '../store/personal-requests.js';
 import { eraseReportsOf } from '../store/reports.js';
+import { eraseDocumentsOf } from '../store/search-documents.js';
 import {
   countOfVanished,
   ERASURE_STEPS,
@@ -105,6 +107,10 @@ class Erasure {
         return this.untilEmpty(await eraseReportsOf(client, mark, rows));
       case 'exports':
         return this.untilEmpty(await eraseExportsOf(client, mark, context.now(), PORTIONS_MAX));
+      case 'documents':
+        return this.untilEmpty(await eraseDocumentsOf(client, mark, rows));
+      case 'letters':
+        return this.untilEmpty(await eraseLettersOf(client, mark, rows));
     }
   }
 

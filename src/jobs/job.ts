@@ -44,7 +44,8 @@ export interface DryRunCount {
     | 'bus'
     | 'partition'
     | 'job'
-    | 'export';
+    | 'export'
+    | 'document';
   readonly rows: number;
   /** Of events: how many of them each topic holds; one with two topics counts in both. */
   readonly topics?: readonly { readonly topic: string; readonly rows: number }[];

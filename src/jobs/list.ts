@@ -8,6 +8,7 @@ import { forgetDedupeRows } from './forget-dedupe.js';
 import { forgetTokens, forgetUsage } from './forget-usage.js';
 import type { Job } from './job.js';
 import { purgeDeletedEvents } from './purge-deleted.js';
+import { purgeDocumentsOfDeleted } from './purge-documents.js';
 import { dropMonths, retain } from './retain.js';
 import { forgetLimits, forgetQuotas, freeJobs, partitions, trimLiveBus } from './upkeep.js';
 
@@ -16,6 +17,7 @@ export const JOBS: readonly Job[] = [
   eraseVanished,
   deleteHistory,
   purgeDeletedEvents,
+  purgeDocumentsOfDeleted,
   retain,
   dropMonths,
   capacity,

@@ -240,6 +240,21 @@ export async function purgeDocuments(
   return { purged, next };
 }
 
+/** How many a purge would take. */
+export async function countDeletedDocuments(
+  client: ClientBase,
+  community: number,
+  deletedBefore: number,
+): Promise<number> {
+  const { rows } = await client.query<{ count: number }>(
+    `SELECT count(*) AS count FROM post_search_documents d
+     WHERE deleted_at IS NOT NULL AND deleted_at < $2 AND community = $1 AND NOT EXISTS (
+       SELECT 1 FROM event_dedupe k WHERE k.community = $1 AND k.event_id = d.event_id AND k.gone_at IS NULL)`,
+    [community, deletedBefore],
+  );
+  return rows[0]!.count;
+}
+
 /** Those of an author up to a time, of every generation. Returns how many went; none, when nothing is left. */
 export async function eraseDocumentsOf(
   client: ClientBase,

@@ -166,7 +166,16 @@ export function countDeleted(client: Client, community: number, hiddenBefore: nu
 // ── Vanished ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** In this order: what is hidden while the erasure runs falls from the first into the second, from the third into the fourth. */
-export const ERASURE_STEPS = ['served', 'hidden', 'wraps', 'hidden-wraps', 'reports', 'exports'] as const;
+export const ERASURE_STEPS = [
+  'served',
+  'hidden',
+  'wraps',
+  'hidden-wraps',
+  'reports',
+  'exports',
+  'documents',
+  'letters',
+] as const;
 export type ErasureStep = (typeof ERASURE_STEPS)[number];
 
 /** Where an erasure stands; of use only while the mark still has the same `until`. */
