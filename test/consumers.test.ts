@@ -339,6 +339,21 @@ describe('failures', () => {
     expect(await stateOf(life, name)).toMatchObject({ error: null, failingSince: null, deadLetters: 0 });
   });
 
+  it('a batch that takes too long is tried with less, and nothing is parked', async () => {
+    await startFresh();
+    await pauseConsumer(life.client, name, life.now);
+    await poster.sendMany(120);
+    const sizes: number[] = [];
+    ledger.before = async (batch, _generation, tx) => {
+      sizes.push(batch.length);
+      if (batch.length > 70) await tx.query('SET LOCAL statement_timeout = 20; SELECT pg_sleep(5)');
+    };
+    await resumeConsumer(life.client, name);
+    await expectWhole();
+    expect(sizes.filter((size) => size > 70).length).toBeGreaterThan(1);
+    expect(await stateOf(life, name)).toMatchObject({ deadLetters: 0, failingSince: null });
+  });
+
   it('one that fails at everything stops, instead of putting everything aside', async () => {
     await startFresh();
     const { generation } = await stateOf(life, name);
