@@ -354,6 +354,26 @@ describe('failures', () => {
     expect(await stateOf(life, name)).toMatchObject({ deadLetters: 0, failingSince: null });
   });
 
+  it('a change that takes too long all by itself is parked in the end, and the others go on', async () => {
+    await startFresh();
+    await pauseConsumer(life.client, name, life.now);
+    const sent = await poster.sendMany(3);
+    ledger.before = async (batch, _generation, tx) => {
+      if (batch.some(({ id }) => id === sent[1]!.id))
+        await tx.query('SET LOCAL statement_timeout = 20; SELECT pg_sleep(5)');
+    };
+    await resumeConsumer(life.client, name);
+    await eventually('it is parked', async () =>
+      (await stateOf(life, name)).deadLetters === 1 ? true : undefined,
+    );
+    await eventually('the others are there', async () =>
+      (await readLedger(life.client, name)).some(({ id }) => id === sent[2]!.id) ? true : undefined,
+    );
+    ledger.before = () => undefined;
+    await askRetry(life.client, name, {});
+    await expectWhole();
+  });
+
   it('one that fails at everything stops, instead of putting everything aside', async () => {
     await startFresh();
     const { generation } = await stateOf(life, name);
