@@ -19,7 +19,7 @@ import type { Consumer } from '../src/services/consumer.js';
 import { moderationConsumer } from '../src/services/moderation.js';
 import { readChanges, readView } from '../src/store/changes.js';
 import { act, openByHand } from '../src/store/moderation-cases.js';
-import { changeRule, createRule, noteTried } from '../src/store/moderation-rules.js';
+import { changeRule, createRule, deleteRule, listRules, noteTried } from '../src/store/moderation-rules.js';
 import { readHead } from '../src/store/outbox.js';
 import { eventually } from './support/cli.js';
 import { newAuthor, sign } from './support/events.js';
@@ -44,6 +44,8 @@ beforeAll(async () => {
   await enable('hide', { words: ['bad'] });
   await enable('hold', { words: ['held'] });
   await enable('label', { words: ['odd'] });
+  // What the node signs itself is not judged.
+  await enable('hide', { kinds: [1_985, 39_006] });
   await eventually('the community is known', () => communities.get(community));
 });
 afterAll(async () => {
@@ -51,17 +53,19 @@ afterAll(async () => {
   await rm(folder, { recursive: true });
 });
 
+let rules = 0;
 async function enable(action: string, conditions: object): Promise<void> {
+  rules += 1;
   const { apiPool: pool } = life.database;
   const label = action === 'label' ? { label: { label: 'spam' } } : {};
   const spec = ruleSchema.parse({
-    name: action,
+    name: `${rules}`,
     action,
     conditions,
     priority: action === 'label' ? 1 : 0,
     ...label,
   });
-  const rule = await createRule(pool, { community }, spec, START);
+  const rule = await createRule(pool, { community }, spec, life.now);
   if (isDenial(rule)) throw new Error(rule.denied);
   await noteTried(pool, rule);
   const done = await changeRule(
@@ -69,9 +73,16 @@ async function enable(action: string, conditions: object): Promise<void> {
     { community, ruleId: rule.ruleId },
     { enabled: true },
     () => spec,
-    START,
+    life.now,
   );
   expect(isDenial(done)).toBe(false);
+}
+
+/** The rule that was enabled last. */
+async function disable(): Promise<void> {
+  const { apiPool: pool } = life.database;
+  const last = (await listRules(pool, community)).find(({ name }) => name === `${rules}`)!;
+  expect(isDenial(await deleteRule(pool, { community, ruleId: last.ruleId }, life.now))).toBe(false);
 }
 
 async function apply(changes: Parameters<Consumer['apply']>[0], generation: number): Promise<void> {
@@ -223,8 +234,39 @@ describe('moderation', () => {
     );
     const before = await kept();
     expect(before.length).toBeGreaterThan(30);
+    life.now += SECONDS;
+    await enable('hide', { words: ['fine', 'odd'], kinds: [1] });
+    await readAllAgain();
+    await disable();
+    expect(await kept()).toEqual(before);
+  });
+
+  it('counts an event once for a rate, however often it is read', async () => {
+    life.now += SECONDS;
+    await enable('hide', { kinds: [7_000], rate: { count: 2, seconds: 60 } });
+    const pubkey = hash('often');
+    const send = async (from: number) => {
+      const events = Array.from({ length: 2 }, (_, at) =>
+        unsigned({ kind: 7_000, pubkey, created_at: from, content: `${from} ${at}` }),
+      );
+      await Promise.all(events.map((event) => life.submit(0, community, event)));
+      return events;
+    };
+    const first = await send(1);
+    await drain();
+    await readAllAgain();
+    const second = await send(2);
+    await drain();
+    life.now += 61 * SECONDS;
+    const third = await send(3);
+    await drain();
+    const before = await kept();
     await readAllAgain();
     expect(await kept()).toEqual(before);
+    const view: boolean[] = [];
+    for (const event of [...first, ...second, ...third]) view.push(await served(event));
+    expect(view).toEqual([true, true, false, false, true, true]);
+    await disable();
   });
 
   it('carries out an order once: one who comes late changes nothing that a later order has made', async () => {
@@ -273,7 +315,7 @@ describe('moderation', () => {
     const labels = async (id: string) =>
       (
         await life.client.query(
-          `SELECT 1 FROM events WHERE community = $1 AND kind IN (1985, 39006) AND strpos(payload, $2) > 0`,
+          `SELECT 1 FROM events WHERE community = $1 AND kind IN (1985, 39006) AND hidden IS NULL AND strpos(payload, $2) > 0`,
           [community, id],
         )
       ).rowCount;
