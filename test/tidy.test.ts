@@ -59,7 +59,6 @@ const LAYERS: Record<string, readonly string[]> = {
     'prepare',
     'jobs',
     'services',
-    'keys',
     'erasure',
     'relay',
     'limits',
@@ -75,7 +74,6 @@ const LAYERS: Record<string, readonly string[]> = {
     'prepare',
     'jobs',
     'services',
-    'keys',
     'erasure',
     'relay',
     'api',
@@ -89,8 +87,7 @@ const LAYERS: Record<string, readonly string[]> = {
   ],
   prepare: ['store', 'postgres', ...BASE],
   jobs: ['erasure', 'communities', 'lane', 'store', 'postgres', ...BASE],
-  services: ['keys', 'lane', 'communities', 'wakeups', 'store', 'postgres', ...BASE],
-  keys: ['store', 'core'],
+  services: ['communities', 'wakeups', 'store', 'postgres', ...BASE],
   relay: ['http', 'rights', 'limits', 'addresses', 'client-address', ...WRITING, ...BASE],
   api: [
     'erasure',
@@ -224,7 +221,8 @@ describe('SQL', () => {
   });
 
   it('never asks the database for the time, except to compare its clock with ours', () => {
-    const asks = /(?<!performance\.)\bnow\(\)|clock_timestamp|CURRENT_(TIMESTAMP|DATE|TIME)|statement_timestamp/i;
+    const asks =
+      /(?<!performance\.)\bnow\(\)|clock_timestamp|CURRENT_(TIMESTAMP|DATE|TIME)|statement_timestamp/i;
     const store = sources.filter((file) => layerOf(file.path) === 'store');
     expect(breaking(store, (file) => asks.test(file.code))).toEqual(['src/store/health.ts']);
     expect(breaking(migrations, ({ text }) => asks.test(text.replace(/--.*$/gm, '')))).toEqual([]);

@@ -27,6 +27,7 @@ import { readHead } from '../store/outbox.js';
 import { missingPartitions } from '../store/partitions.js';
 import { readTopics } from '../store/topics.js';
 import { startVerifier, type VerifyJob } from '../verify/pool.js';
+import { problemsOf, stateText, watchConsumers } from './consumer-words.js';
 import { bytesText, count } from './progress.js';
 
 const NODE_MAJOR_MIN = 20;
@@ -350,6 +351,15 @@ async function* checkSchema(client: Client): AsyncGenerator<Finding> {
   yield ok(`outbox at ${count(await readHead(client))}`);
   yield* checkSettings(client);
   yield* checkCapacity(client);
+  yield* checkConsumers(client);
+}
+
+async function* checkConsumers(client: Client): AsyncGenerator<Finding> {
+  for (const state of await watchConsumers(client, Date.now)) {
+    const problems = problemsOf(state);
+    for (const { text, advice } of problems) yield warn(`consumer ${text}`, advice);
+    if (problems.length === 0) yield ok(`consumer ${state.consumer}: ${stateText(state)}`);
+  }
 }
 
 /** A line for each community and topic that is in a step. */

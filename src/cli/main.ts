@@ -3,6 +3,7 @@ import { Command } from 'commander';
 import { SOFTWARE_VERSION } from '../relay/nip11.js';
 import { blocksCommand } from './blocks.js';
 import { communitiesCommand } from './communities.js';
+import { consumersCommand } from './consumers.js';
 import { doctorCommand } from './doctor.js';
 import { exportCommand } from './export.js';
 import { importCommand } from './import.js';
@@ -56,6 +57,7 @@ for (const command of [
   importCommand(),
   exportCommand(),
   jobsCommand(),
+  consumersCommand(),
   purgeCommand(),
   doctorCommand(),
 ]) {

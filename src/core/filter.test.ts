@@ -73,6 +73,7 @@ describe('parseFilter', () => {
   const refused: [string, string[]][] = [
     ['ids', notHexLists],
     ['authors', notHexLists],
+    ['search', ['null', '1', '["x"]', '{}', `"${'x'.repeat(257)}"`]],
     ['kinds', ['null', '1', '{}', '["1"]', '[1.5]', '[-1]', '[65536]', '[null]', '[1,1e999]', '[[1]]']],
     ['since', notSeconds],
     ['until', notSeconds],
@@ -90,7 +91,7 @@ describe('parseFilter', () => {
   );
 
   it.each([
-    'search',
+    'Search',
     '#',
     '#tt',
     '#1',
@@ -150,7 +151,7 @@ describe('parseFilters', () => {
   });
 
   it('one bad filter refuses them all, with its reason', () => {
-    expect(parseFilters([{}, { search: 'x' }, {}], LIMITS)).toMatchObject({ refused: 'unsupported' });
+    expect(parseFilters([{}, { nonsense: 'x' }, {}], LIMITS)).toMatchObject({ refused: 'unsupported' });
   });
 });
 

@@ -11,6 +11,7 @@ import type { Database } from '../postgres/database.js';
 import {
   askRebuild,
   forgetFailure,
+  holdTurn,
   leaveTurn,
   readRebuild,
   readTurn,
@@ -102,13 +103,13 @@ export class Consuming {
     while (!this.stopped && !(await this.attempt(() => this.register())));
     while (await awaitTurn(this.claim, this.stopping.signal)) {
       this.options.log.debug({ consumer: this.name }, 'a consumer is worked on here');
-      await this.holdTurn();
+      await this.work();
     }
     await this.batches.close();
   }
 
   /** Works as long as the turn is here. */
-  private async holdTurn(): Promise<void> {
+  private async work(): Promise<void> {
     this.turnLost = false;
     this.mayBeFailing = true;
     this.behind = undefined;
@@ -235,7 +236,11 @@ export class Consuming {
     const { consumer, database, log, now } = this.options;
     if (turn.generation === 0) return;
     await this.tidy(turn);
-    const reason = await consumer.outdated?.(await this.batches.session(), turn.generation);
+    if (consumer.outdated === undefined) return;
+    const reason = await this.batches.transact(async (tx) => {
+      if (!(await holdTurn(tx, this.name, this.holder))) throw new Overtaken();
+      return consumer.outdated?.(tx, turn.generation);
+    });
     if (reason === undefined) return;
     if (await askRebuild(database.ownPool, this.name, reason, now()))
       log.info({ consumer: this.name, reason }, 'a consumer is outdated');

@@ -28,6 +28,6 @@ export interface Consumer {
   open?(tx: ClientBase, generation: number): Promise<void>;
   /** Takes a generation away, whatever of it is there. Only of one that was replaced, whose number never comes again. */
   drop?(client: Client, generation: number): Promise<void>;
-  /** Why what it holds does not follow from today's rules any more; then it is rebuilt. */
-  outdated?(client: Client, generation: number): Promise<string | undefined>;
+  /** Why what it holds does not follow from today's rules any more; then it is rebuilt. In a transaction of the holder. */
+  outdated?(tx: ClientBase, generation: number): Promise<string | undefined>;
 }

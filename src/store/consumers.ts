@@ -306,7 +306,7 @@ export async function askRebuild(db: Db, consumer: string, reason: string, now: 
   return rowCount === 1;
 }
 
-/** In the transaction that opens the generation: it begins (again) from here. */
+/** In the transaction that opens the generation: it begins (again) from here. Without any number there is nothing to scan. */
 export async function pinRebuild(
   tx: ClientBase,
   consumer: string,
@@ -314,7 +314,8 @@ export async function pinRebuild(
   now: number,
 ): Promise<boolean> {
   const { rowCount } = await tx.query(
-    `UPDATE consumer_rebuilds SET started_at = $3, updated_at = $3, pinned_seq = s.last_seq, scanned_seq = 0, scanned = 0, last_seq = NULL,
+    `UPDATE consumer_rebuilds SET started_at = $3, updated_at = $3, pinned_seq = s.last_seq, scanned_seq = 0, scanned = 0,
+       last_seq = CASE WHEN s.last_seq = 0 THEN 0 END,
        expected = (SELECT coalesce(sum(events), 0)::bigint FROM community_totals)
      FROM lane_state s WHERE consumer = $1 AND generation = $2`,
     [consumer, generation, now],

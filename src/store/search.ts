@@ -224,11 +224,11 @@ async function findByDocuments(
   filter: Filter,
   { index, limit, now, documentsMax }: ByDocuments,
 ): Promise<FoundRow[]> {
-  const deadline = performance.now() + SEARCH_MS_MAX;
+  const tooLong = AbortSignal.timeout(SEARCH_MS_MAX);
   const found: FoundRow[] = [];
   let after: Pick<Position, 'createdAt' | 'id'> | undefined;
   for (let looked = 0; looked < documentsMax && found.length < limit; looked += PORTION) {
-    if (performance.now() > deadline) throw new SearchTooLong();
+    if (tooLong.aborted) throw new SearchTooLong();
     const documents = await readDocuments(pools.searchPool, community.id, filter, index, after);
     const ids = new Set(documents.map(({ id }) => id));
     found.push(...(await find(pools, community, { ...filter, ids }, PORTION, now)));

@@ -1,0 +1,225 @@
+import * as nip19 from 'nostr-tools/nip19';
+import { describe, expect, it } from 'vitest';
+import { type Filter, matchesNothing, parseFilter } from './filter.js';
+import { pubkeyOf } from './public-key-text.js';
+import { isRefusal } from './reply.js';
+import { matchSearch, parseSearch, type SearchQuery, toRankQuery, toTsquery } from './search.js';
+import { scoreOf } from './search-score.js';
+import { toTsvector, type Words, wordsOf } from './search-words.js';
+import { settingsFrom } from './settings.js';
+
+const KEY = 'ab'.repeat(32);
+interface Draft {
+  readonly kind?: number;
+  readonly tags?: string[][];
+  readonly bound?: string[];
+}
+const wordsIn = (content: string, { kind = 1, tags = [], bound = [] }: Draft = {}): Words =>
+  wordsOf({ id: '', pubkey: KEY, created_at: 0, sig: '', kind, tags, content, bound });
+const query = (text: string) => parseSearch(text) as SearchQuery;
+const finds = (text: string, content: string, draft?: Draft) =>
+  matchSearch(query(text), wordsIn(content, draft));
+const lexemes = (words: Words) => [...words.keys()];
+
+describe('words of a post', () => {
+  it.each([
+    ['case and width', 'ＮＯＳＴＲ Relays', 'nostr relay'],
+    ['English endings', 'three harbours, running ships', 'harbour run ship'],
+    ['accents of Latin letters', 'Café Ørsted naïve Straße', 'cafe orsted naive strasse'],
+    ['an apostrophe', "the sailor's boat doesn't sink", 'sailor doesnt'],
+    ['the other apostrophe', 'it doesn’t', "doesn't"],
+    ['half-width kana', 'ｶﾀｶﾅ', 'カタカナ'],
+    ['a long vowel at the end', 'サーバーが落ちた', 'サーバ'],
+    ['a missing long vowel', 'サーバが落ちた', 'サーバー'],
+    ['a part of a compound', '東京都に住む', '東京'],
+    ['a part across words', '東京都に住む', '京都'],
+    ['one character', '小さな港町', '港'],
+    ['the last character', '静かな港', '港'],
+    ['Thai words', 'ภาษาไทยสวยมาก', 'ไทย'],
+    ['an emoji', 'good morning ☕️!', '☕'],
+    ['an emoji of several parts', 'us 👩‍👩‍👧', '👩‍👩‍👧'],
+    ['the host of an address', 'see https://example.org/docs/Relay-List?x=1', 'example.org'],
+    ['the path of an address', 'see https://example.org/docs/Relay-List?x=1', '"relay list"'],
+    ['the word of a hashtag', 'I like #boats', 'boat'],
+    ['a name that is mentioned', 'thanks @alice!', 'alice'],
+    ['a name that is asked for as a mention', 'thanks alice', '@alice'],
+  ])('are found by %s', (_what, content, text) => {
+    expect(finds(text, content)).toBe(true);
+  });
+
+  it.each([
+    ['dakuten', 'はと', 'ばと'],
+    ['another word with the same beginning', 'harbour', 'harb'],
+    ['the scheme of an address', 'see https://example.org', 'https'],
+    ['the query of an address', 'see https://example.org/?secret=1', 'secret'],
+    ['a hashtag that is only a word', 'boats', '#boats'],
+  ])('are not found by %s', (_what, content, text) => {
+    expect(finds(text, content)).toBe(false);
+  });
+
+  it('of a title weigh more than those of the content', () => {
+    const words = toTsvector(
+      wordsIn('second', {
+        tags: [
+          ['title', 'First'],
+          ['summary', 'third'],
+        ],
+      }),
+    );
+    expect(words).toContain("'first':2A");
+    expect(words).toMatch(/'third':\d+B/);
+    expect(words).toMatch(/'second':\d+B/);
+  });
+
+  it('of a profile are its names and what it says about itself; what is no JSON has none', () => {
+    const profile = JSON.stringify({
+      name: 'Minato',
+      display_name: '港',
+      about: 'a harbour',
+      picture: 'cat',
+    });
+    const words = wordsIn(profile, { kind: 0 });
+    expect(lexemes(words)).toEqual(expect.arrayContaining(['minato', '港', 'harbour']));
+    expect(lexemes(words)).not.toContain('cat');
+    for (const content of ['{', 'null', '[]', '{"name":1}'])
+      expect(wordsIn(content, { kind: 0 }).size).toBe(0);
+  });
+
+  it('have topics, those it is bound to too, and mentions', () => {
+    const content = `hello nostr:${nip19.npubEncode(KEY)} and nostr:${nip19.nprofileEncode({ pubkey: 'cd'.repeat(32), relays: ['wss://x'] })}`;
+    const tags = [
+      ['t', 'Kukuri:Boats'],
+      ['p', 'ef'.repeat(32)],
+      ['p', 'no key'],
+    ];
+    const found = lexemes(wordsIn(content, { tags, bound: ['kukuri:global'] }));
+    expect(found).toEqual(
+      expect.arrayContaining([
+        `@${KEY}`,
+        `@${'cd'.repeat(32)}`,
+        `@${'ef'.repeat(32)}`,
+        '#kukuri:boats',
+        '#kukuri:global',
+      ]),
+    );
+    expect(found).not.toContain('@no key');
+    expect(finds(nip19.npubEncode(KEY), content)).toBe(true);
+    expect(finds(`nostr:${nip19.npubEncode('00'.repeat(32))}`, content)).toBe(false);
+  });
+
+  it('are bounded, whatever the post holds', () => {
+    const hostile = [
+      'word '.repeat(50_000),
+      Array.from({ length: 50_000 }, (_, at) => `w${at}`).join(' '),
+      '東京'.repeat(50_000),
+      'x'.repeat(90_000),
+      '👩‍👩‍👧'.repeat(5_000),
+      `#${'t'.repeat(90_000)}`,
+    ];
+    for (const content of hostile) {
+      const words = wordsIn(content);
+      const places = [...words.values()].flat();
+      expect(places.length).toBeLessThanOrEqual(6_000);
+      expect(Math.max(...places.map((entry) => entry & 16_383))).toBeLessThan(16_383);
+      expect(Math.max(...[...words.values()].map(({ length }) => length))).toBeLessThanOrEqual(250);
+      expect(Math.max(...lexemes(words).map(({ length }) => length))).toBeLessThanOrEqual(65);
+    }
+  });
+
+  it('NUL, lone surrogates and quotes are harmless', () => {
+    const words = wordsIn("sea\u0000wind \ud800 it's \\ \udc00boat", { tags: [['t', "a'b\\c\u0000\ud800"]] });
+    expect(lexemes(words)).toEqual(["#a'b\\c\ufffd", 'sea', 'wind', 'it', 'boat']);
+    expect(toTsvector(words)).toContain("'#a''b\\\\c");
+  });
+});
+
+describe('a query', () => {
+  it.each([
+    ['all words are needed', 'red boat', 'a boat', false],
+    ['in any order', 'boat red', 'a red boat', true],
+    ['a phrase is in a row', '"red boat"', 'a red small boat', false],
+    ['a phrase that is there', '"red boat"', 'the red boats', true],
+    ['an unfinished quote is a phrase', '"red boat', 'a boat, red', false],
+    ['an excluded word', 'boat -red', 'a red boat', false],
+    ['an excluded word that is not there', 'boat -red', 'a blue boat', true],
+    ['an excluded phrase', 'boat -"red sail"', 'a boat with a red sail', false],
+    ['part of an excluded phrase is no harm', 'boat -"red sail"', 'a red boat with a sail', true],
+    ['words written together are in a row', 'well-known', 'known well', false],
+    ['a hashtag', '#boat 東京', '東京 #boat', true],
+    ['a run in the middle of a run', '京都の秋', '東京都の秋祭り', true],
+    ['a run whose parts are apart', '東京の秋', '東京と京都の秋', false],
+    ['a mixture of scripts', 'Nostr入門', '入門書: Nostr', true],
+    ['a mixture in quotes', '"Nostr入門"', '入門書: Nostr', false],
+    ['the end of one text and the beginning of the next', '"title content"', 'content', false],
+    ['extensions are passed over', 'boat include:spam language:en', 'a boat', true],
+    ['other words with a colon are words', 'kind:boat', 'a kind boat', true],
+  ])('%s: %s', (_rule, text, content, found) => {
+    expect(finds(text, content, { tags: [['title', 'title']] })).toBe(found);
+  });
+
+  it('that is empty, or has extensions only, is as if there were none', () => {
+    for (const text of ['', '  ', 'include:spam', 'domain:example.com  nsfw:false'])
+      expect(parseSearch(text)).toBeUndefined();
+    expect(parseFilter({ search: ' ' }, { 'limits.filterValuesMax': 10 })).toEqual({ tags: [] });
+  });
+
+  it('without a usable word matches nothing', () => {
+    for (const text of ['!!!', '""', '-', '& | ! <-> :*', '\u0000', '\ud800']) {
+      expect(matchSearch(query(text), wordsIn(`a ${text} b`)), text).toBe(false);
+      expect(matchesNothing(parseFilter({ search: text }, { 'limits.filterValuesMax': 10 }) as Filter)).toBe(
+        true,
+      );
+    }
+  });
+
+  it('is refused when it is too long or has too many words', () => {
+    expect(isRefusal(parseSearch('a'.repeat(256)))).toBe(false);
+    expect(parseSearch('a'.repeat(257))).toMatchObject({ refused: 'invalid' });
+    expect(isRefusal(parseSearch('boat '.repeat(16)))).toBe(false);
+    expect(parseSearch('boat '.repeat(17))).toMatchObject({ refused: 'invalid' });
+  });
+
+  it('as SQL asks for weights only where neighbours matter, and escapes what it holds', () => {
+    expect(toTsquery(query('東京 boats'), undefined)).toBe("('東京') & ('boat')");
+    expect(toTsquery(query('東京都'), undefined)).toBe(
+      "(('東京':ABC <-> '都':ABC) | ('東京':D <-> '京都':D))",
+    );
+    expect(toTsquery(query('港'), undefined)).toBe("('港':*)");
+    expect(toTsquery(query('-spam'), new Set(["It's", 'b']))).toBe("!('spam') & ('#it''s' | '#b')");
+    expect(toTsquery(query('sea'), new Set(['b', ' ']))).toBe("('sea')");
+    expect(toRankQuery(query('red -blue "old boat"'))).toBe("'red' | 'old' | 'boat'");
+    expect(toRankQuery(query('-blue'))).toBeUndefined();
+  });
+});
+
+describe('public keys in texts', () => {
+  it('are read with their checksum', () => {
+    expect(pubkeyOf(nip19.npubEncode(KEY))).toBe(KEY);
+    expect(pubkeyOf(nip19.nprofileEncode({ pubkey: KEY, relays: ['wss://relay.example'] }))).toBe(KEY);
+    const wrong = nip19.npubEncode(KEY).replace(/.$/, (last) => (last === 'q' ? 'p' : 'q'));
+    for (const text of [wrong, nip19.noteEncode(KEY), 'npub1', 'npub1b', '', 'nprofile1qqqqqqqqqqqq'])
+      expect(pubkeyOf(text), text).toBeUndefined();
+  });
+});
+
+describe('a score', () => {
+  const settings = settingsFrom(new Map());
+  const DAY = 86_400;
+  const score = (references: number, ageDays: number, over = {}) =>
+    scoreOf({ text: 0.1, references }, 100 * DAY, (100 + ageDays) * DAY, { ...settings, ...over });
+
+  it('is that of the words, raised by freshness and by references', () => {
+    expect(score(0, 0)).toBe(0.15);
+    expect(score(0, 7)).toBe(0.125);
+    expect(score(100, 0)).toBe(0.18);
+    expect(score(5_000, 0)).toBe(0.18);
+    expect(score(0, 3_000)).toBe(0.1);
+  });
+
+  it('follows its settings; a post of tomorrow is no fresher than one of now', () => {
+    const none = { 'search.freshnessWeight': 0, 'search.popularityWeight': 0 };
+    expect(score(50, 0, none)).toBe(0.1);
+    expect(score(0, -30)).toBe(score(0, 0));
+    expect(score(0, 14, { 'search.freshnessDays': 14 })).toBe(0.125);
+  });
+});

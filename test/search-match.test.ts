@@ -1,0 +1,211 @@
+/**
+ * Three readings of a search — the database's `words @@ query`, the live matcher, and a naive one written here — agree on random texts
+ * and queries, Japanese among them. Nothing that a text or a query holds is refused by the database.
+ */
+import fc from 'fast-check';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { NostrEvent } from '../src/core/event.js';
+import { isRefusal } from '../src/core/reply.js';
+import { matchSearch, parseSearch, type SearchQuery, toRankQuery, toTsquery } from '../src/core/search.js';
+import { toTsvector, wordsOf } from '../src/core/search-words.js';
+import { openTestStore, type TestStore } from './support/store.js';
+
+let store: TestStore;
+beforeAll(async () => {
+  store = await openTestStore();
+});
+afterAll(() => store.close());
+
+const post = (content: string, tags: string[][] = []): NostrEvent => ({
+  id: '0'.repeat(64),
+  pubkey: '0'.repeat(64),
+  created_at: 0,
+  kind: 1,
+  tags,
+  content,
+  sig: '',
+});
+
+// ── Texts and queries in small alphabets, so that they meet ───────────────────────────────────────────────────────
+
+const LATIN = ['sea', 'boat', 'wind', 'x1'];
+const latin = fc.constantFrom(...LATIN);
+const run = fc.string({ unit: fc.constantFrom(...'東京都港のタワ'), minLength: 1, maxLength: 4 });
+const hashtag = latin.map((word) => `#${word}`);
+const piece = fc.oneof(
+  { weight: 4, arbitrary: latin },
+  { weight: 6, arbitrary: run },
+  { weight: 1, arbitrary: hashtag },
+);
+const pieces = fc.array(piece, { minLength: 1, maxLength: 6 });
+
+interface Part {
+  readonly kind: 'word' | 'phrase' | 'run' | 'hashtag';
+  readonly pieces: string[];
+  readonly excluded: boolean;
+}
+const part: fc.Arbitrary<Part> = fc
+  .oneof(
+    latin.map((word) => ({ kind: 'word' as const, pieces: [word] })),
+    run.map((text) => ({ kind: 'run' as const, pieces: [text] })),
+    hashtag.map((tag) => ({ kind: 'hashtag' as const, pieces: [tag] })),
+    fc
+      .array(fc.oneof(latin, run), { minLength: 2, maxLength: 3 })
+      .map((inRow) => ({ kind: 'phrase' as const, pieces: inRow })),
+  )
+  .chain((one) => fc.integer({ min: 0, max: 3 }).map((roll) => ({ ...one, excluded: roll === 0 })));
+
+const textOf = ({ kind, pieces, excluded }: Part) =>
+  `${excluded ? '-' : ''}${kind === 'phrase' ? `"${pieces.join(' ')}"` : pieces.join(' ')}`;
+
+// ── The naive reading ─────────────────────────────────────────────────────────────────────────────────────────────
+
+const segmenter = new Intl.Segmenter('ja', { granularity: 'word' });
+const isLatin = (text: string) => /^#?[a-z]/.test(text);
+const cut = (text: string) =>
+  isLatin(text) ? [text.replace('#', '')] : [...segmenter.segment(text)].map(({ segment }) => segment);
+const hasInRow = (all: readonly string[], wanted: readonly string[]) =>
+  all.some((_, at) => wanted.every((word, offset) => all[at + offset] === word));
+
+function holds(text: readonly string[], { kind, pieces: asked }: Part): boolean {
+  const words = text.flatMap(cut);
+  const [first] = asked as [string];
+  if (kind === 'word') return words.includes(first);
+  if (kind === 'hashtag') return text.includes(first);
+  if (kind === 'phrase') return hasInRow(words, asked.flatMap(cut));
+  const isInside = text.some((one) => !isLatin(one) && one.includes(first));
+  return isInside || hasInRow(words, cut(first));
+}
+
+const naive = (text: readonly string[], parts: readonly Part[]) =>
+  parts.every((one) => holds(text, one) !== one.excluded);
+
+it('the database, the live matcher and a naive reading agree', async () => {
+  const texts = fc.sample(pieces, { seed: 7447, numRuns: 150 });
+  const queries = fc.sample(fc.array(part, { minLength: 1, maxLength: 3 }), { seed: 42, numRuns: 300 });
+  const documents = texts.map((text) => wordsOf(post(text.join(' '))));
+  const parsed = queries.map((parts) => parseSearch(parts.map(textOf).join(' ')) as SearchQuery);
+  const { rows } = await store.database.pool.query<{ q: number; d: number }>(
+    `SELECT q.place::int AS q, d.place::int AS d
+     FROM unnest($1::text[]) WITH ORDINALITY AS q (query, place) CROSS JOIN unnest($2::text[]) WITH ORDINALITY AS d (words, place)
+     WHERE d.words::tsvector @@ q.query::tsquery`,
+    [parsed.map((query) => toTsquery(query, undefined)), documents.map(toTsvector)],
+  );
+  const inSql = new Set(rows.map(({ q, d }) => `${q - 1}/${d - 1}`));
+  const wrong: unknown[] = [];
+  let found = 0;
+  queries.forEach((parts, q) => {
+    texts.forEach((text, d) => {
+      const expected = naive(text, parts);
+      const readings = [inSql.has(`${q}/${d}`), matchSearch(parsed[q]!, documents[d]!)];
+      if (readings.some((reading) => reading !== expected))
+        wrong.push([parts.map(textOf).join(' '), text.join(' '), readings]);
+      if (expected) found += 1;
+    });
+  });
+  expect(wrong).toEqual([]);
+  expect(found).toBeGreaterThan(2_000);
+  expect(found).toBeLessThan(queries.length * texts.length - 2_000);
+});
+
+// ── Anything at all ───────────────────────────────────────────────────────────────────────────────────────────────
+
+const HOSTILE = [
+  "'",
+  "''",
+  '\\',
+  "\\'",
+  '%',
+  '_',
+  '\u0000',
+  '\ud800',
+  '\udc00',
+  '&',
+  '|',
+  '!',
+  '<->',
+  ':*',
+  ':A',
+  '(',
+  ')',
+  '"',
+  '-',
+  '#',
+  '@',
+];
+const HOSTILE_TOO = [
+  '🌊',
+  '👩‍👩‍👧',
+  '1️⃣',
+  '\u200b',
+  '\u2028',
+  '\ufeff',
+  '港',
+  'ー',
+  'é',
+  'e\u0301',
+  '\u3099',
+  'ß',
+  'İ',
+  'ﬁ',
+  '㍿',
+  'x'.repeat(300),
+];
+const anything = fc
+  .array(
+    fc.oneof(fc.constantFrom(...HOSTILE, ...HOSTILE_TOO), latin, fc.string({ unit: 'binary', maxLength: 6 })),
+    { maxLength: 20 },
+  )
+  .map((list) => list.join(''));
+
+it('no text and no query is refused by the database, and the live matcher agrees with it', async () => {
+  const texts = fc.sample(fc.tuple(anything, anything), { seed: 1, numRuns: 300 });
+  const documents = texts.map(([content, tag]) =>
+    wordsOf(
+      post(content, [
+        ['t', tag],
+        ['title', tag],
+      ]),
+    ),
+  );
+  const queries = fc
+    .sample(anything, { seed: 1, numRuns: 300 })
+    .map((text) => parseSearch(text.slice(0, 256)))
+    .filter(
+      (query): query is SearchQuery => query !== undefined && !isRefusal(query) && query.terms.length > 0,
+    );
+  expect(queries.length).toBeGreaterThan(150);
+  const topics = new Set(texts.slice(0, 20).map(([, tag]) => tag));
+  const { rows } = await store.database.pool.query<{ q: number; d: number }>(
+    `SELECT q.place::int AS q, d.place::int AS d
+     FROM unnest($1::text[], $3::text[], $4::text[]) WITH ORDINALITY AS q (query, rank, in_topics, place)
+     CROSS JOIN unnest($2::text[]) WITH ORDINALITY AS d (words, place)
+     WHERE d.words::tsvector @@ q.query::tsquery AND ts_rank(d.words::tsvector, q.rank::tsquery) >= 0
+       AND numnode(q.in_topics::tsquery) > 0`,
+    [
+      queries.map((query) => toTsquery(query, undefined)),
+      documents.map(toTsvector),
+      queries.map((query) => toRankQuery(query) ?? ''),
+      queries.map((query) => toTsquery(query, topics)),
+    ],
+  );
+  const inSql = new Set(rows.map(({ q, d }) => `${q - 1}/${d - 1}`));
+  expect(inSql.size).toBeGreaterThan(300);
+  const wrong = queries.flatMap((query, q) =>
+    documents.flatMap((words, d) =>
+      matchSearch(query, words) === inSql.has(`${q}/${d}`) ? [] : [[query, texts[d]]],
+    ),
+  );
+  expect(wrong).toEqual([]);
+});
+
+it('the largest document is one that the database takes', async () => {
+  const wide = Array.from({ length: 5_000 }, (_, at) => `${at}${'ঈ'.repeat(70)}`);
+  const tags = Array.from({ length: 2_000 }, (_, at) => ['t', `${at}${'ঈ'.repeat(100)}`]);
+  const words = wordsOf(post(`${wide.join(' ')} ${'東京都庁'.repeat(3_000)}`, tags));
+  expect(words.size).toBeGreaterThan(2_500);
+  const { rows } = await store.database.pool.query<{ length: number }>('SELECT length($1::tsvector)', [
+    toTsvector(words),
+  ]);
+  expect(rows[0]!.length).toBe(words.size);
+});
