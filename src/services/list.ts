@@ -6,6 +6,7 @@ import type { Log } from '../log.js';
 import type { Database } from '../postgres/database.js';
 import type { Consumer } from './consumer.js';
 import { searchConsumer } from './search.js';
+import { trustConsumer } from './trust.js';
 
 export interface ConsumerContext {
   readonly communities: Communities;
@@ -16,6 +17,6 @@ export interface ConsumerContext {
   readonly now: () => number;
 }
 
-export function consumersOf({ communities }: ConsumerContext): readonly Consumer[] {
-  return [searchConsumer({ communities })];
+export function consumersOf(context: ConsumerContext): readonly Consumer[] {
+  return [searchConsumer(context), trustConsumer(context)];
 }
