@@ -209,6 +209,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     },
   });
   const addressOf = createAddressOf(config.trustedProxies);
+  const gate = new QueryGate();
   let schedule: Schedule | undefined;
   const relay = roles.has('relay')
     ? addRelay(http, {
@@ -231,7 +232,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
         },
         searchUse: searchUse(database.apiPool, now),
         ownPool: database.ownPool,
-        gate: new QueryGate(),
+        gate,
         intake: new Intake(),
         rates,
         addressOf,
@@ -253,6 +254,8 @@ export async function startNode(options: NodeOptions): Promise<Node> {
       downloadSecret: await fixDownloadSecret(database.ownPool),
       // Where no worker runs in this process, another one finds the request within a minute.
       exportSoon: async () => schedule?.trigger(exportPersonalData.name),
+      search: { pool: database.pool, searchPool: database.searchPool, tagHash },
+      inTurn: (client, query) => gate.run(client, query),
       rates,
       addressOf,
       version: SOFTWARE_VERSION,

@@ -45,6 +45,8 @@ async function existingRoutes(): Promise<string[]> {
     adminPubkeys: [],
     downloadSecret: '',
     exportSoon: async () => undefined,
+    search: { pool: relay.database.pool, searchPool: relay.database.searchPool, tagHash: () => 0n },
+    inTurn: (_client, query) => query(),
     addressOf: createAddressOf(['loopback']),
     rates: { take: () => ({ allowed: true, retryAfterMs: 0 }) },
     version: '0',

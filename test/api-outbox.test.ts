@@ -472,6 +472,8 @@ describe('a port of its own', () => {
       tokenSecret: 'secret',
       downloadSecret: 'secret',
       exportSoon: async () => undefined,
+      search: { pool: relay.database.pool, searchPool: relay.database.searchPool, tagHash: () => 0n },
+      inTurn: (_client, query) => query(),
       adminPubkeys: [root.pubkey],
       addressOf: createAddressOf(['loopback']),
       rates,

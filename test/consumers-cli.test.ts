@@ -7,7 +7,7 @@ import { type Ended, eventually, runCli, startCli } from './support/cli.js';
 import { RawClient } from './support/client.js';
 import { createTestDatabase, type TestDatabase } from './support/database.js';
 import { newAuthor, sign } from './support/events.js';
-import { type Ledger, makeLedger, readLedger, readViewOf } from './support/ledger.js';
+import { type Ledger, makeLedger, readLedger, readWholeView } from './support/ledger.js';
 import { startTestNode, type TestNode } from './support/node.js';
 
 const author = newAuthor();
@@ -98,7 +98,7 @@ it('one that is well is up to date; paused it says how to go on, in the list and
   );
   expect(await output('consumers', 'resume', 'ledger')).toBe('ledger goes on; 1 row to go\n');
   await relay.node.consumers!.drained();
-  expect(await readLedger(relay.database.pool)).toEqual(await readViewOf(relay.database.pool));
+  expect(await readLedger(relay.database.pool)).toEqual(await readWholeView(relay.database.pool));
   expect(await audit(2)).toEqual([
     [null, 'consumer.resume', 'ledger', {}],
     [null, 'consumer.pause', 'ledger', {}],
@@ -147,7 +147,7 @@ it('dead letters are listed with their error, and tried again by number or all',
   expect(await output('consumers', 'retry', 'ledger', '--all')).toMatch(/^1 is tried again within a moment/);
   await parked(0);
   expect(await output('consumers', 'dead-letters', 'ledger')).toBe('ledger has taken everything\n');
-  expect(await readLedger(relay.database.pool)).toEqual(await readViewOf(relay.database.pool));
+  expect(await readLedger(relay.database.pool)).toEqual(await readWholeView(relay.database.pool));
 });
 
 it('a rebuild is awaited; an interrupt leaves it running and says so', async () => {
@@ -179,7 +179,7 @@ it('a rebuild is awaited; an interrupt leaves it running and says so', async () 
   });
   release();
   await eventually('it is whole', async () => ((await generation()) === before + 2 ? true : undefined));
-  expect(await readLedger(relay.database.pool)).toEqual(await readViewOf(relay.database.pool));
+  expect(await readLedger(relay.database.pool)).toEqual(await readWholeView(relay.database.pool));
 });
 
 it('when no node works on them, that is said, also when one was killed in its turn', async () => {

@@ -12,8 +12,11 @@ import { type Denial, ERRORS, type ErrorCode } from '../core/errors.js';
 import type { DailyMetric } from '../core/plan-limits.js';
 import type { Token } from './tokens.js';
 
-/** `public`: anyone. `member`: any key that signs. `operator`: a key that runs this community. */
-export type Who = 'public' | 'member' | 'operator';
+/**
+ * `public`: anyone. `reader`: anyone, where clients need not authenticate; a key that signs is known all the same. `member`: any
+ * key that signs. `operator`: a key that runs this community.
+ */
+export type Who = 'public' | 'reader' | 'member' | 'operator';
 
 type Input = z.ZodType<object>;
 const nothing = z.strictObject({});
@@ -31,7 +34,7 @@ export type Call<W extends Who, P = object, Q = object, B = object> = {
 } & (W extends 'public'
   ? unknown
   : {
-      readonly pubkey: string;
+      readonly pubkey: W extends 'reader' ? string | undefined : string;
       /** What it was asked with, when that is no signature. */
       readonly token?: Token | undefined;
       /** Of a route that `keepsRequestId`: the same for the same request under the same name. */
@@ -80,7 +83,7 @@ interface Description {
   /** Uses the node on the member's behalf: where clients must authenticate, the current policies must be agreed to. */
   readonly needsConsent?: boolean;
   /**
-   * Each call is one use of this metric of the caller's plan, counted right before the handler. When the handler refuses or
+   * Each call of a key is one use of this metric of its plan, counted right before the handler. When the handler refuses or
    * fails, the use is given back.
    */
   readonly counts?: DailyMetric;
@@ -114,7 +117,7 @@ export interface Route extends Description {
   readonly query?: Input;
   readonly body?: Input;
   readonly response: z.ZodType;
-  readonly handler: (call: Call<'member'>) => unknown;
+  readonly handler: (call: Call<'reader'>) => unknown;
 }
 
 export function route<
@@ -174,6 +177,7 @@ const OF_MEMBERS = [
 ] as const;
 const BY_WHO: Record<Who, readonly ErrorCode[]> = {
   public: [],
+  reader: OF_MEMBERS,
   member: OF_MEMBERS,
   operator: [...OF_MEMBERS, 'OPERATORS_ONLY'],
 };
@@ -197,6 +201,13 @@ export function errorsOf(route: Route): ErrorCode[] {
   ];
 }
 
+const SIGNED = [{ nostr: [] }, { token: [] }];
+const SECURITY: Record<Exclude<Who, 'public'>, { [name: string]: string[] }[]> = {
+  reader: [...SIGNED, {}],
+  member: SIGNED,
+  operator: SIGNED,
+};
+
 /** Validation and documentation of a route. Only one of its two addresses is shown. */
 export function schemaOf(route: Route, isShown: boolean): FastifySchema {
   const { summary, description, tags, who, body } = route;
@@ -206,7 +217,7 @@ export function schemaOf(route: Route, isShown: boolean): FastifySchema {
     tags: [...tags],
     operationId: operationId(route),
     ...(description === undefined ? {} : { description }),
-    ...(who === 'public' ? {} : { security: [{ nostr: [] }, { token: [] }] }),
+    ...(who === 'public' ? {} : { security: SECURITY[who] }),
     ...(isShown ? {} : { hide: true }),
     params: paramsOf(route, isShown),
     querystring: route.query ?? nothing,

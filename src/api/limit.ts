@@ -8,6 +8,7 @@ import type { Who } from './contract.js';
 
 const GROUPS = {
   public: ['rate.httpPublicPerSecond', 'rate.httpPublicBurst'],
+  reader: ['rate.httpPublicPerSecond', 'rate.httpPublicBurst'],
   member: ['rate.httpMemberPerSecond', 'rate.httpMemberBurst'],
   operator: ['rate.httpAdminPerSecond', 'rate.httpAdminBurst'],
 } as const satisfies Record<Who, readonly [keyof Settings, keyof Settings]>;

@@ -27,10 +27,11 @@ export async function counted(
   { pool, log }: Options,
   { counts, handler }: Pick<Route, 'counts' | 'handler'>,
   request: CountedRequest,
-  call: Call<'member'>,
+  call: Call<'reader'>,
 ): Promise<unknown> {
-  if (counts === undefined) return handler(call);
   const { community, pubkey, now } = call;
+  // Who has not signed has no plan.
+  if (counts === undefined || pubkey === undefined) return handler(call);
   const counting = { community: community.id, pubkey, metric: counts, requestId: identityOf(request), now };
   const use = await countUse(pool, counting);
   if (isDenial(use)) return use;

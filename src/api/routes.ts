@@ -5,6 +5,7 @@ import type { Route } from './contract.js';
 import { type PersonalDataOptions, personalDataRoutes } from './personal-data.js';
 import { policyRoutes } from './policies.js';
 import { reportRoutes } from './reports.js';
+import { type SearchOptions, searchRoutes } from './search.js';
 import { type SignInOptions, signInRoutes } from './sign-in.js';
 import { subscriptionRoutes } from './subscriptions.js';
 import { type TopicOptions, topicRoutes } from './topics.js';
@@ -12,7 +13,12 @@ import { usageRoutes } from './usage.js';
 import { webhookRoutes } from './webhook.js';
 
 /** What the handlers stand on. */
-export interface RouteOptions extends TopicOptions, AdminOptions, SignInOptions, PersonalDataOptions {}
+export interface RouteOptions
+  extends TopicOptions,
+    AdminOptions,
+    SignInOptions,
+    PersonalDataOptions,
+    SearchOptions {}
 
 export function routesOf(options: RouteOptions): Route[] {
   return [
@@ -24,6 +30,7 @@ export function routesOf(options: RouteOptions): Route[] {
     ...usageRoutes(options),
     ...webhookRoutes(options),
     ...reportRoutes(options),
+    ...searchRoutes(options),
     ...personalDataRoutes(options),
     ...adminRoutes(options),
   ];

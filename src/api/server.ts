@@ -9,6 +9,7 @@ import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod
 import { addressesOf, toHttp } from '../addresses.js';
 import type { AddressOf, ClientAddress } from '../client-address.js';
 import type { Communities, Community } from '../communities.js';
+import { isInForce } from '../core/auth.js';
 import { isKeptOut } from '../core/blocks.js';
 import { type Denial, denial, isDenial } from '../core/errors.js';
 import { type Http, hostOf } from '../http.js';
@@ -16,7 +17,16 @@ import type { Rates } from '../limits/rates.js';
 import type { Log } from '../log.js';
 import { denialOf, refuse } from './answer.js';
 import { type AuthOptions, authenticate, readHeader, refuseAccount, refuseWithoutConsent } from './auth.js';
-import { type Call, Download, Flow, LAST_EVENT_ID, REQUEST_ID, type Route, schemaOf } from './contract.js';
+import {
+  type Call,
+  Download,
+  Flow,
+  LAST_EVENT_ID,
+  REQUEST_ID,
+  type Route,
+  schemaOf,
+  type Who,
+} from './contract.js';
 import { addDocs } from './docs.js';
 import { refuseRate } from './limit.js';
 import { addManagement } from './management.js';
@@ -175,8 +185,15 @@ async function enter(
   if (isKeptOut(community.blocks, client)) return refuse(reply, denial('ADDRESS_BLOCKED'));
   const taking = { community, client, who, by: client.rateKey, isSubscriptionRequest };
   const refused =
-    (await refuseRate(rates, taking, now())) ?? (who === 'public' ? undefined : unsigned(request));
+    (await refuseRate(rates, taking, now())) ??
+    (isAnonymous(request, who, now()) ? undefined : unsigned(request));
   return refused === undefined ? undefined : refuse(reply, refused);
+}
+
+/** Nobody has to say who asks, and nobody does. */
+function isAnonymous({ headers, known }: FastifyRequest, who: Who, now: number): boolean {
+  if (who !== 'reader') return who === 'public';
+  return headers.authorization === undefined && !isInForce(known.community!, now);
 }
 
 function unsigned(request: FastifyRequest): Denial | undefined {
@@ -194,7 +211,7 @@ async function identify(
   const bytes = bytesOf(request);
   request.known.bytes = bytes;
   const now = options.now();
-  if (who === 'public') return guard?.({ community, headers: request.headers, bytes, now });
+  if (isAnonymous(request, who, now)) return guard?.({ community, headers: request.headers, bytes, now });
   const identified = await authenticate(
     options,
     {
@@ -261,11 +278,11 @@ function badBody(message: string): Denial {
   return denial('INVALID_REQUEST', { problems: [{ path: 'body', message }] });
 }
 
-function callOf(request: FastifyRequest, reply: FastifyReply, route: Route, now: number): Call<'member'> {
+function callOf(request: FastifyRequest, reply: FastifyReply, route: Route, now: number): Call<'reader'> {
   const { known, params, query, body, headers } = request;
   const { keepsRequestId = false, resumable = false } = route;
   const lastEventId = resumable ? headers[LAST_EVENT_ID] : undefined;
-  const { community, client, pubkey = '', token } = known;
+  const { community, client, pubkey, token } = known;
   return {
     community: community!,
     client: client!,

@@ -67,10 +67,11 @@ export class Consuming {
   private followUpFailures = 0;
 
   constructor(private readonly options: ConsumeOptions) {
-    const { consumer, now } = options;
+    const { consumer, metrics, now } = options;
     this.name = consumer.name;
     this.batches = new Batches({ ...options, signal: this.stopping.signal });
-    this.follower = { consumer: this.name, holder: this.holder, now, rate: rateOf() };
+    const onPassed = (rows: number) => metrics.consumerRows.inc({ consumer: consumer.name }, rows);
+    this.follower = { consumer: this.name, holder: this.holder, now, rate: rateOf(), onPassed };
     this.running = this.run();
   }
 
@@ -194,7 +195,6 @@ export class Consuming {
     const course = liveCourse(this.follower, turn);
     try {
       const page = await this.batches.take(course);
-      this.options.metrics.consumerRows.inc({ consumer: this.name }, page.changes.length);
       const more = await retryLetters(this.batches, this.follower, generation);
       return { liveSeq: course.from, more: page.full || more };
     } catch (error) {

@@ -21,11 +21,13 @@ export interface Follower {
   readonly consumer: string;
   readonly holder: string;
   readonly now: () => number;
-  /** Counts what goes through here, and says how fast it is. */
+  /** How fast it is, with so many more rows. */
   readonly rate: (rows: number) => number;
+  /** So many rows are applied and committed. */
+  readonly onPassed: (rows: number) => void;
 }
 
-export function liveCourse({ consumer, holder, now, rate }: Follower, turn: Turn): Course {
+export function liveCourse({ consumer, holder, now, rate, onPassed }: Follower, turn: Turn): Course {
   let from = turn.lastSeq;
   const { generation } = turn;
   return {
@@ -40,8 +42,9 @@ export function liveCourse({ consumer, holder, now, rate }: Follower, turn: Turn
       const progress = { rows, rowsPerSecond: rate(rows), now: now() };
       return saveProgress(tx, { consumer, holder, generation, from, to: upTo, ...progress });
     },
-    passed: ({ upTo }) => {
+    passed: ({ upTo, changes }) => {
       from = upTo;
+      onPassed(changes.length);
     },
   };
 }

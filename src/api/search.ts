@@ -1,0 +1,118 @@
+/**
+ * Search over HTTP, by the same rules as a REQ that searches (NIP-50): what is found is what the public may find, whoever asks, and it
+ * comes from the same reading. A key that signs pays with its plan; where nobody has to authenticate, nobody has to sign.
+ */
+import { z } from 'zod';
+import type { ClientAddress } from '../client-address.js';
+import type { Community } from '../communities.js';
+import { refuseSearch } from '../core/access.js';
+import { type Denial, denial, isDenial } from '../core/errors.js';
+import { type Filter, parseFilter } from '../core/filter.js';
+import { isRefusal } from '../core/reply.js';
+import { SEARCH_LENGTH_MAX } from '../core/search.js';
+import { refuseFilterTopic } from '../core/topic.js';
+import { type FoundItem, type SearchPools, SearchTooLong, searchPage } from '../store/search.js';
+import { type Route, route } from './contract.js';
+import { pageOf, pubkey, topicIdText } from './schemas.js';
+
+const ITEMS = 20;
+const ITEMS_MAX = 100;
+/** Searches of this process that wait for their turn or are under way. */
+const SEARCHES_MAX = 100;
+
+export interface SearchOptions {
+  readonly search: SearchPools;
+  /** Queries of clients follow one another, so that none stands in the way of all. */
+  readonly inTurn: <T>(client: ClientAddress, query: () => Promise<T>) => Promise<T>;
+}
+
+const found = z.strictObject({
+  event: z.strictObject({
+    id: z.string(),
+    pubkey,
+    created_at: z.number().int(),
+    kind: z.number().int(),
+    tags: z.array(z.array(z.string())),
+    content: z.string(),
+    sig: z.string(),
+  }),
+  score: z.number().describe('The words, how fresh it is, and how often others refer to it'),
+});
+
+function show({ payload, score }: FoundItem): z.output<typeof found> {
+  return { event: JSON.parse(payload) as z.output<typeof found>['event'], score };
+}
+
+export function searchRoutes({ search, inTurn }: SearchOptions): Route[] {
+  let underWay = 0;
+  return [
+    route({
+      method: 'GET',
+      url: '/search',
+      summary: 'Search for posts, the best first',
+      description: ABOUT,
+      tags: ['search'],
+      who: 'reader',
+      needsConsent: true,
+      counts: 'search',
+      query: z.strictObject({
+        q: z.string().min(1).max(SEARCH_LENGTH_MAX).describe('Words, "phrases", -excluded, #hashtags'),
+        topic: topicIdText.optional().describe('Needed where every filter needs a topic'),
+        limit: z.coerce.number().int().min(1).max(ITEMS_MAX).default(ITEMS).describe('Most items of a page'),
+        cursor: z.string().max(2_000).optional().describe('next_cursor of the page before'),
+      }),
+      response: pageOf(found),
+      errors: [
+        'TOPIC_NOT_ENABLED',
+        'TOPIC_BLOCKED',
+        'TOPIC_NOT_SEARCHABLE',
+        'SEARCH_NOT_READY',
+        'UNAVAILABLE',
+      ],
+      handler: async ({ community, client, query: { q, topic, limit, cursor }, now }) => {
+        const filter = filterOf(community, q, topic);
+        if (isDenial(filter)) return filter;
+        if (underWay >= SEARCHES_MAX) return denial('RATE_LIMITED', { retry_after_seconds: 1 });
+        underWay += 1;
+        try {
+          const page = await inTurn(client, () =>
+            searchPage(search, community, filter, { limit, cursor, now }),
+          );
+          if (isDenial(page)) return page;
+          return { items: page.items.map(show), next_cursor: page.nextCursor ?? null };
+        } catch (error) {
+          if (error instanceof SearchTooLong) return denial('UNAVAILABLE');
+          throw error;
+        } finally {
+          underWay -= 1;
+        }
+      },
+    }),
+  ];
+}
+
+const ABOUT = `All words are needed; a phrase stands in quotes, and a word with - before it must not be there. What is found is the same as for a REQ with
+\`search\`: posts of kinds with text (\`search.kinds\`), no private ones, and where clients must authenticate only those of public topics. Later pages go on in
+the order of the first. A key that signs uses one search of its plan; where clients need not authenticate nobody has to sign.`;
+
+/** What a REQ would ask, or why it would be closed. */
+function filterOf(community: Community, q: string, topic: string | undefined): Filter | Denial {
+  const input = { search: q, ...(topic === undefined ? {} : { '#t': [topic] }) };
+  const filter = parseFilter(input, community.settings);
+  if (isRefusal(filter)) return invalid('q', filter.why);
+  if (filter.search === undefined) return invalid('q', 'there is nothing to search for');
+  return refuseTopic(community, filter, topic) ?? filter;
+}
+
+function refuseTopic(community: Community, filter: Filter, topic: string | undefined): Denial | undefined {
+  const refused = refuseFilterTopic(filter, community.settings, community.topics);
+  if (refused !== undefined && topic === undefined) return invalid('topic', refused.why);
+  const details = { topic_id: topic };
+  if (refused !== undefined)
+    return denial(community.topics.get(topic!)?.blocked ? 'TOPIC_BLOCKED' : 'TOPIC_NOT_ENABLED', details);
+  return refuseSearch(filter, community) === undefined ? undefined : denial('TOPIC_NOT_SEARCHABLE', details);
+}
+
+function invalid(name: string, message: string): Denial {
+  return denial('INVALID_REQUEST', { problems: [{ path: `querystring/${name}`, message }] });
+}

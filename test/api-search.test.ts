@@ -1,0 +1,265 @@
+/** Search over real HTTP: what is found, in pages, who may ask and what it costs; each refusal by its code. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { isDenial } from '../src/core/errors.js';
+import type { SettingKey } from '../src/core/settings.js';
+import { addCommunity, writeSetting } from '../src/store/communities.js';
+import { assignPlan, createPlan } from '../src/store/plans.js';
+import { type Api, createApi } from './support/api.js';
+import { eventually } from './support/cli.js';
+import { RawClient } from './support/client.js';
+import { type Author, type Draft, newAuthor, nowSeconds, sign } from './support/events.js';
+import { startTestNode, type TestNode } from './support/node.js';
+import { writeTopic } from './support/topics.js';
+
+const SEARCH = '/v1/search';
+const OPEN = 'kukuri:global';
+const CLOSED = `kukuri:${'c'.repeat(64)}`;
+const BLOCKED = `kukuri:${'b'.repeat(64)}`;
+const root = newAuthor();
+const alice = newAuthor();
+
+interface Found {
+  readonly items: {
+    readonly event: { readonly id: string; readonly content: string };
+    readonly score: number;
+  }[];
+  readonly next_cursor: string | null;
+}
+
+let relay: TestNode;
+let api: Api;
+let client: RawClient;
+const community = (slug = 'default') => relay.node.communities.find(undefined, slug)!;
+
+beforeAll(async () => {
+  relay = await startTestNode({ env: { MINATO_ADMIN_PUBKEYS: root.pubkey } });
+  api = createApi(relay.http);
+  await addCommunity(relay.database.pool, 'art', undefined, Date.now());
+  await eventually('the community is there', () => relay.node.communities.find(undefined, 'art'));
+  for (const [topic, isPublic] of [
+    [OPEN, true],
+    [CLOSED, false],
+    [BLOCKED, true],
+  ] as const) {
+    const rules = { pinned: true, public: isPublic, priority: 0, policy: {} };
+    await writeTopic(relay.database.pool, community().id, topic, rules, Date.now());
+  }
+  await api.ask('PUT', `/v1/admin/blocked-topics/${BLOCKED}`, { as: root, body: {} });
+  await eventually('the topics are known', () =>
+    community().topics.get(BLOCKED)?.blocked && community().topics.get(CLOSED)?.enabled ? true : undefined,
+  );
+  client = await RawClient.connect(relay.url);
+});
+afterAll(async () => {
+  await client.close();
+  await relay.close();
+});
+
+async function post(draft: Draft, by: Author = alice) {
+  const event = sign(by, { tags: [['t', OPEN]], ...draft });
+  expect(await client.publish(event)).toEqual([true, '']);
+  return event;
+}
+async function withSettings(values: Partial<Record<SettingKey, unknown>>, work: () => Promise<void>) {
+  const before = { ...community().settings } as Record<string, unknown>;
+  const set = async (key: string, value: unknown) => {
+    await writeSetting(relay.database.pool, community().id, key as SettingKey, value, Date.now());
+    await eventually(`${key} is set`, () =>
+      (community().settings as Record<string, unknown>)[key] === value ? true : undefined,
+    );
+  };
+  for (const [key, value] of Object.entries(values)) await set(key, value);
+  try {
+    await work();
+  } finally {
+    for (const key of Object.keys(values)) await set(key, before[key]);
+  }
+}
+const asked = (query: Record<string, string | number>) => {
+  const named = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) named.set(name, String(value));
+  return `${SEARCH}?${named}`;
+};
+async function search(query: Record<string, string | number>, as?: Author, headers = {}): Promise<Found> {
+  const answer = await api.ask<Found>('GET', asked(query), { ...(as ? { as } : {}), headers });
+  expect(answer).toMatchObject({ status: 200 });
+  return answer.body;
+}
+const contents = ({ items }: Found) => items.map(({ event }) => event.content);
+async function used(who: Author): Promise<number> {
+  const { body } = await api.ask<{ metrics: { metric: string; used: number }[] }>('GET', '/v1/usage', {
+    as: who,
+  });
+  return body.metrics.find(({ metric }) => metric === 'search')?.used ?? 0;
+}
+
+describe('a search', () => {
+  it('finds whole events by their words, the best first, at once', async () => {
+    const at = nowSeconds();
+    const older = await post({ content: 'a lighthouse by the sea', created_at: at - 500_000 });
+    const newer = await post({ content: 'the lighthouse, again', created_at: at });
+    await post({ content: 'only the sea' });
+    const found = await search({ q: 'lighthouse', topic: OPEN });
+    expect(found.items.map(({ event }) => event)).toEqual([newer, older]);
+    expect(found.items[0]!.score).toBeGreaterThan(found.items[1]!.score);
+    expect(found.next_cursor).toBeNull();
+    expect(contents(await search({ q: 'lighthouse -again' }))).toEqual([older.content]);
+    expect(contents(await search({ q: '"by the sea"' }))).toEqual([older.content]);
+    expect(await search({ q: 'lighthouse', topic: CLOSED })).toEqual({ items: [], next_cursor: null });
+  });
+
+  it('does not find what was deleted, private kinds, or another community (I6, I13)', async () => {
+    const lost = await post({ content: 'anchorage lost' });
+    const kept = await post({ content: 'anchorage kept' });
+    await post({ kind: 4, content: 'anchorage secret', tags: [['p', root.pubkey]] });
+    await post({ kind: 5, tags: [['e', lost.id]] });
+    expect(contents(await search({ q: 'anchorage' }))).toEqual([kept.content]);
+    expect(contents(await search({ q: 'anchorage' }, root))).toEqual([kept.content]);
+    const there = await api.ask<Found>('GET', `/c/art${asked({ q: 'anchorage', topic: OPEN })}`);
+    expect(there).toMatchObject({ status: 200, body: { items: [] } });
+  });
+
+  it('comes in pages, each post once', async () => {
+    const posted = [];
+    for (let at = 0; at < 7; at += 1) posted.push((await post({ content: `mooring ${at}` })).id);
+    const seen: string[] = [];
+    let cursor: string | null = null;
+    do {
+      const found: Found = await search({ q: 'mooring', limit: 3, ...(cursor === null ? {} : { cursor }) });
+      expect(found.items.length).toBeLessThanOrEqual(3);
+      seen.push(...found.items.map(({ event }) => event.id));
+      cursor = found.next_cursor;
+      // What comes meanwhile does not move what is left.
+      if (seen.length === 3) await post({ content: 'mooring later' });
+    } while (cursor !== null);
+    expect(seen.toSorted()).toEqual(posted.toSorted());
+  });
+
+  it('has a form', async () => {
+    const wrong = [
+      '',
+      'q=',
+      `q=${'x'.repeat(257)}`,
+      'q=a&limit=0',
+      'q=a&limit=101',
+      'q=a&cursor=x',
+      'q=a&order=new',
+    ];
+    for (const query of [...wrong, 'q=%20', 'q=language:en', `q=${'a+'.repeat(20)}`])
+      await api.refused(400, 'INVALID_REQUEST', 'GET', `${SEARCH}?${query}`);
+    const { body } = await api.refused(400, 'INVALID_REQUEST', 'GET', `${SEARCH}?q=language:en`);
+    expect(body.details).toEqual({ problems: [{ path: 'querystring/q', message: expect.any(String) }] });
+    // Nothing in it is a word: nothing is found.
+    expect(await search({ q: '!?' })).toEqual({ items: [], next_cursor: null });
+  });
+});
+
+describe('topics', () => {
+  it('that are blocked, not carried or missing are refused as in a REQ', async () => {
+    await api.refused(403, 'TOPIC_BLOCKED', 'GET', asked({ q: 'x', topic: BLOCKED }));
+    const unknown = `kukuri:${'0'.repeat(64)}`;
+    await withSettings({ 'topic.mode': 'required' }, async () => {
+      const { body } = await api.refused(403, 'TOPIC_NOT_ENABLED', 'GET', asked({ q: 'x', topic: unknown }));
+      expect(body.details).toEqual({ topic_id: unknown });
+      await api.refused(403, 'TOPIC_BLOCKED', 'GET', asked({ q: 'x', topic: BLOCKED }));
+      const missing = await api.refused(400, 'INVALID_REQUEST', 'GET', asked({ q: 'x' }));
+      expect(missing.body.details).toEqual({
+        problems: [{ path: 'querystring/topic', message: expect.stringContaining('missing topic') }],
+      });
+      await search({ q: 'x', topic: OPEN });
+    });
+  });
+
+  it('that are not public cannot be searched where clients must authenticate', async () => {
+    await withSettings({ 'auth.mode': 'required' }, async () => {
+      const path = asked({ q: 'x', topic: CLOSED });
+      const { body } = await api.refused(403, 'TOPIC_NOT_SEARCHABLE', 'GET', path, { as: alice });
+      expect(body.details).toEqual({ topic_id: CLOSED });
+      await search({ q: 'x', topic: OPEN }, alice);
+    });
+    await search({ q: 'x', topic: CLOSED });
+  });
+});
+
+describe('who asks', () => {
+  it('need not sign where clients need not authenticate, and must where they must', async () => {
+    await search({ q: 'x' });
+    await withSettings({ 'auth.mode': 'required' }, async () => {
+      await api.refused(401, 'AUTH_REQUIRED', 'GET', asked({ q: 'x' }));
+      await search({ q: 'x' }, newAuthor());
+      const later = Math.floor(Date.now() / 1_000) + 3_600;
+      await withSettings({ 'auth.enforceAt': later }, async () => {
+        await search({ q: 'x' });
+      });
+    });
+  });
+
+  it('is known when they sign: a wrong signature, a used one and a disabled account are refused', async () => {
+    const path = asked({ q: 'x' });
+    await api.refused(401, 'INVALID_AUTH', 'GET', path, { headers: { authorization: 'Nostr x' } });
+    await api.refused(401, 'INVALID_TOKEN', 'GET', path, { headers: { authorization: 'Bearer x' } });
+    const disabled = newAuthor();
+    await api.ask('PATCH', `/v1/admin/members/${disabled.pubkey}`, {
+      as: root,
+      body: { status: 'disabled' },
+    });
+    await api.refused(403, 'ACCOUNT_DISABLED', 'GET', path, { as: disabled });
+  });
+
+  it('must have agreed to the current policies, where clients must authenticate', async () => {
+    const policy = { type: 'terms', version: '1' };
+    await api.ask('POST', '/v1/admin/policies', { as: root, body: policy });
+    await api.ask('PUT', '/v1/admin/policies/terms/1/texts/en', {
+      as: root,
+      body: { title: 'Terms', content: 'Be kind.' },
+    });
+    await api.ask('POST', '/v1/admin/policies/terms/1/publish', { as: root });
+    const current = await api.ask('POST', '/v1/admin/policies/terms/1/make-current', { as: root });
+    expect(current).toMatchObject({ status: 200 });
+    const member = newAuthor();
+    await search({ q: 'x' }, member);
+    await withSettings({ 'auth.mode': 'required' }, async () => {
+      await api.refused(428, 'CONSENT_REQUIRED', 'GET', asked({ q: 'x' }), { as: member });
+    });
+  });
+
+  it('uses one search of their plan for each call, not for one that is refused or sent again', async () => {
+    const member = newAuthor();
+    const { pool } = relay.database;
+    const plan = { community: community().id, planId: 'small', limits: { searchPerDay: 2 } };
+    const made = await createPlan(pool, { name: undefined, ...plan }, Date.now());
+    expect(isDenial(made)).toBe(false);
+    const given = { community: community().id, pubkey: member.pubkey, planId: 'small' };
+    expect(isDenial(await assignPlan(pool, given, Date.now()))).toBe(false);
+    await search({ q: 'x' }, member);
+    await api.refused(403, 'TOPIC_BLOCKED', 'GET', asked({ q: 'x', topic: BLOCKED }), { as: member });
+    expect(await used(member)).toBe(1);
+    await search({ q: 'y' }, member, { 'x-request-id': 'one' });
+    await search({ q: 'y' }, member, { 'x-request-id': 'one' });
+    expect(await used(member)).toBe(2);
+    const { body } = await api.refused(402, 'QUOTA_EXCEEDED', 'GET', asked({ q: 'z' }), { as: member });
+    expect(body.details).toMatchObject({ metric: 'search', limit: 2 });
+    // Without a key there is no plan.
+    await search({ q: 'z' });
+  });
+});
+
+it('is refused while what can be searched is not gathered yet', async () => {
+  const { pool } = relay.database;
+  await relay.node.consumers!.drained();
+  const set = (generation: number) =>
+    pool.query("UPDATE consumer_offsets SET generation = $1 WHERE consumer = 'search'", [generation]);
+  await set(0);
+  await api.refused(503, 'SEARCH_NOT_READY', 'GET', asked({ q: 'x' }));
+  await set(1);
+  await search({ q: 'x' });
+});
+
+it('counts by address where nobody signs', async () => {
+  const limits = { 'rate.exemptLoopback': false, 'rate.httpPublicPerSecond': 1, 'rate.httpPublicBurst': 2 };
+  await withSettings(limits, async () => {
+    const statuses = [];
+    for (let at = 0; at < 6; at += 1) statuses.push((await api.ask('GET', asked({ q: 'x' }))).status);
+    expect(statuses).toContain(429);
+  });
+});

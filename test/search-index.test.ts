@@ -1,0 +1,404 @@
+/**
+ * The documents of search as a consumer of the outbox keeps them, and pages of an answer: the same changes again change nothing, a
+ * generation built anew is the one that was followed (I9), what is deleted, purged or erased goes (I6, I12), and pages stay in their
+ * order while posts and reactions come in.
+ */
+import type { Client } from 'pg';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { Communities, Community } from '../src/communities.js';
+import { isDenial } from '../src/core/errors.js';
+import { type NostrEvent, serializeEvent } from '../src/core/event.js';
+import { type Filter, parseFilter } from '../src/core/filter.js';
+import { type Settings, settingsFrom } from '../src/core/settings.js';
+import type { Lane } from '../src/lane.js';
+import { searchConsumer } from '../src/services/search.js';
+import { readChanges, readView } from '../src/store/changes.js';
+import { replayFrom } from '../src/store/consumer-admin.js';
+import { readHead } from '../src/store/outbox.js';
+import { type SearchPage, searchPage } from '../src/store/search.js';
+import { eraseDocumentsOf, purgeDocuments } from '../src/store/search-documents.js';
+import { purgeDeleted } from '../src/store/sweeps.js';
+import { unsigned } from './support/life.js';
+import { indexAll } from './support/search.js';
+import { openTestStore, type TestStore } from './support/store.js';
+
+const START = Date.UTC(2026, 5, 1);
+const ALICE = 'a'.repeat(64);
+const BOB = 'b'.repeat(64);
+let now = START;
+let store: TestStore;
+let lane: Lane;
+let client: Client;
+let rules: Pick<Community, 'id' | 'slug' | 'settings' | 'topics' | 'refused'>;
+let posts = 0;
+
+const communities = {
+  all: () => [rules],
+  get: (id: number) => (id === rules.id ? rules : undefined),
+} as unknown as Pick<Communities, 'all' | 'get'>;
+const index = () => indexAll(store.database, communities, now);
+const withRules = (values: Partial<Settings>, topics: Community['topics'] = new Map()) => {
+  rules = { ...rules, settings: settingsFrom(new Map(Object.entries(values))), topics };
+};
+const topic = (isPublic: boolean) =>
+  ({ enabled: true, blocked: false, public: isPublic, priority: 0, policy: {} }) as const;
+
+async function post(draft: Partial<NostrEvent>): Promise<NostrEvent> {
+  posts += 1;
+  const event = unsigned({
+    kind: 1,
+    pubkey: ALICE,
+    created_at: START / 1_000 - 100_000 + posts,
+    ...draft,
+  });
+  await lane.submit({ community: 1, event, payload: serializeEvent(event) });
+  return event;
+}
+const remove = (event: NostrEvent) =>
+  post({ kind: 5, pubkey: event.pubkey, tags: [['e', event.id]], content: `${posts}` });
+
+interface DocumentRow {
+  readonly id: string;
+  readonly deleted_at: number | null;
+  readonly seq: number;
+  readonly words: string;
+}
+async function documents(generation = 1): Promise<DocumentRow[]> {
+  const { rows } = await client.query<DocumentRow>(
+    `SELECT encode(event_id, 'hex') AS id, deleted_at, seq, words FROM post_search_documents WHERE generation = $1 ORDER BY event_id`,
+    [generation],
+  );
+  return rows;
+}
+const documentOf = async (event: NostrEvent) => (await documents()).find(({ id }) => id === event.id);
+
+const filterOf = (raw: object) => parseFilter(raw, { 'limits.filterValuesMax': 100 }) as Filter;
+async function page(raw: object, limit: number, cursor?: string): Promise<SearchPage> {
+  const { database, tagHash } = store;
+  const pools = { pool: database.pool, searchPool: database.searchPool, tagHash };
+  const found = await searchPage(pools, rules, filterOf(raw), { limit, cursor, now });
+  if (isDenial(found)) throw new Error(JSON.stringify(found));
+  return found;
+}
+const contents = ({ items }: SearchPage) =>
+  items.map(({ payload }) => (JSON.parse(payload) as NostrEvent).content);
+
+beforeAll(async () => {
+  store = await openTestStore({ now: () => now });
+  lane = store.lane();
+  client = await store.database.connect();
+});
+afterAll(async () => {
+  await client.end();
+  await store.close();
+});
+beforeEach(() => {
+  now = START;
+  rules = {
+    id: 1,
+    slug: 'default',
+    settings: settingsFrom(new Map()),
+    topics: new Map(),
+    refused: new Set(),
+  };
+});
+
+describe('documents', () => {
+  it('follow their events: written once, marked when deleted, and a change that comes again changes nothing', async () => {
+    await index();
+    const [kept, deleted, unknown] = [
+      await post({ content: 'a kept boat' }),
+      await post({ content: 'a sunk boat' }),
+      await post({ kind: 7, content: 'boat' }),
+    ];
+    await index();
+    await remove(deleted);
+    await index();
+    const before = await documents();
+    expect(await documentOf(kept)).toMatchObject({ deleted_at: null, words: "'a':2B 'boat':4B 'kept':3B" });
+    expect(await documentOf(deleted)).toMatchObject({ deleted_at: now });
+    expect(await documentOf(unknown)).toBeUndefined();
+    const versions = () =>
+      client.query('SELECT event_id, xmin::text FROM post_search_documents ORDER BY event_id');
+    const rowsBefore = (await versions()).rows;
+    expect(await replayFrom(client, 'search', 0)).toBeUndefined();
+    await index();
+    expect(await documents()).toEqual(before);
+    expect((await versions()).rows).toEqual(rowsBefore);
+  });
+
+  it('of a version that was replaced are gone, and never come with one that is no longer effective', async () => {
+    const old = await post({ kind: 0, content: '{"name":"old harbour"}' });
+    await index();
+    const newer = await post({ kind: 0, content: '{"name":"new harbour"}' });
+    const short = await post({ content: 'posted and deleted before the index came by' });
+    await remove(short);
+    await index();
+    expect(await documentOf(old)).toBeUndefined();
+    expect(await documentOf(newer)).toBeDefined();
+    expect(await documentOf(short)).toBeUndefined();
+  });
+
+  it('are removed when their event cannot be searched any more', async () => {
+    const event = await post({ content: 'a harbour' });
+    await index();
+    expect(await documentOf(event)).toBeDefined();
+    withRules({ 'search.kinds': [30_023] });
+    expect(await replayFrom(client, 'search', 0)).toBeUndefined();
+    await index();
+    expect(await documents()).toEqual((await documents()).filter(({ deleted_at }) => deleted_at !== null));
+    withRules({});
+    expect(await replayFrom(client, 'search', 0)).toBeUndefined();
+    await index();
+    expect(await documentOf(event)).toBeDefined();
+  });
+
+  it('of a generation that is built anew are those of the one that was followed (I9)', async () => {
+    await post({ content: '東京都の港', tags: [['t', 'tea']] });
+    await remove(await post({ content: 'gone again' }));
+    await index();
+    const consumer = searchConsumer({ communities });
+    await client.query('BEGIN');
+    await consumer.open!(client, 2);
+    const head = await readHead(client);
+    await consumer.apply(await readView(client, { after: 0, upTo: head, limit: 10_000 }), client, 2);
+    const { changes } = await readChanges(client, { after: 0, limit: 10_000 });
+    // A replay over the scan, as after a pin that lies before it.
+    await consumer.apply(changes, client, 2);
+    await client.query('COMMIT');
+    const live = (list: readonly DocumentRow[]) => list.filter(({ deleted_at }) => deleted_at === null);
+    expect(live(await documents(2))).toEqual(live(await documents(1)));
+    expect(live(await documents(2)).length).toBeGreaterThan(2);
+    await client.query('BEGIN');
+    await consumer.open!(client, 2);
+    await client.query('COMMIT');
+    expect(await documents(2)).toEqual([]);
+    await consumer.drop!(client, 2);
+    await consumer.drop!(client, 2);
+    const { rows } = await client.query("SELECT to_regclass('post_search_documents_2') AS there");
+    expect(rows).toEqual([{ there: null }]);
+  });
+});
+
+describe('rules', () => {
+  const consumer = searchConsumer({ communities });
+  const outdated = () => consumer.outdated!(client, 1);
+  const open = async () => {
+    await client.query('DELETE FROM search_rules');
+    expect(await outdated()).toBeUndefined();
+    expect((await client.query('SELECT 1 FROM search_rules')).rowCount).toBe(1);
+  };
+
+  it('that have not changed, or not in what matters, are no reason to build anew', async () => {
+    await open();
+    expect(await outdated()).toBeUndefined();
+    withRules({ 'limits.filtersMax': 3 }, new Map([['kukuri:new', topic(true)]]));
+    expect(await outdated()).toBeUndefined();
+  });
+
+  it('of kinds, of private kinds, of the mode and of the namespace are', async () => {
+    for (const values of [
+      { 'search.kinds': [1] },
+      { 'auth.privateKinds': [4] },
+      { 'auth.mode': 'required' },
+    ] as const) {
+      withRules({});
+      await open();
+      withRules(values as Partial<Settings>);
+      expect(await outdated()).toMatch(/^default: .* changed$/);
+    }
+    withRules({ 'auth.mode': 'required' });
+    await open();
+    withRules({ 'auth.mode': 'required', 'topic.namespace': 'other' });
+    expect(await outdated()).toMatch(/topic.namespace/);
+  });
+
+  it('of a topic are, where events are in it; else they are just remembered', async () => {
+    const required = { 'auth.mode': 'required' } as const;
+    await post({ content: 'x', tags: [['t', 'kukuri:used']] });
+    withRules(required, new Map([['kukuri:used', topic(false)]]));
+    await open();
+    withRules(
+      required,
+      new Map([
+        ['kukuri:used', topic(false)],
+        ['kukuri:unused', topic(true)],
+      ]),
+    );
+    expect(await outdated()).toBeUndefined();
+    const { rows } = await client.query<{ rules: { topics: { public: string[] } } }>(
+      'SELECT rules FROM search_rules',
+    );
+    expect(rows[0]!.rules.topics.public).toEqual(['kukuri:unused']);
+    withRules(
+      required,
+      new Map([
+        ['kukuri:used', topic(true)],
+        ['kukuri:unused', topic(true)],
+      ]),
+    );
+    expect(await outdated()).toMatch(/the topic kukuri:used/);
+    withRules(
+      required,
+      new Map([
+        ['kukuri:used', topic(false)],
+        ['kukuri:unused', topic(true)],
+        ['kukuri:global', topic(true)],
+      ]),
+    );
+    expect(await outdated()).toMatch(/the topic kukuri:global/);
+  });
+});
+
+describe('what goes', () => {
+  it('a document is purged once its event is, and stays till then', async () => {
+    const events: NostrEvent[] = [];
+    for (let each = 0; each < 5; each += 1) events.push(await post({ content: `purged ${each}` }));
+    await index();
+    now = START + 1_000;
+    for (const event of events) await remove(event);
+    await index();
+    const deletedBefore = now + 1;
+    const ofOurs = async () =>
+      (await documents()).filter(
+        ({ id, deleted_at }) => deleted_at === now && events.some((event) => event.id === id),
+      );
+    expect(await ofOurs()).toHaveLength(5);
+    // Their rows are there for the audit: nothing is purged, and each is looked at once.
+    const from = { deletedAt: START + 999, id: 'f'.repeat(64) };
+    const first = await purgeDocuments(client, { community: 1, deletedBefore, after: from }, 3);
+    expect(first).toMatchObject({ purged: 0, next: { deletedAt: now } });
+    expect(await purgeDocuments(client, { community: 1, deletedBefore, after: first.next }, 3)).toEqual({
+      purged: 0,
+      next: undefined,
+    });
+    await purgeDeleted(client, 1, deletedBefore, now, 1_000);
+    expect(await purgeDocuments(client, { community: 1, deletedBefore: now }, 100)).toMatchObject({
+      next: undefined,
+    });
+    expect(await ofOurs()).toHaveLength(5);
+    expect(await purgeDocuments(client, { community: 2, deletedBefore }, 100)).toEqual({
+      purged: 0,
+      next: undefined,
+    });
+    const batch = await purgeDocuments(client, { community: 1, deletedBefore }, 3);
+    expect(batch.purged).toBe(3);
+    expect(await purgeDocuments(client, { community: 1, deletedBefore, after: batch.next }, 3)).toMatchObject(
+      {
+        purged: 2,
+      },
+    );
+    expect(await ofOurs()).toEqual([]);
+  });
+
+  it('those of one author up to a time are erased, in every generation, and no others', async () => {
+    const early = await post({ pubkey: BOB, content: 'early' });
+    const late = await post({ pubkey: BOB, content: 'late' });
+    const other = await post({ content: 'of another' });
+    await index();
+    const consumer = searchConsumer({ communities });
+    await client.query('BEGIN');
+    await consumer.open!(client, 2);
+    const head = await readHead(client);
+    await consumer.apply(await readView(client, { after: 0, upTo: head, limit: 10_000 }), client, 2);
+    await client.query('COMMIT');
+    const mark = { community: 1, pubkey: BOB, until: early.created_at };
+    expect(await eraseDocumentsOf(client, mark, 1)).toBe(1);
+    expect(await eraseDocumentsOf(client, mark, 10)).toBe(1);
+    expect(await eraseDocumentsOf(client, mark, 10)).toBe(0);
+    for (const generation of [1, 2]) {
+      const ids = (await documents(generation)).map(({ id }) => id);
+      expect(ids).toEqual(expect.arrayContaining([late.id, other.id]));
+      expect(ids).not.toContain(early.id);
+    }
+  });
+});
+
+describe('pages', () => {
+  it('go on in their order while posts and reactions come in, each event once', async () => {
+    const made: NostrEvent[] = [];
+    for (let each = 0; each < 25; each += 1)
+      made.push(await post({ content: `lighthouse ${'and more '.repeat(each % 4)}${each}` }));
+    await index();
+    const whole = await page({ search: 'lighthouse' }, 100);
+    expect(whole.items).toHaveLength(25);
+    expect(whole.nextCursor).toBeUndefined();
+    const scores = whole.items.map(({ score }) => score);
+    expect(scores).toEqual([...scores].sort((a, b) => b - a));
+    expect(new Set(scores).size).toBeGreaterThan(3);
+    const seen: string[] = [];
+    let cursor: string | undefined;
+    do {
+      const next: SearchPage = await page({ search: 'lighthouse' }, 4, cursor);
+      seen.push(...contents(next));
+      cursor = next.nextCursor;
+      // A day later, with a new post and reactions to the worst match, which would be the best by now.
+      now += 86_400_000;
+      await post({ content: 'lighthouse', created_at: Math.floor(now / 1_000) });
+      for (let each = 0; each < 10; each += 1)
+        await post({ kind: 7, content: `${posts}`, tags: [['e', whole.items.at(-1)!.id]] });
+      if (seen.length === 8) await index();
+    } while (cursor !== undefined);
+    expect(seen).toEqual(contents(whole));
+    expect(contents(await page({ search: 'lighthouse' }, 100))).toHaveLength(25 + 7);
+  });
+
+  it('a deleted event leaves the pages that follow', async () => {
+    const made: NostrEvent[] = [];
+    for (let each = 0; each < 6; each += 1) made.push(await post({ content: `beacon ${each}` }));
+    const first = await page({ search: 'beacon' }, 2);
+    const last = await page({ search: 'beacon' }, 100);
+    await remove(made.find(({ id }) => id === last.items[3]!.id)!);
+    const second = await page({ search: 'beacon' }, 100, first.nextCursor);
+    const left = last.items.filter((_, at) => at > 1 && at !== 3).map(({ id }) => id);
+    expect(second.items.map(({ id }) => id)).toEqual(left);
+  });
+
+  it('a cursor that is not ours, and a question without words, are refused by name', async () => {
+    const { database, tagHash } = store;
+    const pools = { pool: database.pool, searchPool: database.searchPool, tagHash };
+    const ask = (raw: object, cursor: string | undefined) =>
+      searchPage(pools, rules, filterOf(raw), { limit: 5, cursor, now });
+    const text = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url');
+    const good = [1, 1, 0.1, 1, 'a'.repeat(64)];
+    for (const cursor of [
+      '',
+      'x',
+      '%%%',
+      text(null),
+      text([]),
+      text([...good, 1]),
+      text([-1, ...good.slice(1)]),
+      text([1, 1, 'x', 1, 'a']),
+    ])
+      expect(await ask({ search: 'sea' }, cursor)).toMatchObject({ denied: 'INVALID_REQUEST' });
+    expect(await ask({ search: 'sea' }, text(good))).toMatchObject({ items: [] });
+    expect(await ask({ kinds: [1] }, undefined)).toMatchObject({ denied: 'INVALID_REQUEST' });
+    expect(await ask({ search: '!!!' }, undefined)).toEqual({ items: [], nextCursor: undefined });
+    await client.query(`UPDATE consumer_offsets SET generation = 0 WHERE consumer = 'search'`);
+    expect(await ask({ search: 'sea' }, undefined)).toEqual({ denied: 'SEARCH_NOT_READY' });
+    await client.query(`UPDATE consumer_offsets SET generation = 1 WHERE consumer = 'search'`);
+  });
+
+  it('a filter that most matches do not pass is still answered in full', async () => {
+    const wanted: string[] = [];
+    const all = Array.from({ length: 2_500 }, (_, at) => {
+      const isWanted = at < 20;
+      const event = unsigned({
+        kind: 1,
+        pubkey: ALICE,
+        created_at: START / 1_000 - 50_000 + at,
+        content: `pier ${at}`,
+        tags: isWanted ? [['l', 'rare']] : [],
+      });
+      if (isWanted) wanted.push(event.id);
+      return event;
+    });
+    await Promise.all(
+      all.map((event) => lane.submit({ community: 1, event, payload: serializeEvent(event) })),
+    );
+    await index();
+    const found = await page({ search: 'pier', '#l': ['rare'] }, 50);
+    expect(found.items.map(({ id }) => id).sort()).toEqual(wanted.sort());
+  });
+});
