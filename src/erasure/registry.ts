@@ -128,6 +128,24 @@ const ENTRIES: Record<PersonalStoreName, Entry> = {
     about: 'What you reported.',
     columns: ['reports.pubkey', 'reports.comment', 'reports.event_id'],
   },
+  'trust-contacts': {
+    about:
+      'Public events by which you named others, or others you, as they count for your communication density; whether the event is gone.',
+    columns: ['trust_contacts.author', 'trust_contacts.named', 'trust_contacts.event_id'],
+  },
+  'trust-reports': {
+    about: 'What you reported, with the weight that your report had when it came.',
+    columns: ['trust_reports.reporter', 'trust_reports.source', 'trust_reports.target_event'],
+  },
+  'trust-scores': {
+    about: 'Your scores of trust, and what was last asserted of them. Who reported you is not told.',
+    columns: ['trust_scores.subject', 'trust_scores.assertion'],
+    also: ['trust_due'],
+  },
+  'first-seen': {
+    about: 'When you were first seen here.',
+    columns: ['trust_authors.pubkey'],
+  },
   invites: {
     about: 'Invites that you made or used. Who made or used the other end is not told.',
     columns: ['invites.created_by', 'invites.used_by'],
@@ -189,6 +207,11 @@ export const EXEMPT_COLUMNS: Readonly<Record<string, string>> = {
   'used_credentials.key': 'Signatures that were used, by themselves; forgotten after minutes.',
   'reports.target_event': 'What others said about an event is theirs; whose event it is stands elsewhere.',
   'reports.target_pubkey': 'What others said about a person is theirs, and told to nobody but the operators.',
+  'trust_reports.subject':
+    'What others said about a person is theirs, and told to nobody; the score tells the sum.',
+  'trust_scores.asserted_by': "The node's own key, which signed the assertion.",
+  'trust_due.subject': 'That a score is to be computed again; gone within seconds.',
+  'trust_sweeps.after': 'How far the scores of a community have been gone through; gone when it is done.',
   'blocked_addresses.network': 'Networks that the operator blocks; nothing here links an address to a key.',
   'invites.code_hash': 'The hash of a random code.',
   'consents.content_hash': 'The hash of a text of the community.',

@@ -28,6 +28,7 @@ import {
   selectOfVanished,
   selectServedAt,
 } from '../store/sweeps.js';
+import { eraseTrustOf } from '../store/trust.js';
 import type { Job, JobContext, JobResult } from './job.js';
 import { tallied } from './tally.js';
 
@@ -111,6 +112,8 @@ class Erasure {
         return this.untilEmpty(await eraseDocumentsOf(client, mark, rows));
       case 'letters':
         return this.untilEmpty(await eraseLettersOf(client, mark, rows));
+      case 'trust':
+        return this.untilEmpty(await eraseTrustOf(client, mark, context.now(), rows));
     }
   }
 

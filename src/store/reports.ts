@@ -98,9 +98,9 @@ export interface NewReport {
 }
 
 /** The same words about the same target are the same report: one who did not get the answer may send it again. */
-export async function addReport(pool: Pool, report: NewReport, now: number): Promise<Report> {
+export async function addReport(db: Db, report: NewReport, now: number): Promise<Report> {
   const { community, pubkey, targetEvent, targetPubkey, reason, comment } = report;
-  const { rows } = await pool.query<Report>(
+  const { rows } = await db.query<Report>(
     `INSERT INTO reports AS r (report_id, community, pubkey, target_event, target_pubkey, reason, comment, created_at)
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (report_id) DO UPDATE SET comment = excluded.comment
      RETURNING ${COLUMNS}`,

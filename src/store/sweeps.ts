@@ -194,6 +194,7 @@ export const ERASURE_STEPS = [
   'exports',
   'documents',
   'letters',
+  'trust',
 ] as const;
 export type ErasureStep = (typeof ERASURE_STEPS)[number];
 

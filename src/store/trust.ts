@@ -3,12 +3,14 @@
  * seen. Whose score follows from what is written is marked as due in the same transaction. The same ground written again changes nothing:
  * a report keeps the weight that it had.
  */
-import type { ClientBase } from 'pg';
+import type { ClientBase, Pool } from 'pg';
 import type { Reported } from '../core/report.js';
 import { DAY_MS } from '../core/retention.js';
 import { riskOf, STANDING, standingOf, type TrustSettings, windowStart } from '../core/trust.js';
 import { hexArray, int4Array, int8Array, textArray } from './binary.js';
 import { bytes, type Db } from './config-change.js';
+import { addReport, type NewReport, type Report } from './reports.js';
+import { BEGIN_BRIEFLY, inTransaction } from './transaction.js';
 import { gatherRisks } from './trust-scores.js';
 
 // ── Authors ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -164,6 +166,23 @@ export interface ReportGround {
   /** When it came: the standing is that of this moment. */
   readonly cameAt: number;
   readonly targets: readonly Reported[];
+}
+
+/** A report over HTTP, and as a ground, in one transaction. Sent again it is the same. */
+export function addWeighedReport(
+  pool: Pool,
+  report: NewReport,
+  settings: TrustSettings,
+  now: number,
+): Promise<Report> {
+  const { community, pubkey: reporter, targetEvent: event, targetPubkey: pubkey, reason } = report;
+  return inTransaction(pool, BEGIN_BRIEFLY, async (tx) => {
+    const added = await addReport(tx, report, now);
+    const source = added.reportId.replaceAll('-', '');
+    const ground = { community, reporter, source, at: added.createdAt, cameAt: now };
+    await writeReport(tx, { ...ground, targets: [{ event, pubkey, reason }] }, settings, now);
+    return added;
+  }) as Promise<Report>;
 }
 
 interface Target {

@@ -1,0 +1,464 @@
+/** Trust over real sockets and HTTP: what counts, what is shown, what is asserted, and how time and deletion change it. */
+import { npubEncode } from 'nostr-tools/nip19';
+import { verifyEvent } from 'nostr-tools/pure';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { SettingKey } from '../src/core/settings.js';
+import { eraseVanished } from '../src/jobs/erase-vanished.js';
+import { expire } from '../src/jobs/expire.js';
+import { forgetTrust, trustPass } from '../src/jobs/trust.js';
+import { addCommunity, writeSetting } from '../src/store/communities.js';
+import { eventually } from './support/cli.js';
+import { type Author, newAuthor } from './support/events.js';
+import { writeTopic } from './support/topics.js';
+import { type Clock, DAY, putLabel, startTrusting, type Trusting } from './support/trust.js';
+
+const START = Date.now();
+/** A second is the unit of an assertion: each test begins in one of its own, and on another day. */
+const clock: Clock = { now: START - 60 * DAY };
+let node: Trusting;
+let home: number;
+/** Who has been here for two months, and talks with one another. */
+const elders: Author[] = Array.from({ length: 12 }, newAuthor);
+
+beforeAll(async () => {
+  node = await startTrusting(clock);
+  home = node.node.communities.find(undefined, undefined)!.id;
+  for (const elder of elders) await node.post(elder, { kind: 0 });
+  clock.now = START - 5 * DAY;
+  for (const elder of elders) await node.post(elder, { tags: elders.map(({ pubkey }) => ['p', pubkey]) });
+  await node.settled();
+  clock.now = START;
+});
+afterAll(() => node.close());
+beforeEach(() => {
+  clock.now += 60_000;
+});
+
+const p = (...people: readonly Author[]) => people.map(({ pubkey }) => ['p', pubkey]);
+const density = (of: Author, path?: string) =>
+  node.ask<{ event_id: string; kind: number; direction: string; at: number; weight: number }[]>(
+    'communication-density',
+    of.pubkey,
+    path,
+  );
+interface Reported {
+  readonly reports: Record<string, number>;
+  readonly labels: Record<string, number>;
+  readonly weight: number;
+}
+const risk = (of: Author, path?: string) => node.ask<Reported>('report-based', of.pubkey, path);
+const report = (reporter: Author, subject: Author, reason = 'spam') =>
+  node.post(reporter, { kind: 1_984, tags: [['p', subject.pubkey, reason]], content: `${clock.now}` });
+const tag = (event: { tags: string[][] } | undefined, name: string) =>
+  event?.tags.find(([key]) => key === name)?.[1];
+
+async function set(key: SettingKey, value: unknown, community = home): Promise<void> {
+  await writeSetting(node.database.pool, community, key, value, Date.now());
+  await eventually(`${key} is known`, () =>
+    JSON.stringify(node.node.communities.get(community)?.settings[key]) === JSON.stringify(value)
+      ? true
+      : undefined,
+  );
+}
+
+describe('communication density', () => {
+  it('counts notes, reposts and reactions by their weights, for both who name and who are named', async () => {
+    const [ann, ben] = [newAuthor(), newAuthor()];
+    await node.post(ben, { kind: 0 });
+    const note = await node.post(ann, { tags: p(ben) });
+    await node.post(ann, { kind: 6, tags: p(ben) });
+    await node.post(ben, { kind: 7, tags: p(ann), content: '+' });
+    await node.post(ben, { kind: 30_023, tags: [['d', 'x'], ...p(ann)] });
+    await node.settled();
+    for (const person of [ann, ben]) {
+      const told = await density(person);
+      expect(told).toMatchObject({ score: 0.09, rank: 9, window_days: 30, computed_at: clock.now });
+      expect(told.grounds.map(({ weight }) => weight).sort()).toEqual([0.3, 0.5, 1]);
+    }
+    const directions = (await density(ann)).grounds.map(({ event_id, direction }) => [event_id, direction]);
+    expect(Object.fromEntries(directions)[note.id]).toBe('out');
+  });
+
+  it('does not count who names only themselves, and one event once however often it names somebody', async () => {
+    const [ann, ben] = [newAuthor(), newAuthor()];
+    await node.post(ann, { tags: p(ann, ben, ben) });
+    await node.settled();
+    expect(await density(ann)).toMatchObject({ score: 0.05 });
+    expect(await density(ben)).toMatchObject({ score: 0.05 });
+  });
+
+  it('answers for an npub, and for one whom nobody knows', async () => {
+    const nobody = newAuthor();
+    const told = await node.ask('communication-density', npubEncode(nobody.pubkey));
+    expect(told).toEqual({
+      subject: nobody.pubkey,
+      claim: 'communication-density',
+      score: 0,
+      rank: 0,
+      computed_at: null,
+      window_days: 30,
+      assertion: null,
+      grounds: [],
+    });
+    expect(await risk(nobody)).toMatchObject({ score: 0, rank: 100, grounds: { weight: 0 } });
+    for (const bad of ['', 'x', `${'A'.repeat(64)}`, 'npub1xyz'])
+      await node.api.refused(400, 'INVALID_REQUEST', 'GET', `/v1/trust/report-based?subject=${bad}`);
+  });
+
+  it('of a deleted event stays, and the event is not shown', async () => {
+    const [ann, ben] = [newAuthor(), newAuthor()];
+    const note = await node.post(ann, { tags: p(ben) });
+    const kept = await node.post(ann, { tags: p(ben), content: 'kept' });
+    await node.settled();
+    expect((await density(ben)).grounds).toHaveLength(2);
+    await node.post(ann, { kind: 5, tags: [['e', note.id]] });
+    // At once: what is shown asks the view.
+    expect((await density(ben)).grounds.map(({ event_id }) => event_id)).toEqual([kept.id]);
+    await node.settled();
+    const told = await density(ben);
+    expect(told.score).toBe(0.1);
+    expect(told.grounds.map(({ event_id }) => event_id)).toEqual([kept.id]);
+  });
+
+  it('of an expired event stays, and the event is not shown from its second on', async () => {
+    const [ann, ben] = [newAuthor(), newAuthor()];
+    const expiration = Math.floor(clock.now / 1_000) + 10;
+    await node.post(ann, { tags: [...p(ben), ['expiration', `${expiration}`]] });
+    await node.settled();
+    expect((await density(ben)).grounds).toHaveLength(1);
+    clock.now += 10_000;
+    expect((await density(ben)).grounds).toEqual([]);
+    await node.run(expire);
+    await node.settled();
+    expect(await density(ben)).toMatchObject({ score: 0.05, grounds: [] });
+  });
+
+  it('shows an event again that a moderator has removed and restored', async () => {
+    const [ann, ben] = [newAuthor(), newAuthor()];
+    const { id } = await node.post(ann, { tags: p(ben) });
+    await node.settled();
+    const { lane } = node.node;
+    const row = await node.database.pool.query(
+      `SELECT payload, seq, ingested_at AS "ingestedAt", keep FROM events WHERE id = decode($1, 'hex')`,
+      [id],
+    );
+    const { payload, ...place } = row.rows[0] as {
+      payload: string;
+      seq: number;
+      ingestedAt: number;
+      keep: number;
+    };
+    await lane.hide({
+      hidden: 'removed',
+      purge: false,
+      select: async () => [{ community: home, event: JSON.parse(payload), row: place, bound: [] }],
+    });
+    await node.settled();
+    expect(await density(ben)).toMatchObject({ score: 0.05, grounds: [] });
+    expect(await lane.restore([{ community: home, id }])).toEqual(['stored']);
+    await node.settled();
+    expect(await density(ben)).toMatchObject({ score: 0.05, grounds: [{ event_id: id }] });
+  });
+
+  it('of a topic that is not public does not count, and is not shown once it is not public any more', async () => {
+    const [ann, ben] = [newAuthor(), newAuthor()];
+    const slug = `closed-${clock.now}`;
+    const { pool } = node.database;
+    const community = await addCommunity(pool, slug, undefined, Date.now());
+    const [open, shut] = ['kukuri:open', 'kukuri:shut'];
+    const rules = { pinned: true, priority: 0, policy: {} };
+    await writeTopic(pool, community, open, { ...rules, public: true }, Date.now());
+    await writeTopic(pool, community, shut, { ...rules, public: false }, Date.now());
+    await eventually('the topics are carried', () =>
+      node.node.communities.get(community)?.topics.get(shut)?.enabled ? true : undefined,
+    );
+    const path = `/c/${slug}`;
+    // Whoever came before it was required may go on for a while.
+    await node.post(ann, { kind: 0 }, path);
+    await set('auth.mode', 'required', community);
+    await node.post(ann, { tags: [['t', open], ...p(ben)] }, path).catch(() => undefined);
+    await node.post(ann, { tags: [['t', shut], ...p(ben)] }, path).catch(() => undefined);
+    await node.settled();
+    const stored = async () => {
+      const { rows } = await pool.query(
+        'SELECT count(*) AS contacts FROM trust_contacts WHERE community = $1',
+        [community],
+      );
+      return rows[0].contacts;
+    };
+    expect(await stored()).toBe(1);
+    await writeTopic(pool, community, open, { ...rules, public: false }, Date.now());
+    await eventually('the rebuild has taken it out', async () => {
+      node.node.consumers!.hurry();
+      return (await stored()) === 0 ? true : undefined;
+    });
+  });
+});
+
+describe('report-based', () => {
+  it('counts an established reporter once, by HTTP or as an event, and a newcomer not at all', async () => {
+    const subject = newAuthor();
+    const newcomers = Array.from({ length: 5 }, newAuthor);
+    for (const one of newcomers) {
+      await node.post(one, { tags: p(...newcomers) });
+      await report(one, subject);
+    }
+    await node.settled();
+    expect(await risk(subject)).toMatchObject({ score: 0, rank: 100, grounds: { reports: {}, weight: 0 } });
+    expect(await node.assertions(subject.pubkey)).toEqual([]);
+    await report(elders[0]!, subject);
+    await report(elders[0]!, subject, 'illegal');
+    await report(elders[1]!, subject);
+    await node.settled();
+    expect(await risk(subject)).toMatchObject({
+      score: 0.2,
+      rank: 80,
+      grounds: { reports: { spam: 2, illegal: 1 }, labels: {}, weight: 2 },
+    });
+    expect(JSON.stringify(await risk(subject))).not.toContain(elders[0]!.pubkey);
+  });
+
+  it('over HTTP is the same, sent again it counts once, and withdrawn or deleted it still counts', async () => {
+    clock.now = Date.now();
+    const subject = newAuthor();
+    const asking = { as: elders[2]!, body: { pubkey: subject.pubkey, reason: 'malware' } };
+    const made = await node.api.ask<{ report_id: string }>('POST', '/v1/reports', asking);
+    expect(made.status).toBe(201);
+    clock.now += 1_000;
+    await node.api.ask('POST', '/v1/reports', { ...asking, as: elders[2]! });
+    const event = await report(elders[3]!, subject);
+    await node.settled();
+    expect(await risk(subject)).toMatchObject({ score: 0.2, grounds: { reports: { malware: 1, spam: 1 } } });
+    await node.api.ask('DELETE', `/v1/reports/${made.body.report_id}`, { as: elders[2]! });
+    await node.post(elders[3]!, { kind: 5, tags: [['e', event.id]] });
+    await node.settled();
+    expect(await risk(subject)).toMatchObject({ score: 0.2 });
+    expect((await node.run(trustPass)).changed).toBe(0);
+  });
+
+  it('is about the author of a reported event, whoever is named beside it', async () => {
+    const [ann, innocent] = [newAuthor(), newAuthor()];
+    const note = await node.post(ann);
+    await node.post(elders[0]!, {
+      kind: 1_984,
+      tags: [
+        ['e', note.id, 'spam'],
+        ['p', innocent.pubkey],
+      ],
+    });
+    await node.settled();
+    expect(await risk(ann)).toMatchObject({ score: 0.1 });
+    expect(await risk(innocent)).toMatchObject({ score: 0 });
+  });
+
+  it('counts labels while they hold, one each, and never "safe"', async () => {
+    const subject = newAuthor();
+    const lapsesAt = Math.floor(clock.now / 1_000) + 3_600;
+    const label = { community: home, pubkey: subject.pubkey, at: clock.now, lapsesAt };
+    const { pool } = node.database;
+    const spam = await putLabel(pool, { ...label, label: 'spam' });
+    await putLabel(pool, { ...label, label: 'nsfw', lapsesAt: lapsesAt + 3_600 });
+    await putLabel(pool, { ...label, label: 'safe' });
+    await node.settled();
+    expect(await risk(subject)).toMatchObject({ score: 0.2, grounds: { labels: { spam: 1, nsfw: 1 } } });
+    await pool.query('UPDATE labels SET withdrawn_at = $2 WHERE label_id = $1', [spam, clock.now]);
+    await node.settled();
+    expect(await risk(subject)).toMatchObject({ score: 0.1, grounds: { labels: { nsfw: 1 } } });
+    clock.now += 7_200_000;
+    await node.settled();
+    expect(await risk(subject)).toMatchObject({ score: 0, rank: 100, grounds: { labels: {} } });
+  });
+});
+
+describe('assertions', () => {
+  it('say the rank of each claim, signed by a key of its own, and neither replaces the other', async () => {
+    const ann = newAuthor();
+    await node.post(ann, { tags: p(...elders.slice(0, 4)) });
+    await report(elders[0]!, ann);
+    await node.settled();
+    const [reported, dense] = await node.assertions(ann.pubkey);
+    for (const event of [reported, dense]) {
+      expect(verifyEvent(event as Parameters<typeof verifyEvent>[0])).toBe(true);
+      expect(event).toMatchObject({ kind: 30_382, content: '', created_at: Math.floor(clock.now / 1_000) });
+      expect(tag(event, 'd')).toBe(ann.pubkey);
+      expect(tag(event, 'expiration')).toBe(String(event!.created_at + 7 * 86_400));
+    }
+    expect([tag(reported, 'rank'), tag(dense, 'rank')]).toEqual(['90', '20']);
+    expect(reported!.pubkey).not.toBe(dense!.pubkey);
+    expect((await density(ann)).assertion).toBe(dense!.id);
+    expect((await risk(ann)).assertion).toBe(reported!.id);
+  });
+
+  it('are made again when the rank is another, in a later second, and not when it is the same', async () => {
+    const [ann, ben] = [newAuthor(), newAuthor()];
+    await node.post(ann, { tags: p(ben) });
+    await node.settled();
+    const [first] = await node.assertions(ann.pubkey);
+    await node.post(ann, { tags: p(ben), content: 'in the same second' });
+    await node.node.consumers!.drained();
+    clock.now += 1_000;
+    await node.settled();
+    const [second] = await node.assertions(ann.pubkey);
+    expect(tag(second, 'rank')).toBe('10');
+    expect(second!.created_at).toBeGreaterThan(first!.created_at);
+    clock.now += 1_000;
+    await node.post(ann, { kind: 7, tags: [['e', first!.id]], content: '+' });
+    await node.settled();
+    expect(await node.assertions(ann.pubkey)).toEqual([second]);
+  });
+
+  it('are renewed before they expire, and once nothing counts any more set right once and left to expire', async () => {
+    const [ann, ben] = [newAuthor(), newAuthor()];
+    await node.post(ann, { tags: p(ben) });
+    await node.settled();
+    const [first] = await node.assertions(ann.pubkey);
+    clock.now += 6 * DAY;
+    await node.settled();
+    const [renewed] = await node.assertions(ann.pubkey);
+    expect(renewed!.created_at).toBe(Math.floor(clock.now / 1_000));
+    expect(tag(renewed, 'rank')).toBe(tag(first, 'rank'));
+    clock.now += 25 * DAY;
+    await node.settled();
+    const [last] = await node.assertions(ann.pubkey);
+    expect(tag(last, 'rank')).toBe('0');
+    expect(await density(ann)).toMatchObject({ score: 0, rank: 0, grounds: [] });
+    clock.now += 8 * DAY;
+    await node.settled();
+    expect(await node.assertions(ann.pubkey)).toEqual([]);
+    expect((await node.run(trustPass)).changed).toBe(0);
+  });
+
+  it('are not made of one who is only named and never came', async () => {
+    const [ann, ghost] = [newAuthor(), newAuthor()];
+    await node.post(ann, { tags: p(ghost) });
+    await node.settled();
+    expect(await node.assertions(ghost.pubkey)).toEqual([]);
+    expect(await density(ghost)).toMatchObject({ score: 0.05, assertion: null });
+    await node.post(ghost, { kind: 0 });
+    await node.settled();
+    expect(await node.assertions(ghost.pubkey)).toHaveLength(1);
+  });
+
+  it('are not made where trust.publish is off, and scores go by the settings of today', async () => {
+    const [ann, ben] = [newAuthor(), newAuthor()];
+    await set('trust.publish', false);
+    await node.post(ann, { tags: p(ben) });
+    await node.settled();
+    expect(await density(ann)).toMatchObject({ score: 0.05, assertion: null });
+    await set('trust.densityFull', 2);
+    await set('trust.publish', true);
+    await eventually('every score is computed anew', async () => {
+      node.node.consumers!.hurry();
+      return (await density(ann)).score === 0.5 ? true : undefined;
+    });
+    await node.settled();
+    expect(tag((await node.assertions(ann.pubkey))[0], 'rank')).toBe('50');
+    await set('trust.densityFull', 20);
+    await eventually('and again', async () => {
+      node.node.consumers!.hurry();
+      return (await density(ann)).score === 0.05 ? true : undefined;
+    });
+  });
+});
+
+describe('trust', () => {
+  it('keeps communities apart', async () => {
+    const [ann, ben] = [newAuthor(), newAuthor()];
+    const slug = `apart-${clock.now}`;
+    const community = await addCommunity(node.database.pool, slug, undefined, Date.now());
+    await set('topic.mode', 'required', community);
+    await node.post(ann, { tags: p(ben) });
+    await node.settled();
+    const path = `/c/${slug}`;
+    expect(await density(ann, path)).toMatchObject({ score: 0, grounds: [], assertion: null });
+    expect(await node.assertions(ann.pubkey, path)).toEqual([]);
+    await putLabel(node.database.pool, {
+      community,
+      pubkey: ann.pubkey,
+      label: 'spam',
+      at: clock.now,
+      lapsesAt: clock.now,
+    });
+    await node.settled();
+    expect(await risk(ann, path)).toMatchObject({ score: 0.1 });
+    expect(await risk(ann)).toMatchObject({ score: 0 });
+    // Also where every filter needs a topic.
+    const [there] = await node.assertions(ann.pubkey, path);
+    const [here] = await node.assertions(ann.pubkey);
+    expect(tag(there, 'rank')).toBe('90');
+    expect(there!.pubkey).not.toBe(here!.pubkey);
+  });
+
+  it('the questions of one who signs are counted by the plan', async () => {
+    clock.now = Date.now();
+    const ann = newAuthor();
+    await node.database.pool.query(
+      `INSERT INTO plans (community, plan_id, name, limits, created_at, updated_at)
+       VALUES ($1, 'free', 'Free', '{"trustPerDay": 1}', 1, 1)`,
+      [home],
+    );
+    const url = `/v1/trust/report-based?subject=${ann.pubkey}`;
+    expect((await node.api.ask('GET', url, { as: ann })).status).toBe(200);
+    clock.now += 1_000;
+    await node.api.refused(429, 'QUOTA_EXCEEDED', 'GET', url, { as: ann });
+    expect((await node.api.ask('GET', url)).status).toBe(200);
+  });
+
+  it('of one who vanished: their contacts, reports and first sight are erased, and what stood on them is computed anew', async () => {
+    const { pool } = node.database;
+    const [leaver, ben] = [newAuthor(), newAuthor()];
+    const key = Buffer.from(leaver.pubkey, 'hex');
+    const at = clock.now;
+    clock.now = at - 50 * DAY;
+    await node.post(leaver, { kind: 0 });
+    clock.now = at;
+    for (const elder of elders.slice(0, 5)) await node.post(elder, { tags: p(leaver) });
+    await report(leaver, ben);
+    await node.post(leaver, { tags: p(ben) });
+    await node.settled();
+    expect(await risk(ben)).toMatchObject({ score: 0.1 });
+    expect(await density(ben)).toMatchObject({ score: 0.05 });
+    await node.post(leaver, { kind: 62, tags: [['relay', 'ALL_RELAYS']] });
+    await node.settled();
+    await node.run(eraseVanished);
+    await node.settled();
+    const left = await pool.query(
+      `SELECT (SELECT count(*) FROM trust_contacts WHERE author = $1) + (SELECT count(*) FROM trust_reports WHERE reporter = $1)
+         + (SELECT count(*) FROM trust_authors WHERE pubkey = $1) AS rows`,
+      [key],
+    );
+    expect(left.rows[0].rows).toBe(0);
+    expect(await risk(ben)).toMatchObject({ score: 0 });
+    expect(await density(ben)).toMatchObject({ score: 0, grounds: [] });
+    expect((await node.run(trustPass)).changed).toBe(0);
+  });
+
+  it('a score that is wrong is found by the daily pass, counted and mended', async () => {
+    const ann = newAuthor();
+    await node.post(ann, { tags: p(elders[0]!) });
+    await node.settled();
+    const before = (await node.node.metrics.trustCorrections.get()).values[0]!.value;
+    await node.database.pool.query('UPDATE trust_scores SET score = 0.7 WHERE subject = $1', [
+      Buffer.from(ann.pubkey, 'hex'),
+    ]);
+    expect((await node.run(trustPass)).changed).toBe(1);
+    expect((await node.node.metrics.trustCorrections.get()).values[0]!.value).toBe(before + 1);
+    await node.settled();
+    expect(await density(ann)).toMatchObject({ score: 0.05 });
+    expect((await node.run(trustPass)).changed).toBe(0);
+  });
+
+  it('grounds that no window reaches are forgotten, and then the scores that stood on them', async () => {
+    clock.now += 200 * DAY;
+    await node.settled();
+    while ((await node.run(forgetTrust)).changed > 0);
+    const { rows } = await node.database.pool.query(
+      `SELECT (SELECT count(*) FROM trust_contacts) AS contacts, (SELECT count(*) FROM trust_reports) AS reports`,
+    );
+    expect(rows[0]).toEqual({ contacts: 0, reports: 0 });
+    clock.now += 100 * DAY;
+    while ((await node.run(forgetTrust)).changed > 0);
+    const scores = await node.database.pool.query('SELECT count(*) AS rows FROM trust_scores');
+    expect(scores.rows[0].rows).toBe(0);
+  });
+});
