@@ -218,22 +218,22 @@ const SAVE_SQL = `
   WITH n AS (
     SELECT * FROM unnest($6::bytea[], $7::float8[], $8::smallint[], $9::boolean[], $10::bigint[], $11::boolean[])
       AS n (subject, score, rank, grounded, changes_at, asserted)
-    WHERE grounded OR EXISTS (SELECT 1 FROM trust_scores s WHERE s.community = $1 AND s.claim = $2 AND s.subject = n.subject)
-      OR EXISTS (SELECT 1 FROM trust_contacts c WHERE c.community = $1 AND c.author = n.subject)
-      OR EXISTS (SELECT 1 FROM trust_contacts c WHERE c.community = $1 AND c.named = n.subject)
-      OR EXISTS (SELECT 1 FROM trust_reports r WHERE r.community = $1 AND r.subject = n.subject)),
-  k AS (SELECT (SELECT pubkey FROM node_keys WHERE community = $1 AND purpose = $2 AND retired_at IS NULL) AS pubkey)
+    WHERE grounded OR EXISTS (SELECT 1 FROM trust_scores s WHERE s.community = $1::int AND s.claim = $2::text AND s.subject = n.subject)
+      OR EXISTS (SELECT 1 FROM trust_contacts c WHERE c.community = $1::int AND c.author = n.subject)
+      OR EXISTS (SELECT 1 FROM trust_contacts c WHERE c.community = $1::int AND c.named = n.subject)
+      OR EXISTS (SELECT 1 FROM trust_reports r WHERE r.community = $1::int AND r.subject = n.subject)),
+  k AS (SELECT (SELECT pubkey FROM node_keys WHERE community = $1::int AND purpose = $2::text AND retired_at IS NULL) AS pubkey)
   INSERT INTO trust_scores AS s (community, claim, score, computed_at, changes_at, publish_at, rank, grounded, subject)
-  SELECT $1, $2, n.score, $3, n.changes_at, CASE WHEN $4 AND n.asserted THEN $3 END, n.rank, n.grounded, n.subject FROM n
+  SELECT $1::int, $2::text, n.score, $3::bigint, n.changes_at, CASE WHEN $4::boolean AND n.asserted THEN $3::bigint END, n.rank, n.grounded, n.subject FROM n
   ORDER BY n.subject
   ON CONFLICT (community, subject, claim) DO UPDATE
   SET score = excluded.score, computed_at = excluded.computed_at, changes_at = excluded.changes_at, rank = excluded.rank,
     grounded = excluded.grounded, publish_at = CASE
-      WHEN NOT $4 THEN NULL
+      WHEN NOT $4::boolean THEN NULL
       WHEN s.asserted_rank IS NULL THEN excluded.publish_at
       WHEN s.asserted_rank <> excluded.rank OR s.asserted_by IS DISTINCT FROM (SELECT pubkey FROM k)
-        THEN greatest($3, (s.asserted_at + 1) * 1000)
-      WHEN excluded.publish_at IS NOT NULL THEN s.asserted_at * 1000 + $5 END`;
+        THEN greatest($3::bigint, (s.asserted_at + 1) * 1000)
+      WHEN excluded.publish_at IS NOT NULL THEN s.asserted_at * 1000 + $5::bigint END`;
 
 // ── Asserting ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -246,12 +246,13 @@ export interface Unasserted extends DueScore {
 /** One that was not made, for whatever reason, is tried again after so long. */
 const RETRY_MS = 60_000;
 
-/** Takes the second first: should this process end before it is said, nothing that is said later has the same one. */
+/** What is due is computed first. Takes the second before it is said: should this process end before it is said, nothing that is said later has the same one. */
 export async function takeUnasserted(pool: Pool, now: number, limit: number): Promise<Unasserted[]> {
   const { rows } = await pool.query<Unasserted>({
     name: 'trust-unasserted',
     text: `UPDATE trust_scores SET asserted_at = $2, publish_at = $3 WHERE (community, subject, claim) IN
         (SELECT community, subject, claim FROM trust_scores WHERE publish_at <= $1 AND (asserted_at IS NULL OR asserted_at < $2)
+           AND (changes_at IS NULL OR changes_at > $1)
          ORDER BY publish_at LIMIT $4 FOR UPDATE SKIP LOCKED)
       RETURNING community, claim, encode(subject, 'hex') AS subject, rank, asserted_at AS "assertedAt"`,
     values: [now, Math.floor(now / 1_000), now + RETRY_MS, limit],
