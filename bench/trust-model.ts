@@ -66,12 +66,13 @@ export class TrustModel {
     const ties = this.contacts.filter(
       ({ author, named, at }) => named === reporter && at > since && isOld(author),
     );
-    return standingOf({
+    const known = {
       seenForMs: seen === undefined ? undefined : now - seen,
       ties: new Set(ties.map(({ author }) => author)).size,
       approved: this.approved.has(reporter),
       risk: this.risk(reporter, now),
-    });
+    };
+    return standingOf(known, this.settings);
   }
 
   risk(subject: string, now: number): number {

@@ -3,7 +3,8 @@
  * Gives the table of docs/trust.md: `node --import tsx bench/trust-simulation.ts`.
  */
 import { fileURLToPath } from 'node:url';
-import { rankOf } from '../src/core/trust.js';
+import { settingsFrom } from '../src/core/settings.js';
+import { rankOf, type TrustSettings } from '../src/core/trust.js';
 import { TrustModel } from './trust-model.js';
 
 const DAY_MS = 86_400_000;
@@ -56,8 +57,8 @@ class Simulation {
   }
 
   /** Members come over 30 days and talk with a few others each day; some are lively, most are quiet. */
-  honest(): TrustModel {
-    const model = new TrustModel();
+  honest(settings: TrustSettings): TrustModel {
+    const model = new TrustModel(settings);
     const came = new Map(this.members.map((one) => [one, START + this.random() * 30 * DAY_MS]));
     const lively = new Map(this.members.map((one) => [one, this.random() ** 2 * 3]));
     for (const [one, at] of came) model.see(one, at);
@@ -95,9 +96,13 @@ const TARGET = 'member 0';
 export function simulate(options: SimulationOptions = {}): Outcome[] {
   const { seed = 7_447, members = 200, crowds = [10, 100, 1_000] } = options;
   const outcomes: Outcome[] = [];
-  const attack = (name: string, gather: (simulation: Simulation, model: TrustModel) => readonly string[]) => {
+  const attack = (
+    name: string,
+    gather: (simulation: Simulation, model: TrustModel) => readonly string[],
+    changed: Partial<TrustSettings> = {},
+  ) => {
     const simulation = new Simulation(seed, members);
-    const model = simulation.honest();
+    const model = simulation.honest(settingsFrom(new Map(Object.entries(changed))));
     const reporters = gather(simulation, model);
     for (const reporter of reporters) model.report(reporter, TARGET, ATTACK);
     const risk = model.risk(TARGET, ATTACK);
@@ -127,6 +132,11 @@ export function simulate(options: SimulationOptions = {}): Outcome[] {
   );
   attack('a crowd of 10 that has talked among itself for six weeks', (simulation, model) =>
     simulation.crowd(model, 10, 42, true),
+  );
+  attack(
+    'the same, where only approved members are heard',
+    (simulation, model) => simulation.crowd(model, 10, 42, true),
+    { 'trust.reporters': 'approved' },
   );
   attack('3 established members, hijacked', (simulation, model) => established(simulation, model, 3));
   attack('5 established members', (simulation, model) => established(simulation, model, 5));

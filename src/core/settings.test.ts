@@ -77,6 +77,7 @@ const BAD: Record<SettingKey, unknown[]> = {
   'trust.reportsFull': [0, 1_001, '10'],
   'trust.densityFull': [0, 1_001, 0.5],
   'trust.kindWeights': [[1], { one: 1 }, { 1: 0 }, { 1: 11 }, { 123456: 1 }, { 1: '1' }],
+  'trust.reporters': ['all', true],
   'trust.assertionDays': [0, 366],
   'trust.publish': ['true', 1],
   'limits.messageBytesMax': [1_023, 1_048_577, 2_000.5, '2000'],

@@ -224,6 +224,11 @@ export const settingDefinitions = {
     { 1: 1, 6: 0.5, 7: 0.3 } as Record<string, number>,
     'Kinds whose p tags are contacts, each with the weight of one',
   ),
+  'trust.reporters': define(
+    z.enum(['established', 'approved']),
+    'established',
+    'Whose reports have weight: those who have been here for long and are known, or only those whom an operator has approved',
+  ),
   'trust.assertionDays': define(
     count(1, 365),
     7,

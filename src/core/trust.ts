@@ -27,6 +27,7 @@ export type TrustSettings = Pick<
   | 'trust.reportsFull'
   | 'trust.densityFull'
   | 'trust.kindWeights'
+  | 'trust.reporters'
   | 'trust.assertionDays'
   | 'trust.publish'
 >;
@@ -90,8 +91,9 @@ export interface Reporter {
  * The weight of a report, 0 to 1. Age alone is cheap, and so are friends who are new as well: only those who were here for long give
  * ties. An operator's approval stands for both. Who is at risk is believed less.
  */
-export function standingOf({ seenForMs, ties, approved, risk }: Reporter): number {
+export function standingOf({ seenForMs, ties, approved, risk }: Reporter, settings: TrustSettings): number {
   const { quietDays, fullDays, tiesFull } = STANDING;
+  if (settings['trust.reporters'] === 'approved' && !approved) return 0;
   const days = (seenForMs ?? 0) / DAY_MS;
   const age = within01((days - quietDays) / (fullDays - quietDays));
   const grown = approved ? 1 : age * Math.min(1, ties / tiesFull);

@@ -275,7 +275,7 @@ async function standing(
   const grounds = await gatherRisks(tx, community, [reporter], settings, cameAt);
   const risk = riskOf(grounds.get(reporter)?.weight ?? 0, settings);
   const seenForMs = firstSeenAt === null ? undefined : cameAt - firstSeenAt;
-  return standingOf({ seenForMs, ties, approved, risk });
+  return standingOf({ seenForMs, ties, approved, risk }, settings);
 }
 
 export interface ReportCounts {
