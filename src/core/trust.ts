@@ -119,6 +119,19 @@ export function rankOf(claim: Claim, score: number): number {
   return Math.round(100 * (claim === 'report-based' ? 1 - score : score));
 }
 
+/** What scores and assertions depend on beside the grounds: where it is another, all are computed anew. */
+export function scoringRules(settings: TrustSettings, keys: readonly (string | undefined)[]): string {
+  return JSON.stringify([
+    keys.map((key) => key ?? null),
+    settings['trust.windowDays'],
+    settings['trust.reportsFull'],
+    settings['trust.densityFull'],
+    settings['trust.kindWeights'],
+    settings['trust.assertionDays'],
+    settings['trust.publish'],
+  ]);
+}
+
 const within01 = (value: number) => Math.min(1, Math.max(0, value));
 const rounded = (value: number, digits: number) => Math.round(value * 10 ** digits) / 10 ** digits;
 

@@ -5,7 +5,7 @@
 import type { Client } from 'pg';
 import type { Community } from '../communities.js';
 import { DAY_MS } from '../core/retention.js';
-import { CLAIMS } from '../core/trust.js';
+import { CLAIMS, scoringRules } from '../core/trust.js';
 import { inSnapshot } from '../store/personal-data.js';
 import { countOldGrounds, forgetGrounds } from '../store/trust.js';
 import {
@@ -15,6 +15,7 @@ import {
   type KeptScore,
   markDue,
   nextSubjects,
+  readClaimKeys,
   readSweeps,
   settledScores,
 } from '../store/trust-scores.js';
@@ -31,10 +32,17 @@ export const trustPass: Job = {
   purges: false,
   run: async (context, client) => {
     const sweeps = await readSweeps(client);
+    const keys = await readClaimKeys(client);
     let changed = 0;
     for (const community of context.communities.all()) {
-      // While its rules are being changed everything is computed anyway.
-      if (sweeps.get(community.id)?.isDone === false) continue;
+      const { id, settings } = community;
+      const rules = scoringRules(
+        settings,
+        CLAIMS.map((claim) => keys.get(`${id}/${claim}`)),
+      );
+      const sweep = sweeps.get(id);
+      // While its rules change everything is computed anyway.
+      if (sweep?.rules !== rules || !sweep.isDone) continue;
       const passed = await passOver(context, client, community);
       changed += passed.changed;
       if (passed.more) return { changed, more: true };

@@ -21,6 +21,7 @@ import {
   makesContacts,
   namedBy,
   renewalMs,
+  scoringRules,
 } from '../core/trust.js';
 import type { NodeKeys } from '../keys.js';
 import type { Lane } from '../lane.js';
@@ -40,6 +41,7 @@ import {
 } from '../store/trust.js';
 import {
   type AssertedScore,
+  addContactRules,
   type ContactRules,
   computeScores,
   type DueScore,
@@ -78,7 +80,10 @@ export function trustConsumer(options: TrustConsumerOptions): Consumer {
   return {
     name: 'trust',
     about: 'contacts and reports, and the scores that follow from them (NIP-85)',
-    apply: (batch, tx) => applyAll(batch, tx, options),
+    apply: async (batch, tx, generation) => {
+      await noteRules(tx, generation, batch, communities);
+      await applyAll(batch, tx, options);
+    },
     followUp: async () => {
       const time = now();
       const worked = await inTransaction(database.ownPool, BEGIN_EFFECT, async (tx) => {
@@ -252,6 +257,20 @@ function rulesOf(community: Community): ContactRules {
   return { kinds: Object.keys(weights), privateKinds, topics: publicTopicsOf(community) };
 }
 
+/** By which rules a community that is new begins. */
+async function noteRules(
+  tx: ClientBase,
+  generation: number,
+  batch: readonly Change[],
+  communities: TrustConsumerOptions['communities'],
+): Promise<void> {
+  const met = [...new Set(batch.map(({ community }) => community))].flatMap(
+    (id) => communities.get(id) ?? [],
+  );
+  const rules = new Map(met.map((community) => [community.id, rulesOf(community)]));
+  if (rules.size > 0) await addContactRules(tx, generation, rules);
+}
+
 async function whyOutdated(
   client: ClientBase,
   community: number,
@@ -272,15 +291,10 @@ async function sweepWhereChanged(
   const keys = await readClaimKeys(client);
   const made = await readSweeps(client);
   for (const { id, settings } of communities.all()) {
-    const rules = JSON.stringify([
-      ...CLAIMS.map((claim) => keys.get(`${id}/${claim}`) ?? null),
-      settings['trust.windowDays'],
-      settings['trust.reportsFull'],
-      settings['trust.densityFull'],
-      settings['trust.kindWeights'],
-      settings['trust.assertionDays'],
-      settings['trust.publish'],
-    ]);
+    const rules = scoringRules(
+      settings,
+      CLAIMS.map((claim) => keys.get(`${id}/${claim}`)),
+    );
     if (made.get(id)?.rules !== rules) await startSweep(client, id, rules);
   }
 }

@@ -318,10 +318,10 @@ export async function readSweeps(db: Db): Promise<Map<number, { rules: string; i
   return new Map(rows.map(({ community, rules, isDone }) => [community, { rules, isDone }]));
 }
 
-/** Everybody's scores of a community are to be computed anew; of one that is new there are none. */
+/** Everybody's scores of a community are to be computed anew. */
 export async function startSweep(db: Db, community: number, rules: string): Promise<void> {
   await db.query(
-    `INSERT INTO trust_sweeps (community, rules) VALUES ($1, to_jsonb($2::text))
+    `INSERT INTO trust_sweeps (community, rules, after) VALUES ($1, to_jsonb($2::text), '')
      ON CONFLICT (community) DO UPDATE SET rules = excluded.rules, after = ''`,
     [community, rules],
   );
@@ -364,22 +364,22 @@ export async function readContactRules(db: Db, generation: number): Promise<Map<
   return new Map(rows.map(({ community, rules }) => [community, rules]));
 }
 
-export async function saveContactRules(
-  db: Db,
-  generation: number,
-  rules: ReadonlyMap<number, ContactRules>,
-): Promise<void> {
-  await db.query(
-    `INSERT INTO trust_rules (generation, community, rules)
+const writeRules =
+  (onConflict: string) => (db: Db, generation: number, rules: ReadonlyMap<number, ContactRules>) =>
+    db.query(
+      `INSERT INTO trust_rules (generation, community, rules)
      SELECT $1, community, rules::jsonb FROM unnest($2::int[], $3::text[]) AS n (community, rules)
-     ON CONFLICT (generation, community) DO UPDATE SET rules = excluded.rules`,
-    [
-      generation,
-      int4Array([...rules.keys()]),
-      textArray([...rules.values()].map((each) => JSON.stringify(each))),
-    ],
-  );
-}
+     ON CONFLICT (generation, community) ${onConflict}`,
+      [
+        generation,
+        int4Array([...rules.keys()]),
+        textArray([...rules.values()].map((each) => JSON.stringify(each))),
+      ],
+    );
+
+export const saveContactRules = writeRules('DO UPDATE SET rules = excluded.rules');
+/** Those that are there stay. */
+export const addContactRules = writeRules('DO NOTHING');
 
 export async function dropContactRules(db: Db, generation: number): Promise<void> {
   await db.query('DELETE FROM trust_rules WHERE generation = $1', [generation]);
