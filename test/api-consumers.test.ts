@@ -90,9 +90,14 @@ async function done<T = State>(path: string, body: unknown = {}, status = 200): 
   expect(answer).toMatchObject({ status });
   return answer.body;
 }
-async function audit(limit: number): Promise<unknown[]> {
+async function audit(limit: number) {
   const { body } = await api.ask<Listed>('GET', `/v1/admin/audit-log?limit=${limit}`, { as: root });
-  return body.items.map(({ actor, action, target, details }) => ({ actor, action, target, details }));
+  return body.items.map(({ actor, action, target, details }) => ({
+    actor,
+    action: String(action),
+    target,
+    details,
+  }));
 }
 const noted = (action: string, details: unknown = {}) => ({
   actor: root.pubkey,
@@ -149,7 +154,9 @@ describe('a consumer', () => {
     await done(`${LEDGER}/resume`);
     await drained();
     expect(await readLedger(relay.database.pool)).toEqual(await readWholeView(relay.database.pool));
-    expect(await audit(2)).toEqual([noted('consumer.resume'), noted('consumer.pause')]);
+    // Each once: what is so already is left so.
+    const steps = (await audit(10)).filter(({ action }) => /^consumer\./.test(action));
+    expect(steps).toEqual([noted('consumer.resume'), noted('consumer.pause')]);
   });
 
   it('applies again what it is told to, from that number on, and no further back than the outbox reaches', async () => {

@@ -18,6 +18,7 @@ import { newAuthor, nowSeconds, sign } from './support/events.js';
 
 const KILLS = 4;
 const AT_ONCE = 12;
+const ENOUGH = 300;
 /** Of those that are sent here, all but the requests for deletion. */
 const SEARCHED = [0, 1, 30_023];
 
@@ -79,7 +80,9 @@ class Publisher {
     this.loop = this.run();
   }
 
+  /** Not before there is something to compare, however slow the machine. */
   async stop(): Promise<void> {
+    await eventually('enough was sent', () => (this.posted.length >= ENOUGH ? true : undefined));
     this.going = false;
     await this.loop;
   }

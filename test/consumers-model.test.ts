@@ -17,7 +17,7 @@ import { makeLedger, readLedger, readWholeView } from './support/ledger.js';
 import { type Life, openLife } from './support/life.js';
 
 const DAY = 86_400;
-const LIMIT_MS = 40_000;
+const LIMIT_MS = 100_000;
 const RULES = [
   { settings: { 'retention.regularDays': 3 } },
   { settings: { 'retention.dedupeDays': 1, 'retention.regularDays': 1, 'deletion.auditDays': 1 } },
@@ -205,7 +205,7 @@ it('following, a rebuild and the view end in the same, wherever it crashes', {
   });
   await fc.assert(property, {
     seed: SEED,
-    numRuns: 18,
+    numRuns: 10,
     interruptAfterTimeLimit: LIMIT_MS,
     markInterruptAsFailure: true,
   });

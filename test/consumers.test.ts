@@ -339,6 +339,44 @@ describe('failures', () => {
     expect(await stateOf(life, name)).toMatchObject({ error: null, failingSince: null, deadLetters: 0 });
   });
 
+  it('a batch that takes too long is tried with less, and nothing is parked', async () => {
+    await startFresh();
+    await pauseConsumer(life.client, name, life.now);
+    await poster.sendMany(120);
+    const sizes: number[] = [];
+    ledger.before = async (batch, _generation, tx) => {
+      sizes.push(batch.length);
+      if (batch.length > 70) await tx.query('SET LOCAL statement_timeout = 20; SELECT pg_sleep(5)');
+    };
+    await resumeConsumer(life.client, name);
+    await expectWhole();
+    expect(sizes.filter((size) => size > 70).length).toBeGreaterThan(0);
+    expect(await stateOf(life, name)).toMatchObject({ deadLetters: 0, failingSince: null });
+  });
+
+  it('a change that takes too long all by itself is parked in the end, and the others go on', async () => {
+    await startFresh();
+    await pauseConsumer(life.client, name, life.now);
+    const sent = await poster.sendMany(3);
+    ledger.before = async (batch, _generation, tx) => {
+      if (batch.some(({ id }) => id === sent[1]!.id))
+        await tx.query('SET LOCAL statement_timeout = 20; SELECT pg_sleep(5)');
+    };
+    await resumeConsumer(life.client, name);
+    await eventually('it is parked', async () =>
+      (await stateOf(life, name)).deadLetters === 1 ? true : undefined,
+    );
+    await eventually('the others are there', async () =>
+      (await readLedger(life.client, name)).some(({ id }) => id === sent[2]!.id) ? true : undefined,
+    );
+    ledger.before = () => undefined;
+    await askRetry(life.client, name, {});
+    await eventually('it is taken in', async () =>
+      (await stateOf(life, name)).deadLetters === 0 ? true : undefined,
+    );
+    await expectWhole();
+  });
+
   it('one that fails at everything stops, instead of putting everything aside', async () => {
     await startFresh();
     const { generation } = await stateOf(life, name);
@@ -409,45 +447,5 @@ describe('steering', () => {
     // What was under way was rolled back and came again, with what is before it.
     expect(ledger.given.filter((seq) => seq === lastSeq + 1)).toHaveLength(2);
     expect(ledger.given).toContain(lastSeq - 4);
-  });
-});
-
-describe('two writers cannot make a reader skip a row', () => {
-  const LANES = 2;
-  const EACH = 150;
-
-  it('the outbox of two lanes that write at the same time is read whole and in order', async () => {
-    await startFresh();
-    const from = await readHead(life.client);
-    const posters = [new Poster(life, 0), new Poster(life, 1)];
-    const one = async (lane: number): Promise<void> => {
-      for (let at = 0; at < EACH; at += 1) await posters[lane]!.send({}, undefined, lane);
-    };
-    await Promise.all(Array.from({ length: LANES }, (_, lane) => one(lane)));
-    await expectWhole();
-    const numbers = Array.from({ length: LANES * EACH }, (_, at) => from + 1 + at);
-    expect(ledger.given).toEqual(numbers);
-  });
-
-  it('while a table with a plain serial and two overlapping transactions does lose one', async () => {
-    await life.client.query('CREATE TABLE plain (seq bigserial PRIMARY KEY, writer int)');
-    const [slow, quick] = await Promise.all([life.database.connect(), life.database.connect()]);
-    let position = 0;
-    const read: number[] = [];
-    const follow = async (): Promise<void> => {
-      const { rows } = await life.client.query<{ seq: number; writer: number }>(
-        'SELECT seq, writer FROM plain WHERE seq > $1 ORDER BY seq',
-        [position],
-      );
-      read.push(...rows.map(({ writer }) => writer));
-      position = rows.at(-1)?.seq ?? position;
-    };
-    await slow.query('BEGIN; INSERT INTO plain (writer) VALUES (1)');
-    await quick.query('INSERT INTO plain (writer) VALUES (2)');
-    await follow();
-    await slow.query('COMMIT');
-    await follow();
-    expect(read).toEqual([2]);
-    await Promise.all([slow.end(), quick.end()]);
   });
 });

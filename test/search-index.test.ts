@@ -315,33 +315,41 @@ describe('what goes', () => {
 });
 
 describe('pages', () => {
-  it('go on in their order while posts and reactions come in, each event once', async () => {
-    const made: NostrEvent[] = [];
-    for (let each = 0; each < 25; each += 1)
-      made.push(await post({ content: `lighthouse ${'and more '.repeat(each % 4)}${each}` }));
-    await index();
-    const whole = await page({ search: 'lighthouse' }, 100);
-    expect(whole.items).toHaveLength(25);
-    expect(whole.nextCursor).toBeUndefined();
-    const scores = whole.items.map(({ score }) => score);
-    expect(scores).toEqual([...scores].sort((a, b) => b - a));
-    expect(new Set(scores).size).toBeGreaterThan(3);
-    const seen: string[] = [];
-    let cursor: string | undefined;
-    do {
-      const next: SearchPage = await page({ search: 'lighthouse' }, 4, cursor);
-      seen.push(...contents(next));
-      cursor = next.nextCursor;
-      // A day later, with a new post and reactions to the worst match, which would be the best by now.
-      now += 86_400_000;
-      await post({ content: 'lighthouse', created_at: Math.floor(now / 1_000) });
-      for (let each = 0; each < 10; each += 1)
-        await post({ kind: 7, content: `${posts}`, tags: [['e', whole.items.at(-1)!.id]] });
-      if (seen.length === 8) await index();
-    } while (cursor !== undefined);
-    expect(seen).toEqual(contents(whole));
-    expect(contents(await page({ search: 'lighthouse' }, 100))).toHaveLength(25 + 7);
-  });
+  it.each([
+    ['by the words', 'lighthouse', {}],
+    ['along an author', 'headland', { authors: [ALICE] }],
+  ])(
+    'found %s go on in their order while posts and reactions come in, each event once',
+    async (_how, word, more) => {
+      const asked = { search: word, ...more };
+      const made: NostrEvent[] = [];
+      for (let each = 0; each < 25; each += 1)
+        made.push(await post({ content: `${word} ${'and more '.repeat(each % 4)}${each}` }));
+      await index();
+      const whole = await page(asked, 100);
+      expect(whole.items).toHaveLength(25);
+      expect(whole.nextCursor).toBeUndefined();
+      const scores = whole.items.map(({ score }) => score);
+      expect(scores).toEqual([...scores].sort((a, b) => b - a));
+      expect(new Set(scores).size).toBeGreaterThan(3);
+      const seen: string[] = [];
+      let cursor: string | undefined;
+      do {
+        const next: SearchPage = await page(asked, 4, cursor);
+        seen.push(...contents(next));
+        cursor = next.nextCursor;
+        // A day later, with new posts at both ends and reactions to the worst match, which would be the best by now.
+        now += 86_400_000;
+        await post({ content: word, created_at: Math.floor(now / 1_000) });
+        await post({ content: `${word} ${'and more '.repeat(9)}`, created_at: 1_000 + posts });
+        for (let each = 0; each < 10; each += 1)
+          await post({ kind: 7, content: `${posts}`, tags: [['e', whole.items.at(-1)!.id]] });
+        if (seen.length === 8) await index();
+      } while (cursor !== undefined);
+      expect(seen).toEqual(contents(whole));
+      expect(contents(await page(asked, 100))).toHaveLength(25 + 7 * 2);
+    },
+  );
 
   it('a deleted event leaves the pages that follow', async () => {
     const made: NostrEvent[] = [];
@@ -401,4 +409,38 @@ describe('pages', () => {
     const found = await page({ search: 'pier', '#l': ['rare'] }, 50);
     expect(found.items.map(({ id }) => id).sort()).toEqual(wanted.sort());
   });
+});
+
+it('an index that is replaced under a search is asked again', async () => {
+  const event = await post({ content: 'a breakwater' });
+  await index();
+  const consumer = searchConsumer({ communities });
+  await client.query('BEGIN');
+  await consumer.open!(client, 2);
+  const head = await readHead(client);
+  await consumer.apply(await readView(client, { after: 0, upTo: head, limit: 10_000 }), client, 2);
+  await client.query('COMMIT');
+  const { database, tagHash } = store;
+  let asked = 0;
+  const searchPool = new Proxy(database.searchPool, {
+    get: (pool, name) =>
+      name !== 'query'
+        ? Reflect.get(pool, name)
+        : async (text: string, values: unknown[]) => {
+            asked += 1;
+            if (asked === 1) {
+              await client.query(`UPDATE consumer_offsets SET generation = 2 WHERE consumer = 'search'`);
+              await consumer.drop!(client, 1);
+            }
+            return pool.query(text, values);
+          },
+  });
+  const pools = { pool: database.pool, searchPool, tagHash };
+  const found = await searchPage(pools, rules, filterOf({ search: 'breakwater' }), {
+    limit: 5,
+    cursor: undefined,
+    now,
+  });
+  expect(found).toMatchObject({ items: [{ id: event.id }] });
+  expect(asked).toBe(2);
 });

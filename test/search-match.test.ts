@@ -67,14 +67,22 @@ const cut = (text: string) =>
 const hasInRow = (all: readonly string[], wanted: readonly string[]) =>
   all.some((_, at) => wanted.every((word, offset) => all[at + offset] === word));
 
-function holds(text: readonly string[], { kind, pieces: asked }: Part): boolean {
+function holds(text: readonly string[], { kind, pieces: asked, excluded }: Part): boolean {
   const words = text.flatMap(cut);
   const [first] = asked as [string];
   if (kind === 'word') return words.includes(first);
   if (kind === 'hashtag') return text.includes(first);
   if (kind === 'phrase') return hasInRow(words, asked.flatMap(cut));
   const isInside = text.some((one) => !isLatin(one) && one.includes(first));
-  return isInside || hasInRow(words, cut(first));
+  const joined = cut(first).filter((word) => word !== 'の');
+  const isJoined = joined.length > 1 && joined.length < cut(first).length && !excluded;
+  // As pairs have it: two characters anywhere, one at the end of a run.
+  const isPaired = (word: string) =>
+    text.some((one) =>
+      [...word].length === 1 ? one.endsWith(word) : word.length === 2 && one.includes(word),
+    );
+  const has = (word: string) => words.includes(word) || isPaired(word);
+  return isInside || hasInRow(words, cut(first)) || (isJoined && joined.every(has));
 }
 
 const naive = (text: readonly string[], parts: readonly Part[]) =>

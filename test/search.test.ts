@@ -10,6 +10,7 @@ import { DAY_MS } from '../src/core/retention.js';
 import type { SettingKey } from '../src/core/settings.js';
 import { addCommunity, writeSetting } from '../src/store/communities.js';
 import { pauseConsumer, resumeConsumer } from '../src/store/consumer-admin.js';
+import { askRebuild, readTurn } from '../src/store/consumers.js';
 import { assignPlan, createPlan } from '../src/store/plans.js';
 import { approveRequest, requestTopic } from '../src/store/topic-requests.js';
 import { readUsage } from '../src/store/usage.js';
@@ -384,6 +385,9 @@ describe('when the index is far behind, or not there', () => {
     const reader = await connect();
     expect(await find(near, {}, reader)).toEqual([event.id]);
     expect(await find(lost, { ids: [first.id] }, reader)).toEqual([]);
+    reader.send(['COUNT', 'lost', { search: lost }]);
+    const [, , counted] = await reader.waitFor(([verb, id]) => verb === 'COUNT' && id === 'lost');
+    expect(counted).toMatchObject({ approximate: true });
     const notices = reader.frames.filter(([verb]) => verb === 'NOTICE');
     expect(notices).toHaveLength(2);
     expect(notices[0]![1]).toMatch(/^error: search is \d+ changes behind/);
@@ -395,19 +399,32 @@ describe('when the index is far behind, or not there', () => {
     expect(await count([{ search: lost }])).toBe(1_001);
   });
 
+  it('a new one takes its place without a search that finds less, or twice', async () => {
+    const { pool } = relay.database;
+    const word = newWord();
+    const event = await post({ content: word });
+    await indexed();
+    const generationOf = async () => (await readTurn(pool, 'search'))!.generation;
+    const before = await generationOf();
+    await askRebuild(pool, 'search', 'a test asks for it', now());
+    while ((await generationOf()) === before) expect(await find(word)).toEqual([event.id]);
+    expect(await find(word)).toEqual([event.id]);
+  });
+
   it('while it is built for the first time a search is closed with an error, and costs nothing', async () => {
     const { pool } = relay.database;
     const member = newAuthor();
     const reader = await connect();
     await authenticate(reader, member, relay.url);
     await pause();
+    const { generation } = (await readTurn(pool, 'search'))!;
     await pool.query(`UPDATE consumer_offsets SET generation = 0 WHERE consumer = 'search'`);
     try {
       expect((await reader.query({ search: 'boat' })).closed).toMatch(/^error: what can be searched/);
       expect(await count([{ search: 'boat' }], reader)).toMatch(/^error: what can be searched/);
       expect((await reader.query({ kinds: [1], limit: 1 })).closed).toBeUndefined();
     } finally {
-      await pool.query(`UPDATE consumer_offsets SET generation = 1 WHERE consumer = 'search'`);
+      await pool.query(`UPDATE consumer_offsets SET generation = $1 WHERE consumer = 'search'`, [generation]);
     }
     const { metrics } = await readUsage(pool, { community: community().id, pubkey: member.pubkey }, now());
     expect(metrics.find(({ metric }) => metric === 'search')?.used).toBe(0);

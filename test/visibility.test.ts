@@ -11,6 +11,8 @@ import { settingsFrom } from '../src/core/settings.js';
 import { asMatched } from '../src/core/topic.js';
 import { SubscriptionIndex } from '../src/relay/subscription-index.js';
 import { countEvents, findEvents } from '../src/store/query.js';
+import { countSearched, type Searched, searchEvents } from '../src/store/search.js';
+import { indexAll } from './support/search.js';
 import { openTestStore, type TestStore } from './support/store.js';
 
 const COMMUNITY = 1;
@@ -163,3 +165,91 @@ it('all readings show the same events, none too many and none too few', async ()
   );
   expect(hidden).toBeGreaterThan(1_000);
 });
+
+// ── Search ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const searching = (mode: 'off' | 'required') => ({
+  ...rules,
+  id: COMMUNITY,
+  settings: settingsFrom(
+    new Map<string, unknown>([
+      ['auth.privateKinds', [4, 1_059, '9001-9009']],
+      ['search.kinds', [1, 4, 7, '9000-9005']],
+      ['auth.mode', mode],
+    ]),
+  ),
+});
+
+/** What can be found, in other words: by anybody, whoever asks. */
+function canBeFound(one: NostrEvent, mode: 'off' | 'required'): boolean {
+  if (![1, 7, 9_000].includes(one.kind)) return false;
+  const bound = topicsIn(one).filter((value) => value !== 'sunset');
+  return mode === 'off' || bound.length === 0 || bound.includes('kukuri:global');
+}
+const SEARCHES: Record<string, (one: NostrEvent) => boolean> = {
+  boats: ({ content }) => content.includes('boats'),
+  '"kukuri boats"': ({ content }) => content.includes('boats'),
+  '-boats': ({ content }) => !content.includes('boats'),
+  '#plain': (one) => topicsIn(one).includes('plain'),
+  '#kukuri:old -p': (one) => topicsIn(one).includes('kukuri:old') && !one.content.includes('"p"'),
+  nothing: () => false,
+};
+
+it.each(['off', 'required'] as const)(
+  'where auth.mode is %s a search shows the same to everybody, stored, counted and live, and nothing that is not public',
+  async (mode) => {
+    const { database, tagHash } = store;
+    const pools = { pool: database.pool, searchPool: database.searchPool, tagHash };
+    const community = searching(mode);
+    let [shown, hidden] = [0, 0];
+    const holds = () =>
+      fc.assert(
+        fc.asyncProperty(
+          rawFilter,
+          access,
+          fc.constantFrom(...Object.keys(SEARCHES)),
+          async (raw, client, search) => {
+            const { limit: _limit, ...unlimited } = raw;
+            const limits = { 'limits.filterValuesMax': 1_000 };
+            const parsed = (given: object) =>
+              parseFilter(JSON.parse(JSON.stringify(given)), limits) as Filter;
+            const matching = EVENTS.filter((one) => {
+              const index = new SubscriptionIndex<string>();
+              index.add('it', [parsed(unlimited)]);
+              return index.match(asMatched(one, boundTo(one))).size > 0 && SEARCHES[search]!(one);
+            });
+            const expected = matching
+              .filter((one) => canBeFound(one, mode))
+              .map(({ id }) => id)
+              .sort();
+            shown += expected.length;
+            hidden += matching.length - expected.length;
+            const filter = seenBy(parsed({ ...unlimited, search }), client, community);
+            const live = EVENTS.filter((one) => {
+              const index = new SubscriptionIndex<string>();
+              index.add('it', [filter]);
+              return index.match(asMatched(one, boundTo(one))).size > 0;
+            });
+            expect(live.map(({ id }) => id).sort()).toEqual(expected);
+            const asked = { limit: 1_000, now: NOW * 1_000 };
+            const found = (await searchEvents(pools, community, filter, asked)) as Searched;
+            expect(found.rows.map(({ id }) => id).sort()).toEqual(expected);
+            expect(await countSearched(pools, community, [filter], 1_000, asked.now)).toEqual({
+              count: expected.length,
+              behind: 0,
+            });
+          },
+        ),
+        { seed: 42, numRuns: 60 },
+      );
+    await database.pool.query('DELETE FROM consumer_offsets');
+    await database.pool.query(
+      `INSERT INTO consumer_offsets (consumer, last_seq, generation, updated_at) VALUES ('search', 0, 1, 1)`,
+    );
+    await holds();
+    await indexAll(database, { all: () => [], get: () => community as never });
+    await holds();
+    expect(shown).toBeGreaterThan(200);
+    expect(hidden).toBeGreaterThan(200);
+  },
+);

@@ -183,6 +183,8 @@ async function* changes(
   let news = true;
   for (let page = first; ; ) {
     for (const portion of portionsOf(page.changes)) {
+      const refused = await refusal();
+      if (refused !== undefined) return yield* farewell(refused, lines);
       yield await show(options, portion, withEvents, lines);
       life.given();
     }
@@ -197,8 +199,7 @@ async function* changes(
       news = false;
     }
     const refused = await refusal(isEnd ? POLL_MS : 0);
-    if (refused === 'gone') return;
-    if (refused !== undefined) return yield lines(closedLine(refused));
+    if (refused !== undefined) return yield* farewell(refused, lines);
     const next = await nextPage(options.pool, { ...asked, after: seq }, left);
     if (isDenial(next)) return yield lines(behindLine(next.details as { floor: number; head: number }));
     page = next;
@@ -255,8 +256,7 @@ async function* view(
       life.given();
     }
     const refused = await refusal();
-    if (refused === 'gone') return;
-    if (refused !== undefined) return yield lines(closedLine(refused));
+    if (refused !== undefined) return yield* farewell(refused, lines);
   }
 }
 
@@ -276,8 +276,14 @@ class SignOfLife {
 
 // ── May it still read? ────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Why it has to end, which nobody needs to hear when its reader or the node is about to go; nothing while it may go on. Waits before it looks. */
-type Refusal = (waitMs?: number) => Promise<ErrorCode | 'gone' | undefined>;
+/** Its reader has left, or the node is about to: nobody needs to hear why. */
+type Ending = ErrorCode | 'gone';
+/** Why it has to end; nothing while it may go on. Waits before it looks. */
+type Refusal = (waitMs?: number) => Promise<Ending | undefined>;
+
+function* farewell(ending: Ending, lines: Lines): Generator<string> {
+  if (ending !== 'gone') yield lines(closedLine(ending));
+}
 
 interface Reader {
   readonly pubkey: string;

@@ -10,11 +10,11 @@ import { placeOf, quoteLexeme, WEIGHTS, type Words, weightOf } from './search-wo
 export const SEARCH_LENGTH_MAX = 256;
 export const SEARCH_TERMS_MAX = 16;
 
-/** Lexemes that follow one another. */
+/** Lexemes that are all needed. */
 export interface Phrase {
   readonly lexemes: readonly string[];
-  /** Of which list they are neighbours. */
-  readonly among: 'words' | 'pairs';
+  /** Of which list they are neighbours, one after another. */
+  readonly among: 'words' | 'pairs' | 'anywhere';
   /** The last one may be the beginning of another. */
   readonly isPrefix: boolean;
 }
@@ -52,13 +52,16 @@ export function parseSearch(text: string): SearchQuery | Refusal | undefined {
 /** What belongs together in one part of a query. */
 function termsOf(part: string, excluded: boolean, quoted: boolean): Term[] {
   const tokens = [...tokensOf(part)];
-  const anyOf = quoted ? quotedTerms(tokens) : bareTerms(tokens);
+  const loose = quoted ? quotedTerms(tokens) : bareTerms(tokens);
+  // What is excluded, or in quotes, is meant as it is written.
+  const anyOf = quoted || excluded ? loose.map((phrases) => phrases.filter(isStrict)) : loose;
   if (!excluded || anyOf.length <= 1) return anyOf.map((phrases) => ({ anyOf: phrases, excluded }));
   // To exclude several things that belong together would need "not all of these": the words in a row are what is meant.
   return [{ anyOf: [wordsInARow(tokens)], excluded }];
 }
 
 type Phrases = readonly Phrase[];
+const isStrict = ({ among }: Phrase) => among !== 'anywhere';
 
 /** Words that are written together (well-known, example.com) follow one another; each run is looked for by itself. */
 function bareTerms(tokens: readonly Token[]): Phrases[] {
@@ -102,13 +105,22 @@ function phrase(lexemes: readonly string[]): Phrase {
   return { lexemes, among: 'words', isPrefix: false };
 }
 
-/** By its words, and by its characters wherever the words of the post begin and end. One character is the beginning of a pair. */
+/** Particles and endings, for the most part. */
+const HIRAGANA = /^[\u3041-\u309f]+$/;
+
+/**
+ * By its words, and by its characters wherever the words of the post begin and end. One character is the beginning of a pair.
+ * What particles join (京都の紅葉) may also be apart.
+ */
 function runPhrases({ words, pairs }: Token & { type: 'run' }): Phrases {
   const byWords = phrase(words);
   if (pairs.length === 0) return [byWords];
   if (pairs.length === 1) return [{ lexemes: pairs, among: 'pairs', isPrefix: true }];
   if (pairs.length === 2 && words[0] === pairs[0]) return [byWords];
-  return [byWords, { lexemes: pairs.slice(0, -1), among: 'pairs', isPrefix: false }];
+  const byPairs = { lexemes: pairs.slice(0, -1), among: 'pairs', isPrefix: false } as const;
+  const joined = words.filter((word) => !HIRAGANA.test(word));
+  if (joined.length < 2 || joined.length === words.length) return [byWords, byPairs];
+  return [byWords, byPairs, { lexemes: joined, among: 'anywhere', isPrefix: false }];
 }
 
 // ── As SQL ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -133,6 +145,7 @@ function topicsText(topics: ReadonlySet<string> | undefined): string[] {
 }
 
 function phraseText({ lexemes, among, isPrefix }: Phrase): string {
+  if (among === 'anywhere') return `(${lexemes.map(quoteLexeme).join(' & ')})`;
   const weights = lexemes.length === 1 ? '' : among === 'pairs' ? 'D' : 'ABC';
   const marks = `${isPrefix ? '*' : ''}${weights}`;
   const spelt = lexemes.map((lexeme) => quoteLexeme(lexeme) + (marks === '' ? '' : `:${marks}`));
@@ -162,6 +175,7 @@ function holds(words: Words, { lexemes, among, isPrefix }: Phrase): boolean {
   const [first, ...rest] = lexemes;
   if (first === undefined) return false;
   if (isPrefix) return holdsBeginning(words, first);
+  if (among === 'anywhere') return lexemes.every((lexeme) => words.has(lexeme));
   const entries = words.get(first);
   if (entries === undefined || rest.length === 0) return entries !== undefined;
   const isAmong = (entry: number) => (weightOf(entry) === WEIGHTS.D) === (among === 'pairs');

@@ -383,8 +383,9 @@ export class Connection implements FrameSource {
       }
       const refused = await this.counted(community, seen, async () => {
         const possible = seen.filter((filter) => !matchesNothing(filter));
-        const count = await new Asking(stored, community, this.ask).count(possible, max);
-        this.outgoing.send(countFrame(id, Math.min(count, max), count > max));
+        const asking = new Asking(stored, community, this.ask);
+        const count = await asking.count(possible, max);
+        this.outgoing.send(countFrame(id, Math.min(count, max), count > max || asking.behind > 0));
       });
       if (refused !== undefined) this.outgoing.send(closedFrame(id, refused));
     });

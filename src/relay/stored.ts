@@ -247,7 +247,8 @@ export class Asking {
       countSearched(this.context, this.community, filters, max, retention.now),
     );
     if (isDenial(counted)) throw new SearchNotReady();
-    return counted;
+    this.behind = counted.behind;
+    return counted.count;
   }
 
   private async queryBare(filter: Filter, limit: number): Promise<readonly Row[]> {

@@ -61,12 +61,20 @@ class ApplyFailed extends Error {
   ) {
     super(wordsOf(cause));
   }
+
+  /** A change that takes too long all by itself: trying it with less does not help. */
+  get isOfOne(): boolean {
+    return (
+      this.changes.length === 1 && (this.cause as { code?: string } | undefined)?.code === STATEMENT_TOO_LONG
+    );
+  }
 }
 
 export class Batches {
   private client: Client | undefined;
   /** Of the full size, the divisor: what took too long is tried with less, and grows again. */
   private share = 1;
+  private rowsTried = 0;
 
   constructor(private readonly options: BatchOptions) {}
 
@@ -103,7 +111,7 @@ export class Batches {
       );
       if (!lives) await this.close();
       // What the consumer threw because the database went away is no fault of what it was given.
-      if (error instanceof ApplyFailed && isOutage(error.cause, lives)) throw error.cause;
+      if (error instanceof ApplyFailed && isOutage(error.cause, lives) && !error.isOfOne) throw error.cause;
       throw error;
     }
   }
@@ -116,7 +124,9 @@ export class Batches {
       this.share = Math.max(1, this.share / 2);
       return page;
     } catch (error) {
-      if ((error as { code?: string }).code === STATEMENT_TOO_LONG) this.share *= limit === 1 ? 1 : 2;
+      // With half of what there was, not of what there might have been.
+      if ((error as { code?: string }).code === STATEMENT_TOO_LONG)
+        this.share = course.rowsMax / Math.max(1, Math.floor(Math.min(limit, this.rowsTried) / 2));
       throw error;
     }
   }
@@ -159,6 +169,7 @@ export class Batches {
   private async takeOnce(course: Course, limit: number): Promise<Page> {
     const page = await this.transact(async (tx) => {
       const read = await course.read(tx, limit);
+      this.rowsTried = read.changes.length;
       if (read.changes.length === 0 && read.upTo === course.from) return read;
       await this.apply(read.changes, tx, course.generation);
       if (!(await course.save(tx, read))) throw new Overtaken();

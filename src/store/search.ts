@@ -103,6 +103,12 @@ export async function searchEvents(
   return { rows: left.slice(0, limit), asOf, cut: index.cut, behind };
 }
 
+export interface Counted {
+  readonly count: number;
+  /** As of a search. */
+  readonly behind: number;
+}
+
 /** How many different events match any of the filters, counted up to `max + 1`. */
 export async function countSearched(
   pools: SearchPools,
@@ -110,8 +116,9 @@ export async function countSearched(
   filters: readonly Filter[],
   max: number,
   now: number,
-): Promise<number | Denial> {
+): Promise<Counted | Denial> {
   const found = new Set<number>();
+  let behind = 0;
   for (const filter of filters) {
     const limit = Math.min(filter.limit ?? max + 1, max + 1);
     if (limit === 0) continue;
@@ -120,9 +127,10 @@ export async function countSearched(
         ? await find(pools, community, filter, limit, now)
         : await candidatesOf(pools, community, filter, { now }, limit, Number.POSITIVE_INFINITY);
     if (isDenial(rows)) return rows;
+    if ('behind' in rows) behind = Math.max(behind, rows.behind);
     for (const { seq } of 'rows' in rows ? rows.rows : rows) found.add(seq);
   }
-  return found.size;
+  return { count: found.size, behind };
 }
 
 /** Best first; the same score: newest first, lowest id first. */

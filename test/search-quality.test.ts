@@ -1,0 +1,127 @@
+/**
+ * How good the answers are: judged posts and queries (test/judged) on a real node, asked by REQ. Thresholds are a little below what
+ * is reached (docs/search.md has the figures), and what the words of a run and its pairs each add is shown by taking them away.
+ */
+import { readFileSync } from 'node:fs';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { NostrEvent } from '../src/core/event.js';
+import { toTsvector, type Words, weightOf, wordsOf } from '../src/core/search-words.js';
+import { RawClient } from './support/client.js';
+import { newAuthor, nowSeconds, sign } from './support/events.js';
+import { startTestNode, type TestNode } from './support/node.js';
+
+interface Judged {
+  readonly language: string;
+  readonly posts: readonly { readonly id: string; readonly content: string; readonly title?: string }[];
+  /** 2: what was meant; 1: also about it. */
+  readonly queries: readonly {
+    readonly query: string;
+    readonly relevant: Readonly<Record<string, number>>;
+  }[];
+}
+interface Quality {
+  readonly recall: number;
+  readonly ndcg: number;
+}
+
+const TOP = 10;
+/** Prints the figures, and the queries that could be answered better. */
+const SHOWS = process.env.SHOW_QUALITY !== undefined;
+const judged = (language: string) =>
+  JSON.parse(readFileSync(new URL(`judged/${language}.json`, import.meta.url), 'utf8')) as Judged;
+
+let relay: TestNode;
+let client: RawClient;
+beforeAll(async () => {
+  relay = await startTestNode();
+  client = await RawClient.connect(relay.url);
+});
+afterAll(async () => {
+  await client.close();
+  await relay.close();
+});
+
+/** The names of the posts by their events. */
+async function load({ posts, language }: Judged): Promise<Map<string, { name: string; event: NostrEvent }>> {
+  const author = newAuthor();
+  const start = nowSeconds() - 100_000;
+  const loaded = new Map<string, { name: string; event: NostrEvent }>();
+  for (const [at, { id: name, content, title }] of posts.entries()) {
+    const tags = [['t', language], ...(title === undefined ? [] : [['title', title]])];
+    const event = sign(author, { kind: title === undefined ? 1 : 11, content, tags, created_at: start + at });
+    expect(await client.publish(event)).toEqual([true, '']);
+    loaded.set(event.id, { name, event });
+  }
+  await relay.node.consumers!.drained();
+  return loaded;
+}
+
+const gain = (grade: number) => 2 ** grade - 1;
+const discounted = (grades: readonly number[]) =>
+  grades.slice(0, TOP).reduce((sum, grade, at) => sum + gain(grade) / Math.log2(at + 2), 0);
+const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+async function measure(set: Judged, names: ReadonlyMap<string, { name: string }>): Promise<Quality> {
+  const recalls: number[] = [];
+  const ndcgs: number[] = [];
+  for (const { query, relevant } of set.queries) {
+    const { events } = await client.query({ search: query, '#t': [set.language], limit: TOP });
+    const grades = events.map(({ id }) => relevant[names.get(id)!.name] ?? 0);
+    const ideal = Object.values(relevant).sort((a, b) => b - a);
+    recalls.push(grades.filter((grade) => grade > 0).length / Math.min(TOP, ideal.length));
+    ndcgs.push(discounted(grades) / discounted(ideal));
+    if (SHOWS && ndcgs.at(-1)! < 1)
+      console.log(query, ndcgs.at(-1)!.toFixed(3), events.map(({ id }) => names.get(id)!.name).join(' '));
+  }
+  const quality = { recall: mean(recalls), ndcg: mean(ndcgs) };
+  if (SHOWS) console.log(set.language, quality);
+  return quality;
+}
+
+/** The documents, with those places of words only that are kept. */
+async function rewrite(
+  events: Iterable<NostrEvent>,
+  keeps: (lexeme: string, entry: number) => boolean,
+): Promise<void> {
+  for (const event of events) {
+    const words: Words = new Map(
+      [...wordsOf(event)].flatMap(([lexeme, entries]) => {
+        const kept = entries.filter((entry) => keeps(lexeme, entry));
+        return kept.length === 0 ? [] : [[lexeme, kept] as const];
+      }),
+    );
+    await relay.database.pool.query(
+      'UPDATE post_search_documents SET words = $2::tsvector WHERE event_id = $1',
+      [Buffer.from(event.id, 'hex'), toTsvector(words)],
+    );
+  }
+}
+
+describe('judged queries', () => {
+  it('in English find most of what is relevant, the best first', async () => {
+    const set = judged('en');
+    const { recall, ndcg } = await measure(set, await load(set));
+    expect(recall).toBeGreaterThan(0.9);
+    expect(ndcg).toBeGreaterThan(0.88);
+  });
+
+  it('in Japanese do too, and worse without the words of a run or without its pairs', async () => {
+    const set = judged('ja');
+    const names = await load(set);
+    const whole = await measure(set, names);
+    expect(whole.recall).toBeGreaterThan(0.94);
+    expect(whole.ndcg).toBeGreaterThan(0.94);
+    const events = [...names.values()].map(({ event }) => event);
+    await rewrite(events, (_lexeme, entry) => weightOf(entry) !== 0);
+    const withoutPairs = await measure(set, names);
+    expect(withoutPairs.recall).toBeLessThan(whole.recall - 0.04);
+    expect(withoutPairs.ndcg).toBeLessThan(whole.ndcg - 0.04);
+    const isRun = /[\p{scx=Han}\p{scx=Hira}\p{scx=Kana}]/u;
+    await rewrite(
+      events,
+      (lexeme, entry) => lexeme.startsWith('#') || !isRun.test(lexeme) || weightOf(entry) === 0,
+    );
+    const withoutWords = await measure(set, names);
+    expect(withoutWords.ndcg).toBeLessThan(whole.ndcg - 0.01);
+  });
+});
