@@ -158,6 +158,8 @@ class History {
 
   /** Some have been there for long when it begins. */
   async begin(): Promise<void> {
+    await this.reader.consumer.outdated!(life.client, 1);
+    await this.reader.finish();
     for (const pubkey of PEOPLE.slice(0, 8)) await this.send({ kind: 0, pubkey, created_at: 1 });
     life.now += 25 * DAY;
   }
@@ -229,6 +231,18 @@ describe('after a random history', () => {
       expect(await life.run(trustPass)).toBe(0);
     },
   );
+
+  it('the pass over all finds what is wrong', async () => {
+    await life.client.query('UPDATE trust_scores SET score = 0.123 WHERE community = $1', [
+      life.communities[0],
+    ]);
+    const { rows } = await life.client.query(
+      'SELECT count(DISTINCT subject) AS people FROM trust_scores WHERE community = $1',
+      [life.communities[0]],
+    );
+    expect(rows[0].people).toBeGreaterThan(5);
+    expect(await life.run(trustPass)).toBe(rows[0].people);
+  });
 
   it('reports had weight in some of them', async () => {
     const { rows } = await life.client.query(

@@ -5,9 +5,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Pool } from 'pg';
 import { expect } from 'vitest';
-import { CLAIMS, type Claim } from '../../src/core/trust.js';
+import { CLAIMS, type Claim, scoringRules } from '../../src/core/trust.js';
 import { BOUNDS, type Job, type JobResult } from '../../src/jobs/job.js';
 import { runJob } from '../../src/jobs/run.js';
+import { trustPass } from '../../src/jobs/trust.js';
+import { readClaimKeys, readSweeps } from '../../src/store/trust-scores.js';
 import { type Asking, authorization, createApi, credential } from './api.js';
 import { eventually } from './cli.js';
 import { RawClient } from './client.js';
@@ -28,6 +30,8 @@ export interface Trusting extends TestNode {
   /** Everything that was sent has been counted, computed and asserted. */
   settled(): Promise<void>;
   run(job: Job): Promise<JobResult>;
+  /** The daily pass, once no score is still to be computed by other rules. Gives how many it mends. */
+  pass(): Promise<number>;
   /** A request signed by the time of the clock. */
   signed(as: Author, method: string, path: string, body?: unknown): Asking;
   /** Of the default community unless told. */
@@ -79,6 +83,15 @@ export async function startTrusting(clock: Clock, env: Record<string, string> = 
       return (await isSettled(pool, clock.now)) ? true : undefined;
     });
   };
+  const run = async (job: Job): Promise<JobResult> => {
+    const { lane, communities, metrics } = node.node;
+    const { database } = node;
+    const signal = new AbortController().signal;
+    const context = { database, lane, communities, now: () => clock.now, signal, bounds: BOUNDS, metrics };
+    const result = await runJob(job, context);
+    if (result === 'busy') throw new Error('another job runs');
+    return result;
+  };
   return {
     ...node,
     clock,
@@ -89,14 +102,14 @@ export async function startTrusting(clock: Clock, env: Record<string, string> = 
       return event;
     },
     settled,
-    run: async (job) => {
-      const { lane, communities, metrics } = node.node;
-      const { database } = node;
-      const signal = new AbortController().signal;
-      const context = { database, lane, communities, now: () => clock.now, signal, bounds: BOUNDS, metrics };
-      const result = await runJob(job, context);
-      if (result === 'busy') throw new Error('another job runs');
-      return result;
+    run,
+    pass: async () => {
+      await eventually('the rules are those of today', async () => {
+        node.node.consumers!.hurry();
+        return (await isOfToday(node)) ? true : undefined;
+      });
+      await settled();
+      return (await run(trustPass)).changed;
     },
     signed: (as, method, path, body) => {
       const created_at = Math.floor(clock.now / 1_000);
@@ -135,6 +148,15 @@ async function isSettled(pool: Pool, now: number): Promise<boolean> {
     [now],
   );
   return rows[0]!.left === 0;
+}
+
+async function isOfToday({ database, node }: TestNode): Promise<boolean> {
+  const sweeps = await readSweeps(database.pool);
+  const keys = await readClaimKeys(database.pool);
+  return node.communities.all().every(({ id, settings }) => {
+    const own = CLAIMS.map((claim) => keys.get(`${id}/${claim}`));
+    return sweeps.get(id)?.isDone === true && sweeps.get(id)?.rules === scoringRules(settings, own);
+  });
 }
 
 export interface LabelRow {
