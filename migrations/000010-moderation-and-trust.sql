@@ -206,9 +206,10 @@ CREATE TABLE trust_rules (
 );
 
 -- By which rules scores are computed. After a change everybody's are computed anew, in the order of the keys: up to `after` it is done;
--- without one all of it is.
+-- without one all of it is. `passed`: how far the daily pass over all scores has come, while it is under way.
 CREATE TABLE trust_sweeps (
   community integer PRIMARY KEY,
   rules jsonb NOT NULL,
-  after bytea
+  after bytea,
+  passed bytea
 );

@@ -120,10 +120,11 @@ describe('communication density', () => {
     await node.post(ann, { kind: 5, tags: [['e', note.id]] });
     // At once: what is shown asks the view.
     expect((await density(ben)).grounds.map(({ event_id }) => event_id)).toEqual([kept.id]);
+    const later = await node.post(ben, { kind: 7, tags: p(ann), content: '+' });
     await node.settled();
     const told = await density(ben);
-    expect(told.score).toBe(0.1);
-    expect(told.grounds.map(({ event_id }) => event_id)).toEqual([kept.id]);
+    expect(told.score).toBe(0.115);
+    expect(told.grounds.map(({ event_id }) => event_id).sort()).toEqual([kept.id, later.id].sort());
   });
 
   it('of an expired event stays, and the event is not shown from its second on', async () => {

@@ -212,6 +212,7 @@ export const EXEMPT_COLUMNS: Readonly<Record<string, string>> = {
   'trust_scores.asserted_by': "The node's own key, which signed the assertion.",
   'trust_due.subject': 'That a score is to be computed again; gone within seconds.',
   'trust_sweeps.after': 'How far the scores of a community have been gone through; gone when it is done.',
+  'trust_sweeps.passed': 'How far the daily pass over the scores has come; gone when it is done.',
   'blocked_addresses.network': 'Networks that the operator blocks; nothing here links an address to a key.',
   'invites.code_hash': 'The hash of a random code.',
   'consents.content_hash': 'The hash of a text of the community.',

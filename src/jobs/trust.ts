@@ -11,18 +11,23 @@ import { countOldGrounds, forgetGrounds } from '../store/trust.js';
 import {
   type ComputedScore,
   computeScores,
+  endPass,
   forgetScores,
   type KeptScore,
   markDue,
   nextSubjects,
   readClaimKeys,
+  readPassed,
   readSweeps,
+  savePassed,
   settledScores,
 } from '../store/trust-scores.js';
 import { inEachCommunity, type Job, type JobContext, type JobResult } from './job.js';
 
 /** Grounds are kept for longer than they count, so that a wider window finds some. */
 const MARGIN_DAYS = 30;
+/** Behind every key. */
+const PASSED = 'ff'.repeat(33);
 
 export const trustPass: Job = {
   name: 'trust-pass',
@@ -31,33 +36,47 @@ export const trustPass: Job = {
   about: 'computes every score of trust anew and compares: what differs is counted and mended',
   purges: false,
   run: async (context, client) => {
-    const sweeps = await readSweeps(client);
-    const keys = await readClaimKeys(client);
+    const communities = await settledCommunities(context, client);
+    const passed = await readPassed(client);
     let changed = 0;
-    for (const community of context.communities.all()) {
-      const { id, settings } = community;
-      const rules = scoringRules(
-        settings,
-        CLAIMS.map((claim) => keys.get(`${id}/${claim}`)),
-      );
-      const sweep = sweeps.get(id);
-      // While its rules change everything is computed anyway.
-      if (sweep?.rules !== rules || !sweep.isDone) continue;
-      const passed = await passOver(context, client, community);
-      changed += passed.changed;
-      if (passed.more) return { changed, more: true };
+    let left = context.bounds.batches;
+    for (const community of communities) {
+      const done = await passOver(context, client, community, { from: passed.get(community.id) ?? '', left });
+      changed += done.changed;
+      left -= done.pages;
+      if (done.more) return { changed, more: !context.signal.aborted };
     }
+    await endPass(client);
     return { changed, more: false };
   },
   dryRun: async () => [],
 };
 
-/** Everybody, however many they are; each page is of one moment, and nothing waits for it. */
-async function passOver(context: JobContext, client: Client, community: Community): Promise<JobResult> {
+/** Where rules change everything is computed anyway. */
+async function settledCommunities(
+  { communities }: JobContext,
+  client: Client,
+): Promise<readonly Community[]> {
+  const sweeps = await readSweeps(client);
+  const keys = await readClaimKeys(client);
+  return communities.all().filter(({ id, settings }) => {
+    const own = CLAIMS.map((claim) => keys.get(`${id}/${claim}`));
+    return sweeps.get(id)?.isDone === true && sweeps.get(id)?.rules === scoringRules(settings, own);
+  });
+}
+
+/** Each page is of one moment, and nobody waits for it. */
+async function passOver(
+  context: JobContext,
+  client: Client,
+  community: Community,
+  { from, left }: { readonly from: string; readonly left: number },
+): Promise<JobResult & { readonly pages: number }> {
   const { bounds, signal, now } = context;
   let changed = 0;
-  for (let after = ''; ; ) {
-    if (signal.aborted) return { changed, more: false };
+  let pages = 0;
+  for (let after = from; after !== PASSED; pages += 1) {
+    if (pages >= left || signal.aborted) return { changed, pages, more: true };
     const page = await inSnapshot(client, async () => {
       const subjects = await nextSubjects(client, community.id, after, bounds.rows);
       return { subjects, wrong: await wrongAmong(client, community, subjects, now()) };
@@ -67,9 +86,10 @@ async function passOver(context: JobContext, client: Client, community: Communit
       tell(context, community, page.wrong);
       changed += page.wrong.length;
     }
-    if (page.subjects.length < bounds.rows) return { changed, more: false };
-    after = page.subjects.at(-1)!;
+    after = page.subjects.length < bounds.rows ? PASSED : page.subjects.at(-1)!;
+    await savePassed(client, community.id, after);
   }
+  return { changed, pages, more: false };
 }
 
 async function wrongAmong(

@@ -273,7 +273,8 @@ export async function saveAsserted(pool: Pool, asserted: readonly AssertedScore[
   await pool.query({
     name: 'trust-asserted',
     text: `UPDATE trust_scores s SET asserted_rank = n.rank, assertion = n.assertion, asserted_by = n.asserted_by, publish_at = CASE
-        WHEN s.rank <> n.rank THEN (s.asserted_at + 1) * 1000 WHEN s.grounded THEN n.renew_at END
+        WHEN s.rank <> n.rank THEN (s.asserted_at + 1) * 1000 WHEN s.grounded AND (s.claim = 'report-based'
+          OR EXISTS (SELECT 1 FROM trust_authors a WHERE a.community = s.community AND a.pubkey = s.subject)) THEN n.renew_at END
       FROM unnest($1::int[], $2::bytea[], $3::text[], $4::smallint[], $5::bytea[], $6::bytea[], $7::bigint[])
         AS n (community, subject, claim, rank, assertion, asserted_by, renew_at)
       WHERE s.community = n.community AND s.subject = n.subject AND s.claim = n.claim`,
@@ -422,6 +423,23 @@ export async function nextSubjects(
     [community, bytes(after), limit],
   );
   return rows.map(({ subject }) => subject);
+}
+
+/** Where the pass stands in each community; of those that it has not come to, nothing. */
+export async function readPassed(db: Db): Promise<Map<number, string>> {
+  const { rows } = await db.query<{ community: number; passed: string }>(
+    `SELECT community, encode(passed, 'hex') AS passed FROM trust_sweeps WHERE passed IS NOT NULL`,
+  );
+  return new Map(rows.map(({ community, passed }) => [community, passed]));
+}
+
+export async function savePassed(db: Db, community: number, passed: string): Promise<void> {
+  await db.query('UPDATE trust_sweeps SET passed = $2 WHERE community = $1', [community, bytes(passed)]);
+}
+
+/** The next pass begins anew. */
+export async function endPass(db: Db): Promise<void> {
+  await db.query('UPDATE trust_sweeps SET passed = NULL WHERE passed IS NOT NULL');
 }
 
 export interface KeptScore {

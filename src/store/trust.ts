@@ -11,7 +11,7 @@ import { hexArray, int4Array, int8Array, textArray } from './binary.js';
 import { bytes, type Db } from './config-change.js';
 import { addReport, type NewReport, type Report } from './reports.js';
 import { BEGIN_BRIEFLY, inTransaction } from './transaction.js';
-import { gatherRisks } from './trust-scores.js';
+import { gatherRisks, markDue } from './trust-scores.js';
 
 // ── Authors ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -379,8 +379,10 @@ export async function eraseTrustOf(
     values,
   );
   const erased = (contacts.rowCount ?? 0) + (reports.rowCount ?? 0);
-  if (erased === 0) await eraseFirstSeen(client, community, pubkey);
-  return erased;
+  if (erased > 0) return erased;
+  await eraseFirstSeen(client, community, pubkey);
+  await markDue(client, community, [pubkey], now);
+  return 0;
 }
 
 /** One who came back is as new as what they have here since. */
