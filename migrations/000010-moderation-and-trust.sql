@@ -126,8 +126,8 @@ CREATE INDEX labels_person ON labels (community, target_pubkey, created_at);
 CREATE INDEX labels_unpublished ON labels (created_at)
   WHERE published_at IS NULL OR (withdrawn_at IS NOT NULL AND withdrawal_published_at IS NULL);
 
--- Grounds of trust, primary data. A contact: an event of a public topic that names somebody (`p`); it stays when the event goes, and is then
--- not shown. A report: with the weight that its reporter had when it was made.
+-- Grounds of trust, primary data. A contact: an event that anyone may read and that names somebody (`p`); it stays when the event goes,
+-- and is then not shown. A report: with the weight that its reporter had when it came. Times in milliseconds.
 CREATE TABLE trust_contacts (
   community integer NOT NULL,
   kind integer NOT NULL,
@@ -136,26 +136,29 @@ CREATE TABLE trust_contacts (
   author bytea NOT NULL,
   named bytea NOT NULL,
   event_id bytea NOT NULL,
-  PRIMARY KEY (community, event_id, named)
+  PRIMARY KEY (community, event_id, named),
+  CHECK (author <> named)
 );
 CREATE INDEX trust_contacts_author ON trust_contacts (community, author, at);
 CREATE INDEX trust_contacts_named ON trust_contacts (community, named, at);
-CREATE INDEX trust_contacts_at ON trust_contacts (at);
+CREATE INDEX trust_contacts_at ON trust_contacts (community, at);
 
+-- `source`: the event of kind 1984, or the UUID of a report over HTTP. Without an event that is reported `target_event` is empty.
 CREATE TABLE trust_reports (
   community integer NOT NULL,
   at bigint NOT NULL,
-  weight real NOT NULL,
+  weight double precision NOT NULL CHECK (weight >= 0 AND weight <= 1),
   reporter bytea NOT NULL,
   subject bytea NOT NULL,
   target_event bytea NOT NULL,
   source bytea NOT NULL,
   reason text NOT NULL,
-  PRIMARY KEY (community, source, subject, target_event)
+  PRIMARY KEY (community, source, subject, target_event),
+  CHECK (reporter <> subject)
 );
 CREATE INDEX trust_reports_subject ON trust_reports (community, subject, at);
-CREATE INDEX trust_reports_reporter ON trust_reports (community, reporter);
-CREATE INDEX trust_reports_at ON trust_reports (at);
+CREATE INDEX trust_reports_reporter ON trust_reports (community, reporter, at);
+CREATE INDEX trust_reports_at ON trust_reports (community, at);
 
 -- When a key was first seen here, for its standing.
 CREATE TABLE trust_authors (
@@ -165,26 +168,66 @@ CREATE TABLE trust_authors (
   PRIMARY KEY (community, pubkey)
 );
 
--- Derived: the scores as they were last computed and published, and whose have to be computed again.
+-- Derived: the scores as they were last computed, and what was last asserted of them. `changes_at`: when the next ground leaves the window.
+-- `publish_at`: from when on an assertion is wanted. `asserted_at` in seconds, taken before the assertion is made, so that none is
+-- older than the one before it.
 CREATE TABLE trust_scores (
   community integer NOT NULL,
   claim text NOT NULL CHECK (claim IN ('report-based', 'communication-density')),
-  score real NOT NULL,
+  score double precision NOT NULL,
   computed_at bigint NOT NULL,
   changes_at bigint,
-  published_at bigint,
-  published_rank smallint,
+  publish_at bigint,
+  asserted_at bigint,
+  rank smallint NOT NULL,
+  asserted_rank smallint,
+  grounded boolean NOT NULL,
   subject bytea NOT NULL,
   assertion bytea,
-  PRIMARY KEY (community, claim, subject)
+  asserted_by bytea,
+  PRIMARY KEY (community, subject, claim)
 );
 CREATE INDEX trust_scores_changes ON trust_scores (changes_at) WHERE changes_at IS NOT NULL;
-CREATE INDEX trust_scores_unpublished ON trust_scores (computed_at) WHERE published_at IS NULL;
+CREATE INDEX trust_scores_publish ON trust_scores (publish_at) WHERE publish_at IS NOT NULL;
+CREATE INDEX trust_scores_idle ON trust_scores (community, computed_at) WHERE NOT grounded;
+
+-- Whose scores have to be computed again. Written in the transaction of the ground.
 CREATE TABLE trust_due (
   community integer NOT NULL,
   claim text NOT NULL,
   due_at bigint NOT NULL,
   subject bytea NOT NULL,
-  PRIMARY KEY (community, claim, subject)
+  PRIMARY KEY (community, subject, claim)
 );
 CREATE INDEX trust_due_at ON trust_due (due_at);
+
+-- A label is a ground, whoever writes it.
+CREATE FUNCTION trust_label_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  changed labels := CASE WHEN TG_OP = 'DELETE' THEN OLD ELSE NEW END;
+BEGIN
+  INSERT INTO trust_due (community, claim, due_at, subject)
+  VALUES (changed.community, 'report-based', changed.created_at, changed.target_pubkey) ON CONFLICT DO NOTHING;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER trust_label_written AFTER INSERT OR DELETE ON labels
+  FOR EACH ROW EXECUTE FUNCTION trust_label_changed();
+CREATE TRIGGER trust_label_changed AFTER UPDATE OF created_at, lapses_at, withdrawn_at, label, target_pubkey ON labels
+  FOR EACH ROW EXECUTE FUNCTION trust_label_changed();
+
+-- By which rules contacts were taken in: which kinds, and which topics were public.
+CREATE TABLE trust_rules (
+  generation integer NOT NULL,
+  community integer NOT NULL,
+  rules jsonb NOT NULL,
+  PRIMARY KEY (generation, community)
+);
+
+-- By which rules scores are computed. After a change everybody's are computed anew, in the order of the keys: up to `after` it is done;
+-- without one all of it is. `passed`: how far the daily pass over all scores has come, while it is under way.
+CREATE TABLE trust_sweeps (
+  community integer PRIMARY KEY,
+  rules jsonb NOT NULL,
+  after bytea,
+  passed bytea
+);

@@ -117,6 +117,11 @@ export function createMetrics() {
     ),
     consumerLagging: consumerGauge('lagging', '1 when it is paused, failing, or further behind than allowed'),
     consumerRebuilding: consumerGauge('rebuilding', '1 while it is asked for anew or being built'),
+    trustCorrections: new Counter({
+      name: 'minato_trust_corrections_total',
+      help: 'Scores of trust that the daily pass over all of them found to be wrong, and had computed again',
+      registers,
+    }),
     outboxHead: new Gauge({
       name: 'minato_outbox_head',
       help: 'Last outbox number this process has delivered',

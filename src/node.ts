@@ -52,8 +52,8 @@ export interface NodeOptions {
   readonly now?: () => number;
   /** All of them unless told. */
   readonly roles?: ReadonlySet<Role>;
-  /** Those of the list unless told. */
-  readonly consumers?: readonly Consumer[];
+  /** Those of the list unless told: others, or some of them. */
+  readonly consumers?: readonly Consumer[] | ((listed: readonly Consumer[]) => readonly Consumer[]);
 }
 
 /** What writes events, without a server: an import needs no more. */
@@ -271,12 +271,14 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     await stop();
     throw error;
   });
-  const context = { database, lane, communities, now, bounds: BOUNDS };
+  const context = { database, lane, communities, now, bounds: BOUNDS, metrics, log };
   let consumers: RunningConsumers | undefined;
   if (roles.has('worker')) {
     schedule = startSchedule({ context, jobs: JOBS, metrics, log });
     const keys = new NodeKeys({ folder: config.dataDir, pool: database.apiPool, now });
-    const list = options.consumers ?? consumersOf({ communities, database, lane, keys, log, now });
+    const listed = consumersOf({ communities, database, lane, keys, log, now });
+    const chosen = options.consumers ?? listed;
+    const list = typeof chosen === 'function' ? chosen(listed) : chosen;
     consumers = startConsumers({ database, communities, consumers: list, wakeups, metrics, log, now });
   }
   return {

@@ -3,7 +3,8 @@ import type { Pool } from 'pg';
 import { z } from 'zod';
 import { type Denial, isDenial } from '../core/errors.js';
 import { REPORT_COMMENT_MAX, REPORT_REASONS } from '../core/report.js';
-import { addReport, listReports, type Report, withdrawReport } from '../store/reports.js';
+import { listReports, type Report, withdrawReport } from '../store/reports.js';
+import { addWeighedReport } from '../store/trust.js';
 import { type Route, route } from './contract.js';
 import { milliseconds, pageOf, pageQuery, plainText, pubkey, showPage } from './schemas.js';
 
@@ -84,10 +85,10 @@ function ownRoutes({ pool }: { readonly pool: Pool }): Route[] {
       errors: [],
       counts: 'reports',
       needsConsent: true,
-      handler: async ({ community: { id: community }, pubkey: reporter, body, now }) => {
+      handler: async ({ community: { id: community, settings }, pubkey: reporter, body, now }) => {
         const { event_id: targetEvent, pubkey: targetPubkey, ...words } = body;
         const made = { community, pubkey: reporter, targetEvent, targetPubkey, ...words };
-        return shown(await addReport(pool, made, now));
+        return shown(await addWeighedReport(pool, made, settings, now));
       },
     }),
     route({

@@ -10,6 +10,7 @@ import { type SearchOptions, searchRoutes } from './search.js';
 import { type SignInOptions, signInRoutes } from './sign-in.js';
 import { subscriptionRoutes } from './subscriptions.js';
 import { type TopicOptions, topicRoutes } from './topics.js';
+import { trustRoutes } from './trust.js';
 import { usageRoutes } from './usage.js';
 import { webhookRoutes } from './webhook.js';
 
@@ -32,6 +33,7 @@ export function routesOf(options: RouteOptions): Route[] {
     ...webhookRoutes(options),
     ...reportRoutes(options),
     ...labelRoutes(options),
+    ...trustRoutes(options),
     ...searchRoutes(options),
     ...personalDataRoutes(options),
     ...adminRoutes(options),

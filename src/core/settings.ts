@@ -61,7 +61,7 @@ export const settingDefinitions = {
   'topic.enabledMax': define(count(1, 100_000), 1_000, 'Most topics that are carried at the same time'),
   'topic.freeKinds': define(
     z.array(kindEntry).max(100),
-    [0, 3, 5, 62, 1059, 1984, '10000-19999'] as (number | string)[],
+    [0, 3, 5, 62, 1059, 1984, '10000-19999', 30382] as (number | string)[],
     'Kinds that need no topic, as numbers and ranges',
   ),
   'auth.mode': define(
@@ -205,6 +205,36 @@ export const settingDefinitions = {
     0.3,
     'How much replies, reposts and reactions raise a score; 0: they do not count',
   ),
+
+  'trust.windowDays': define(count(1, 365), 30, 'Days that reports, labels and contacts count for a score'),
+  'trust.reportsFull': define(
+    count(1, 1_000),
+    10,
+    'The weight of reports and labels at which the risk of a person is full',
+  ),
+  'trust.densityFull': define(
+    count(1, 1_000),
+    20,
+    'The weight of contacts at which the communication density of a person is full',
+  ),
+  'trust.kindWeights': define(
+    z
+      .record(z.string().regex(/^\d{1,5}$/, 'a kind'), z.number().min(0.1).max(10))
+      .refine((weights) => Object.keys(weights).length <= 20, 'at most 20 kinds'),
+    { 1: 1, 6: 0.5, 7: 0.3 } as Record<string, number>,
+    'Kinds whose p tags are contacts, each with the weight of one',
+  ),
+  'trust.reporters': define(
+    z.enum(['established', 'approved']),
+    'established',
+    'Whose reports have weight: those who have been here for long and are known, or only those whom an operator has approved',
+  ),
+  'trust.assertionDays': define(
+    count(1, 365),
+    7,
+    'Days after which an assertion of a score expires; it is renewed before',
+  ),
+  'trust.publish': define(z.boolean(), true, 'Publish scores as signed assertions (NIP-85)'),
 
   'limits.messageBytesMax': define(count(1_024, FRAME_BYTES_MAX), 131_072, 'Longest frame a client may send'),
   // A deletion request with 1,000 targets has 72,000 bytes, with a short relay hint for each 95,000.

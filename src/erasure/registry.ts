@@ -158,6 +158,24 @@ const ENTRIES: Record<PersonalStoreName, Entry> = {
     about: 'Events of yours that rules with a rate count; forgotten after two days.',
     columns: ['moderation_rates.pubkey', 'moderation_rates.event_id'],
   },
+  'trust-contacts': {
+    about:
+      'Public events by which you named others, or others you, as they count for your communication density; whether the event is gone.',
+    columns: ['trust_contacts.author', 'trust_contacts.named', 'trust_contacts.event_id'],
+  },
+  'trust-reports': {
+    about: 'What you reported, with the weight that your report had when it came.',
+    columns: ['trust_reports.reporter', 'trust_reports.source', 'trust_reports.target_event'],
+  },
+  'trust-scores': {
+    about: 'Your scores of trust, and what was last asserted of them. Who reported you is not told.',
+    columns: ['trust_scores.subject', 'trust_scores.assertion'],
+    also: ['trust_due'],
+  },
+  'first-seen': {
+    about: 'When you were first seen here.',
+    columns: ['trust_authors.pubkey'],
+  },
   invites: {
     about: 'Invites that you made or used. Who made or used the other end is not told.',
     columns: ['invites.created_by', 'invites.used_by'],
@@ -224,6 +242,12 @@ export const EXEMPT_COLUMNS: Readonly<Record<string, string>> = {
   'moderation_cases.target_pubkey':
     'That somebody reported a person is told to the operators only; what was done about it is told to that person.',
   'node_keys.pubkey': 'A key of the node itself, which stands for no person.',
+  'trust_reports.subject':
+    'What others said about a person is theirs, and told to nobody; the score tells the sum.',
+  'trust_scores.asserted_by': "The node's own key, which signed the assertion.",
+  'trust_due.subject': 'That a score is to be computed again; gone within seconds.',
+  'trust_sweeps.after': 'How far the scores of a community have been gone through; gone when it is done.',
+  'trust_sweeps.passed': 'How far the daily pass over the scores has come; gone when it is done.',
   'blocked_addresses.network': 'Networks that the operator blocks; nothing here links an address to a key.',
   'invites.code_hash': 'The hash of a random code.',
   'consents.content_hash': 'The hash of a text of the community.',

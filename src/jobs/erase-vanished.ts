@@ -30,6 +30,7 @@ import {
   selectOfVanished,
   selectServedAt,
 } from '../store/sweeps.js';
+import { eraseTrustOf } from '../store/trust.js';
 import type { Job, JobContext, JobResult } from './job.js';
 import { tallied } from './tally.js';
 
@@ -117,6 +118,8 @@ class Erasure {
         return this.untilEmpty(await this.takeLabels(rows));
       case 'cases':
         return this.untilEmpty(await eraseCasesOf(client, mark, rows));
+      case 'trust':
+        return this.untilEmpty(await eraseTrustOf(client, mark, context.now(), rows));
     }
   }
 

@@ -3,6 +3,8 @@ import type { Client } from 'pg';
 import type { Communities, Community } from '../communities.js';
 import type { EventClass } from '../core/classify.js';
 import type { Lane } from '../lane.js';
+import type { Log } from '../log.js';
+import type { Metrics } from '../metrics.js';
 import type { Database } from '../postgres/database.js';
 
 export interface Bounds {
@@ -23,6 +25,8 @@ export interface JobContext {
   /** The node is stopping: finish the batch at hand. */
   readonly signal: AbortSignal;
   readonly bounds: Bounds;
+  readonly metrics?: Metrics;
+  readonly log?: Log;
 }
 
 export interface JobResult {
@@ -45,7 +49,8 @@ export interface DryRunCount {
     | 'partition'
     | 'job'
     | 'export'
-    | 'document';
+    | 'document'
+    | 'ground';
   readonly rows: number;
   /** Of events: how many of them each topic holds; one with two topics counts in both. */
   readonly topics?: readonly { readonly topic: string; readonly rows: number }[];

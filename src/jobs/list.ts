@@ -11,6 +11,7 @@ import { purgeDeletedEvents } from './purge-deleted.js';
 import { purgeDocumentsOfDeleted } from './purge-documents.js';
 import { purgeRemovedEvents } from './purge-removed.js';
 import { dropMonths, retain } from './retain.js';
+import { forgetTrust, trustPass } from './trust.js';
 import { forgetLimits, forgetQuotas, freeJobs, partitions, trimLiveBus } from './upkeep.js';
 
 export const JOBS: readonly Job[] = [
@@ -28,6 +29,8 @@ export const JOBS: readonly Job[] = [
   forgetLimits,
   forgetUsage,
   forgetTokens,
+  trustPass,
+  forgetTrust,
   exportPersonalData,
   partitions,
   trimLiveBus,

@@ -7,6 +7,7 @@ import type { Database } from '../postgres/database.js';
 import type { Consumer } from './consumer.js';
 import { moderationConsumer } from './moderation.js';
 import { searchConsumer } from './search.js';
+import { trustConsumer } from './trust.js';
 
 export interface ConsumerContext {
   readonly communities: Communities;
@@ -18,5 +19,9 @@ export interface ConsumerContext {
 }
 
 export function consumersOf(context: ConsumerContext): readonly Consumer[] {
-  return [searchConsumer(context), moderationConsumer({ ...context, pool: context.database.ownPool })];
+  return [
+    searchConsumer(context),
+    moderationConsumer({ ...context, pool: context.database.ownPool }),
+    trustConsumer(context),
+  ];
 }

@@ -106,16 +106,17 @@ function rulesOfAll({ all }: SearchConsumerOptions['communities']): Map<number, 
 
 function rulesOf(community: Community): SearchRules {
   const { 'search.kinds': kinds, 'auth.privateKinds': privateKinds } = community.settings;
-  const carried = searchView(community).topics?.carried;
-  const topics = carried && {
-    prefix: carried.prefix,
-    plain: [...carried.plain].sort(),
-    public: [...carried.public].sort(),
-  };
-  return { words: WORDS_VERSION, kinds, privateKinds, topics: topics ?? null };
+  return { words: WORDS_VERSION, kinds, privateKinds, topics: publicTopicsOf(community) };
 }
 
-/** Topics that no event is in may change as they like. Those of a community that is new are judged by today's rules only. */
+/** What of a community's topics decides about what anyone may read. */
+export function publicTopicsOf(community: Community): SearchRules['topics'] {
+  const carried = searchView(community).topics?.carried;
+  if (carried === undefined) return null;
+  return { prefix: carried.prefix, plain: [...carried.plain].sort(), public: [...carried.public].sort() };
+}
+
+/** Those of a community that is new are judged by today's rules only. */
 async function whyOutdated(
   client: ClientBase,
   community: number,
@@ -126,15 +127,22 @@ async function whyOutdated(
   if (made.words !== today.words) return 'words are cut in another way';
   if (!isSame([made.kinds, made.privateKinds], [today.kinds, today.privateKinds]))
     return 'the kinds that can be searched have changed';
-  if ((made.topics === null) !== (today.topics === null)) return 'auth.mode has changed';
-  if (made.topics === null || today.topics === null) return undefined;
-  if (made.topics.prefix !== today.topics.prefix) return 'topic.namespace has changed';
-  const changed = [
-    ...onlyInOne(made.topics.public, today.topics.public),
-    ...onlyInOne(made.topics.plain, today.topics.plain),
-  ];
+  return whyTopicsOutdated(client, community, made.topics, today.topics);
+}
+
+/** Topics that no event is in may change as they like. */
+export async function whyTopicsOutdated(
+  client: ClientBase,
+  community: number,
+  made: SearchRules['topics'],
+  today: SearchRules['topics'],
+): Promise<string | undefined> {
+  if ((made === null) !== (today === null)) return 'auth.mode has changed';
+  if (made === null || today === null) return undefined;
+  if (made.prefix !== today.prefix) return 'topic.namespace has changed';
+  const changed = [...onlyInOne(made.public, today.public), ...onlyInOne(made.plain, today.plain)];
   // Events can belong to the global topic without naming it.
-  const global = changed.find((topic) => topic === `${today.topics?.prefix}global`);
+  const global = changed.find((topic) => topic === `${today.prefix}global`);
   const topic = global ?? (await firstUsedTopic(client, community, changed));
   return topic && `the topic ${topic} has become public, or is not any more`;
 }

@@ -196,6 +196,7 @@ export const ERASURE_STEPS = [
   'letters',
   'labels',
   'cases',
+  'trust',
 ] as const;
 export type ErasureStep = (typeof ERASURE_STEPS)[number];
 

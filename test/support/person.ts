@@ -153,6 +153,7 @@ async function fillRows(
     randomUUID(),
     stranger,
   );
+  await putTrust(pool, community, key, stranger);
   await put(
     `INSERT INTO invites (invite_id, community, code_hash, created_by, created_at, expires_at, used_by, used_at)
      VALUES ($3, $1, $4, $2, 1, 2, $5, 2), ($6, $1, $7, $5, 1, 2, $2, 2)`,
@@ -215,6 +216,33 @@ async function putModeration(pool: Pool, community: number, key: Buffer, mark: s
     `INSERT INTO labels (label_id, community, created_at, signed_at, lapses_at, published_at, confidence, label, target_event,
        target_pubkey, policy) VALUES ($1, $2, 1, 1, 2, 1, 1, 'spam', $3, $4, $5)`,
     [randomUUID(), community, event, key, `${mark} policy`],
+  );
+}
+
+async function putTrust(pool: Pool, community: number, key: Buffer, stranger: Buffer): Promise<void> {
+  await pool.query(
+    'INSERT INTO trust_contacts (community, kind, at, author, named, event_id) VALUES ($1, 1, 1, $2, $3, $4)',
+    [community, key, stranger, randomBytes(32)],
+  );
+  await pool.query(
+    `INSERT INTO trust_reports (community, at, weight, reporter, subject, target_event, source, reason)
+     VALUES ($1, 1, 1, $2, $3, $4, $5, 'spam')`,
+    [community, key, stranger, randomBytes(32), randomBytes(16)],
+  );
+  // Who reported the person is not the person's to read.
+  await pool.query(
+    `INSERT INTO trust_reports (community, at, weight, reporter, subject, target_event, source, reason)
+     VALUES ($1, 1, 1, $3, $2, '', $4, 'whispered about somebody')`,
+    [community, key, stranger, randomBytes(16)],
+  );
+  await pool.query(
+    `INSERT INTO trust_scores (community, claim, score, computed_at, rank, grounded, subject)
+     VALUES ($1, 'report-based', 0.1, 1, 90, true, $2)`,
+    [community, key],
+  );
+  await pool.query(
+    'INSERT INTO trust_authors (community, first_seen_at, pubkey) VALUES ($1, 1, $2) ON CONFLICT DO NOTHING',
+    [community, key],
   );
 }
 

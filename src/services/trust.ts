@@ -1,0 +1,300 @@
+/**
+ * The consumer of the outbox that gathers the grounds of trust and computes scores from them. Grounds are primary data (I9): what is no
+ * longer effective cannot be read again, so a rebuild adds to what is there and takes away only what is served and does not count by
+ * today's rules. Both generations of a rebuild share the tables; what each writes is the same whoever comes first.
+ *
+ *   apply: contacts, reports, first seen → due        followUp: due → scores → assertions (NIP-85) through the lane
+ */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { ClientBase } from 'pg';
+import type { Communities, Community } from '../communities.js';
+import { type NostrEvent, serializeEvent } from '../core/event.js';
+import { isRefusal } from '../core/reply.js';
+import { KIND_REPORT, reportedBy } from '../core/report.js';
+import { asMatched } from '../core/topic.js';
+import {
+  assertionOf,
+  CLAIMS,
+  groundTime,
+  isPublic,
+  KIND_ASSERTION,
+  makesContacts,
+  namedBy,
+  renewalMs,
+  scoringRules,
+} from '../core/trust.js';
+import type { NodeKeys } from '../keys.js';
+import type { Lane } from '../lane.js';
+import type { Database } from '../postgres/database.js';
+import type { Change } from '../store/changes.js';
+import { BEGIN_EFFECT } from '../store/consumers.js';
+import { inTransaction } from '../store/transaction.js';
+import {
+  type Contact,
+  type EventKey,
+  hideContacts,
+  removeContacts,
+  type Seen,
+  writeAuthors,
+  writeContacts,
+  writeReport,
+} from '../store/trust.js';
+import {
+  type AssertedScore,
+  addContactRules,
+  type ContactRules,
+  computeScores,
+  type DueScore,
+  dropContactRules,
+  readClaimKeys,
+  readContactRules,
+  readSweeps,
+  saveAsserted,
+  saveContactRules,
+  saveScores,
+  startSweep,
+  sweepOn,
+  takeDue,
+  takeUnasserted,
+  type Unasserted,
+} from '../store/trust-scores.js';
+import type { Consumer } from './consumer.js';
+import { publicTopicsOf, whyTopicsOutdated } from './search.js';
+
+/** Scores of one transaction. */
+const SCORES_MAX = 100;
+/** A signature takes about 2 ms, and the relay lives in the same process. */
+const ASSERTIONS_MAX = 20;
+const SWEEP_MAX = 500;
+
+export interface TrustConsumerOptions {
+  readonly communities: Pick<Communities, 'all' | 'get'>;
+  readonly database: Pick<Database, 'ownPool'>;
+  readonly lane: Pick<Lane, 'submit'>;
+  readonly keys: NodeKeys;
+  readonly now: () => number;
+}
+
+export function trustConsumer(options: TrustConsumerOptions): Consumer {
+  const { communities, database, now } = options;
+  return {
+    name: 'trust',
+    about: 'contacts and reports, and the scores that follow from them (NIP-85)',
+    apply: async (batch, tx, generation) => {
+      await noteRules(tx, generation, batch, communities);
+      await applyAll(batch, tx, options);
+    },
+    followUp: async () => {
+      const time = now();
+      const worked = await inTransaction(database.ownPool, BEGIN_EFFECT, async (tx) => {
+        const swept = await sweepOn(tx, time, SWEEP_MAX);
+        const due = await takeDue(tx, time, SCORES_MAX);
+        await computeDue(tx, due, communities, time);
+        return { more: swept || due.length === SCORES_MAX };
+      });
+      const asserted = await assertSome(options);
+      return ('more' in worked && worked.more) || asserted === ASSERTIONS_MAX;
+    },
+    open: async (tx, generation) => {
+      await saveContactRules(tx, generation, rulesOfAll(communities));
+    },
+    drop: dropContactRules,
+    outdated: async (client, generation) => {
+      await sweepWhereChanged(client, communities);
+      const made = await readContactRules(client, generation);
+      const today = rulesOfAll(communities);
+      for (const [community, rules] of today) {
+        const why = await whyOutdated(client, community, made.get(community), rules);
+        if (why !== undefined) return `${communities.get(community)?.slug}: ${why}`;
+      }
+      await saveContactRules(client, generation, today);
+      return undefined;
+    },
+  };
+}
+
+// ── Grounds ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+type Step =
+  | { readonly type: 'contacts'; readonly contacts: readonly Contact[] }
+  | { readonly type: 'remove' | 'hide' }
+  | { readonly type: 'report'; readonly event: NostrEvent; readonly rules: Community };
+
+/** In the order of the changes: a report is weighed by what was there before it. */
+async function applyAll(
+  batch: readonly Change[],
+  tx: ClientBase,
+  { communities, now }: TrustConsumerOptions,
+): Promise<void> {
+  const time = now();
+  await writeAuthors(tx, seenIn(batch), time);
+  const waiting = new Map<string, { readonly change: Change; readonly step: Step }>();
+  const flush = async (): Promise<void> => {
+    await writeWaiting(tx, [...waiting.values()], time);
+    waiting.clear();
+  };
+  for (const change of batch) {
+    const step = stepOf(change, communities.get(change.community));
+    if (step === undefined) continue;
+    if (step.type === 'report') {
+      await flush();
+      await takeReport(tx, change, step, time);
+    } else waiting.set(`${change.community}/${change.id}`, { change, step });
+  }
+  await flush();
+}
+
+/** Of upserts that are effective: of one who vanished nothing is noted any more. The node's own assertions say nothing about who is here. */
+function seenIn(batch: readonly Change[]): Seen[] {
+  return batch
+    .filter(({ payload, kind }) => payload !== undefined && kind !== KIND_ASSERTION)
+    .map(({ community, author, ingestedAt }) => ({ community, pubkey: author, at: ingestedAt }));
+}
+
+/** An upsert without its event says nothing: a later change says why. */
+function stepOf(change: Change, rules: Community | undefined): Step | undefined {
+  const { op, payload, bound, community, kind, createdAt, ingestedAt, author, id } = change;
+  if (op === 'delete') return { type: 'hide' };
+  if (payload === undefined || rules === undefined) return undefined;
+  if (kind === KIND_REPORT) return { type: 'report', event: JSON.parse(payload) as NostrEvent, rules };
+  if (!makesContacts(kind, rules.settings)) return { type: 'remove' };
+  const event = asMatched(JSON.parse(payload) as NostrEvent, bound);
+  if (!isPublic(event, rules)) return { type: 'remove' };
+  const at = groundTime(createdAt, ingestedAt);
+  const contacts = namedBy(event).map((named) => ({ community, kind, at, author, named, eventId: id }));
+  return { type: 'contacts', contacts };
+}
+
+/** The last change of an event decides. */
+async function writeWaiting(
+  tx: ClientBase,
+  waiting: readonly { readonly change: Change; readonly step: Step }[],
+  now: number,
+): Promise<void> {
+  const keysOf = (type: Step['type']): EventKey[] =>
+    waiting.filter(({ step }) => step.type === type).map(({ change }) => change);
+  await hideContacts(tx, keysOf('hide'));
+  await removeContacts(tx, keysOf('remove'), now);
+  const contacts = waiting.flatMap(({ step }) => (step.type === 'contacts' ? step.contacts : []));
+  await writeContacts(tx, contacts, now);
+}
+
+async function takeReport(
+  tx: ClientBase,
+  { community, author, id, createdAt, ingestedAt }: Change,
+  { event, rules }: Extract<Step, { type: 'report' }>,
+  now: number,
+): Promise<void> {
+  const at = groundTime(createdAt, ingestedAt);
+  const report = { community, reporter: author, source: id, at, cameAt: ingestedAt };
+  await writeReport(tx, { ...report, targets: reportedBy(event) }, rules.settings, now);
+}
+
+// ── Scores ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+async function computeDue(
+  tx: ClientBase,
+  due: readonly DueScore[],
+  communities: TrustConsumerOptions['communities'],
+  now: number,
+): Promise<void> {
+  for (const community of new Set(due.map((one) => one.community))) {
+    const settings = communities.get(community)?.settings;
+    if (settings === undefined) continue;
+    for (const claim of CLAIMS) {
+      const own = due.filter((one) => one.community === community && one.claim === claim);
+      if (own.length === 0) continue;
+      const asked = { community, claim, subjects: own.map(({ subject }) => subject) };
+      await saveScores(tx, asked, await computeScores(tx, asked, settings, now), settings, now);
+    }
+  }
+}
+
+/** Returns how many were taken up. What one community fails at, such as a key that is missing, does not keep back the others. */
+async function assertSome(options: TrustConsumerOptions): Promise<number> {
+  const { database, now } = options;
+  const wanted = await takeUnasserted(database.ownPool, now(), ASSERTIONS_MAX);
+  const failed: unknown[] = [];
+  const made: AssertedScore[] = [];
+  for (const one of wanted) {
+    try {
+      const asserted = await assertOne(one, options);
+      if (asserted !== undefined) made.push(asserted);
+    } catch (error) {
+      failed.push(error);
+    }
+    await nextTurn();
+  }
+  await saveAsserted(database.ownPool, made);
+  if (failed.length > 0) throw failed[0];
+  return wanted.length;
+}
+
+/** One that the lane does not take now is tried again later. */
+async function assertOne(
+  wanted: Unasserted,
+  { communities, keys, lane }: TrustConsumerOptions,
+): Promise<AssertedScore | undefined> {
+  const { community, claim, assertedAt } = wanted;
+  const settings = communities.get(community)?.settings;
+  if (settings === undefined) return undefined;
+  const template = assertionOf({ ...wanted, at: assertedAt }, settings);
+  const event = await keys.sign(community, claim, template);
+  const outcome = await lane.submit({ community, event, payload: serializeEvent(event) });
+  if (isRefusal(outcome) || outcome !== 'stored') return undefined;
+  const renewAt = Math.floor(assertedAt * 1_000 + renewalMs(settings));
+  return { ...wanted, eventId: event.id, by: event.pubkey, renewAt };
+}
+
+// ── By which rules ────────────────────────────────────────────────────────────────────────────────────────────────
+
+function rulesOfAll({ all }: TrustConsumerOptions['communities']): Map<number, ContactRules> {
+  return new Map(all().map((community) => [community.id, rulesOf(community)]));
+}
+
+function rulesOf(community: Community): ContactRules {
+  const { 'trust.kindWeights': weights, 'auth.privateKinds': privateKinds } = community.settings;
+  return { kinds: Object.keys(weights), privateKinds, topics: publicTopicsOf(community) };
+}
+
+/** By which rules a community that is new begins. */
+async function noteRules(
+  tx: ClientBase,
+  generation: number,
+  batch: readonly Change[],
+  communities: TrustConsumerOptions['communities'],
+): Promise<void> {
+  const met = [...new Set(batch.map(({ community }) => community))].flatMap(
+    (id) => communities.get(id) ?? [],
+  );
+  const rules = new Map(met.map((community) => [community.id, rulesOf(community)]));
+  if (rules.size > 0) await addContactRules(tx, generation, rules);
+}
+
+async function whyOutdated(
+  client: ClientBase,
+  community: number,
+  made: ContactRules | undefined,
+  today: ContactRules,
+): Promise<string | undefined> {
+  if (made === undefined) return undefined;
+  const kindsOf = ({ kinds, privateKinds }: ContactRules) => JSON.stringify([kinds, privateKinds]);
+  if (kindsOf(made) !== kindsOf(today)) return 'the kinds that are contacts have changed';
+  return whyTopicsOutdated(client, community, made.topics, today.topics);
+}
+
+/** Another weight, window or key: the grounds stay as they are, and every score is computed anew. */
+async function sweepWhereChanged(
+  client: ClientBase,
+  communities: TrustConsumerOptions['communities'],
+): Promise<void> {
+  const keys = await readClaimKeys(client);
+  const made = await readSweeps(client);
+  for (const { id, settings } of communities.all()) {
+    const rules = scoringRules(
+      settings,
+      CLAIMS.map((claim) => keys.get(`${id}/${claim}`)),
+    );
+    if (made.get(id)?.rules !== rules) await startSweep(client, id, rules);
+  }
+}

@@ -1,0 +1,402 @@
+/**
+ * The grounds of trust, primary data of their own (I9): contacts, reports with the weight of their reporter, and when a key was first
+ * seen. Whose score follows from what is written is marked as due in the same transaction. The same ground written again changes nothing:
+ * a report keeps the weight that it had.
+ */
+import type { ClientBase, Pool } from 'pg';
+import type { Reported } from '../core/report.js';
+import { DAY_MS } from '../core/retention.js';
+import { riskOf, STANDING, standingOf, type TrustSettings, windowStart } from '../core/trust.js';
+import { hexArray, int4Array, int8Array, textArray } from './binary.js';
+import { bytes, type Db } from './config-change.js';
+import { addReport, type NewReport, type Report } from './reports.js';
+import { BEGIN_BRIEFLY, inTransaction } from './transaction.js';
+import { gatherRisks, markDue } from './trust-scores.js';
+
+// ── Authors ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export interface Seen {
+  readonly community: number;
+  readonly pubkey: string;
+  readonly at: number;
+}
+
+/** The earliest time counts. A key that is new may have been named before, and is now one whose density is asserted. */
+export async function writeAuthors(tx: ClientBase, seen: readonly Seen[], now: number): Promise<void> {
+  if (seen.length === 0) return;
+  await tx.query({
+    name: 'trust-authors',
+    text: `WITH written AS (
+        INSERT INTO trust_authors AS a (community, first_seen_at, pubkey)
+        SELECT community, min(at), pubkey FROM unnest($1::int[], $2::bytea[], $3::bigint[]) AS n (community, pubkey, at)
+        GROUP BY community, pubkey ORDER BY community, pubkey
+        ON CONFLICT (community, pubkey) DO UPDATE SET first_seen_at = excluded.first_seen_at
+        WHERE excluded.first_seen_at < a.first_seen_at RETURNING community, pubkey)
+      INSERT INTO trust_due (community, claim, due_at, subject)
+      SELECT w.community, 'communication-density', $4, w.pubkey FROM written w
+      WHERE EXISTS (SELECT 1 FROM trust_scores s WHERE s.community = w.community AND s.subject = w.pubkey)
+      ORDER BY 1, 4 ON CONFLICT DO NOTHING`,
+    values: [
+      int4Array(seen.map((s) => s.community)),
+      hexArray(seen.map((s) => s.pubkey)),
+      int8Array(seen.map((s) => s.at)),
+      now,
+    ],
+  });
+}
+
+// ── Contacts ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export interface Contact {
+  readonly community: number;
+  readonly kind: number;
+  readonly at: number;
+  readonly author: string;
+  readonly named: string;
+  readonly eventId: string;
+}
+
+const DUE_BOTH = `
+  INSERT INTO trust_due (community, claim, due_at, subject)
+  SELECT DISTINCT c.community, 'communication-density', $1::bigint, s.subject
+  FROM changed c CROSS JOIN LATERAL (VALUES (c.author), (c.named)) AS s (subject)
+  ORDER BY 1, 4 ON CONFLICT DO NOTHING`;
+
+/** An event that is back shows its contacts again. */
+export async function writeContacts(
+  tx: ClientBase,
+  contacts: readonly Contact[],
+  now: number,
+): Promise<void> {
+  if (contacts.length === 0) return;
+  await tx.query({
+    name: 'trust-contacts',
+    text: `WITH changed AS (
+        INSERT INTO trust_contacts AS c (community, kind, at, author, named, event_id)
+        SELECT * FROM unnest($2::int[], $3::int[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[])
+        ON CONFLICT (community, event_id, named) DO UPDATE SET gone = false WHERE c.gone
+        RETURNING community, author, named) ${DUE_BOTH}`,
+    values: [
+      now,
+      int4Array(contacts.map((c) => c.community)),
+      int4Array(contacts.map((c) => c.kind)),
+      int8Array(contacts.map((c) => c.at)),
+      hexArray(contacts.map((c) => c.author)),
+      hexArray(contacts.map((c) => c.named)),
+      hexArray(contacts.map((c) => c.eventId)),
+    ],
+  });
+}
+
+export interface EventKey {
+  readonly community: number;
+  readonly id: string;
+}
+
+const keysOf = (events: readonly EventKey[]) => [
+  int4Array(events.map(({ community }) => community)),
+  hexArray(events.map(({ id }) => id)),
+];
+
+/** The event is not served any more: its contacts count, and are not shown. */
+export async function hideContacts(tx: ClientBase, events: readonly EventKey[]): Promise<void> {
+  if (events.length === 0) return;
+  await tx.query({
+    name: 'trust-contacts-gone',
+    text: `UPDATE trust_contacts c SET gone = true FROM unnest($1::int[], $2::bytea[]) AS g (community, event_id)
+      WHERE c.community = g.community AND c.event_id = g.event_id AND NOT c.gone`,
+    values: keysOf(events),
+  });
+}
+
+/** The event is served, but not to anyone, or is of a kind that does not count any more. */
+export async function removeContacts(
+  tx: ClientBase,
+  events: readonly EventKey[],
+  now: number,
+): Promise<void> {
+  if (events.length === 0) return;
+  await tx.query({
+    name: 'trust-contacts-removed',
+    text: `WITH changed AS (
+        DELETE FROM trust_contacts c USING unnest($2::int[], $3::bytea[]) AS g (community, event_id)
+        WHERE c.community = g.community AND c.event_id = g.event_id RETURNING c.community, c.author, c.named) ${DUE_BOTH}`,
+    values: [now, ...keysOf(events)],
+  });
+}
+
+export interface ShownContact {
+  readonly eventId: string;
+  readonly kind: number;
+  readonly at: number;
+  readonly direction: 'out' | 'in';
+}
+
+/** The newest contacts of a person within the window whose events were not gone when last heard of. */
+export async function latestContacts(
+  db: Db,
+  { community, subject }: { readonly community: number; readonly subject: string },
+  {
+    since,
+    kinds,
+    limit,
+  }: { readonly since: number; readonly kinds: readonly number[]; readonly limit: number },
+): Promise<ShownContact[]> {
+  const of = (
+    column: 'author' | 'named',
+  ) => `(SELECT event_id, kind, at, '${column === 'author' ? 'out' : 'in'}' AS direction
+    FROM trust_contacts WHERE community = $1 AND ${column} = $2 AND at > $3 AND NOT gone AND kind = ANY ($4)
+    ORDER BY at DESC LIMIT $5)`;
+  const { rows } = await db.query<ShownContact>(
+    `SELECT DISTINCT encode(event_id, 'hex') AS "eventId", kind, at, direction FROM (${of('author')} UNION ALL ${of('named')}) c
+     ORDER BY at DESC, "eventId" LIMIT $5`,
+    [community, bytes(subject), since, int4Array(kinds), limit],
+  );
+  return rows;
+}
+
+// ── Reports ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export interface ReportGround {
+  readonly community: number;
+  readonly reporter: string;
+  /** The event, or the UUID without its dashes. */
+  readonly source: string;
+  readonly at: number;
+  /** When it came: the standing is that of this moment. */
+  readonly cameAt: number;
+  readonly targets: readonly Reported[];
+}
+
+/** A report over HTTP, and as a ground, in one transaction. Sent again it is the same. */
+export function addWeighedReport(
+  pool: Pool,
+  report: NewReport,
+  settings: TrustSettings,
+  now: number,
+): Promise<Report> {
+  const { community, pubkey: reporter, targetEvent: event, targetPubkey: pubkey, reason } = report;
+  return inTransaction(pool, BEGIN_BRIEFLY, async (tx) => {
+    const added = await addReport(tx, report, now);
+    const source = added.reportId.replaceAll('-', '');
+    const ground = { community, reporter, source, at: added.createdAt, cameAt: now };
+    await writeReport(tx, { ...ground, targets: [{ event, pubkey, reason }] }, settings, now);
+    return added;
+  }) as Promise<Report>;
+}
+
+interface Target {
+  readonly subject: string;
+  readonly event: string;
+  readonly reason: string;
+}
+
+export async function writeReport(
+  tx: Db,
+  report: ReportGround,
+  settings: TrustSettings,
+  now: number,
+): Promise<void> {
+  const { community, reporter, source, at, targets } = report;
+  const told = (await subjectsOf(tx, community, targets)).filter(({ subject }) => subject !== reporter);
+  if (told.length === 0) return;
+  const weight = await standing(tx, report, settings);
+  await tx.query({
+    name: 'trust-report',
+    text: `WITH written AS (
+        INSERT INTO trust_reports (community, at, weight, reporter, subject, target_event, source, reason)
+        SELECT $1, $2, $3, $4, subject, target_event, $5, reason
+        FROM unnest($6::bytea[], $7::bytea[], $8::text[]) AS n (subject, target_event, reason)
+        ON CONFLICT DO NOTHING RETURNING subject, weight)
+      INSERT INTO trust_due (community, claim, due_at, subject)
+      SELECT DISTINCT $1::int, 'report-based', $9::bigint, subject FROM written WHERE weight > 0
+      ORDER BY 4 ON CONFLICT DO NOTHING`,
+    values: [
+      community,
+      at,
+      weight,
+      bytes(reporter),
+      bytes(source),
+      hexArray(told.map(({ subject }) => subject)),
+      hexArray(told.map(({ event }) => event)),
+      textArray(told.map(({ reason }) => reason)),
+      now,
+    ],
+  });
+}
+
+/** The author of an event that was ever here is known; of another the reporter's word is taken. */
+async function subjectsOf(tx: Db, community: number, targets: readonly Reported[]): Promise<Target[]> {
+  const ids = targets.flatMap(({ event }) => (event === undefined ? [] : [event]));
+  const { rows } = await tx.query<{ id: string; author: string }>({
+    name: 'trust-authors-of',
+    text: `SELECT encode(event_id, 'hex') AS id, encode(author, 'hex') AS author FROM event_dedupe
+      WHERE community = $1 AND event_id = ANY ($2::bytea[])`,
+    values: [community, hexArray(ids)],
+  });
+  const authors = new Map(rows.map(({ id, author }) => [id, author]));
+  return targets.flatMap(({ event, pubkey, reason }) => {
+    const subject = (event === undefined ? undefined : authors.get(event)) ?? pubkey;
+    return subject === undefined ? [] : [{ subject, event: event ?? '', reason }];
+  });
+}
+
+interface Standing {
+  readonly firstSeenAt: number | null;
+  readonly ties: number;
+  readonly approved: boolean;
+}
+
+/** Looks no further than what gives the whole weight. */
+async function standing(
+  tx: Db,
+  { community, reporter, cameAt }: ReportGround,
+  settings: TrustSettings,
+): Promise<number> {
+  const { rows } = await tx.query<Standing>({
+    name: 'trust-standing',
+    text: `SELECT (SELECT first_seen_at FROM trust_authors WHERE community = $1 AND pubkey = $2) AS "firstSeenAt",
+        (SELECT count(*) FROM (SELECT DISTINCT c.author FROM trust_contacts c
+           JOIN trust_authors a ON a.community = c.community AND a.pubkey = c.author
+           WHERE c.community = $1 AND c.named = $2 AND c.at > $3 AND a.first_seen_at <= $4 LIMIT $5) t) AS ties,
+        EXISTS (SELECT 1 FROM topic_subscriptions s JOIN topic_subscription_requests r USING (request_id)
+          JOIN members m ON m.community = s.community AND m.pubkey = s.pubkey
+          WHERE s.community = $1 AND s.pubkey = $2 AND s.status = 'active' AND m.status = 'active'
+            AND r.reviewed_by IS NOT NULL) AS approved`,
+    values: [
+      community,
+      bytes(reporter),
+      windowStart(cameAt, settings),
+      cameAt - STANDING.fullDays * DAY_MS,
+      STANDING.tiesFull,
+    ],
+  });
+  const { firstSeenAt, ties, approved } = rows[0]!;
+  const grounds = await gatherRisks(tx, community, [reporter], settings, cameAt);
+  const risk = riskOf(grounds.get(reporter)?.weight ?? 0, settings);
+  const seenForMs = firstSeenAt === null ? undefined : cameAt - firstSeenAt;
+  return standingOf({ seenForMs, ties, approved, risk }, settings);
+}
+
+export interface ReportCounts {
+  readonly reasons: Readonly<Record<string, number>>;
+  readonly labels: Readonly<Record<string, number>>;
+}
+
+/** How many of which, never by whom. */
+export async function countReports(
+  db: Db,
+  { community, subject }: { readonly community: number; readonly subject: string },
+  since: number,
+  now: number,
+): Promise<ReportCounts> {
+  const values = [community, bytes(subject), since];
+  const reasons = await db.query<{ name: string; rows: number }>(
+    `SELECT reason AS name, count(DISTINCT reporter) AS rows FROM trust_reports
+     WHERE community = $1 AND subject = $2 AND at > $3 AND weight > 0 GROUP BY reason ORDER BY reason`,
+    values,
+  );
+  const labels = await db.query<{ name: string; rows: number }>(
+    `SELECT label AS name, count(*) AS rows FROM labels WHERE community = $1 AND target_pubkey = $2 AND created_at > $3
+       AND withdrawn_at IS NULL AND lapses_at * 1000 > $4 AND label <> 'safe' GROUP BY label ORDER BY label`,
+    [...values, now],
+  );
+  const counts = (rows: readonly { name: string; rows: number }[]) =>
+    Object.fromEntries(rows.map(({ name, rows: count }) => [name, count]));
+  return { reasons: counts(reasons.rows), labels: counts(labels.rows) };
+}
+
+// ── Forgetting and erasing ────────────────────────────────────────────────────────────────────────────────────────
+
+/** Grounds that no window reaches any more. Returns how many went. */
+export async function forgetGrounds(
+  client: ClientBase,
+  community: number,
+  before: number,
+  limit: number,
+): Promise<number> {
+  const contacts = await client.query(
+    `DELETE FROM trust_contacts WHERE (community, event_id, named) IN
+       (SELECT community, event_id, named FROM trust_contacts WHERE community = $1 AND at < $2 ORDER BY at LIMIT $3)`,
+    [community, before, limit],
+  );
+  const reports = await client.query(
+    `DELETE FROM trust_reports WHERE (community, source, subject, target_event) IN
+       (SELECT community, source, subject, target_event FROM trust_reports WHERE community = $1 AND at < $2 ORDER BY at LIMIT $3)`,
+    [community, before, limit],
+  );
+  return (contacts.rowCount ?? 0) + (reports.rowCount ?? 0);
+}
+
+export async function countOldGrounds(
+  client: ClientBase,
+  community: number,
+  before: number,
+): Promise<number> {
+  const { rows } = await client.query<{ count: number }>(
+    `SELECT (SELECT count(*) FROM trust_contacts WHERE community = $1 AND at < $2)
+       + (SELECT count(*) FROM trust_reports WHERE community = $1 AND at < $2) AS count`,
+    [community, before],
+  );
+  return rows[0]!.count;
+}
+
+interface Mark {
+  readonly community: number;
+  readonly pubkey: string;
+  readonly until: number;
+}
+
+/**
+ * The contacts that they made and the reports of theirs, up to a time; at last when they were first seen, as far as nothing newer is
+ * here. Whose scores stood on it is due. Returns how many went; none, when nothing is left.
+ */
+export async function eraseTrustOf(
+  client: ClientBase,
+  { community, pubkey, until }: Mark,
+  now: number,
+  limit: number,
+): Promise<number> {
+  const values = [now, community, bytes(pubkey), until, limit];
+  const contacts = await client.query(
+    `WITH changed AS (
+       DELETE FROM trust_contacts WHERE (community, event_id, named) IN
+         (SELECT community, event_id, named FROM trust_contacts
+          WHERE community = $2 AND author = $3 AND at < ($4::bigint + 1) * 1000 LIMIT $5)
+       RETURNING community, author, named), due AS (${DUE_BOTH})
+     SELECT 1 FROM changed`,
+    values,
+  );
+  const reports = await client.query(
+    `WITH gone AS (
+       DELETE FROM trust_reports WHERE (community, source, subject, target_event) IN
+         (SELECT community, source, subject, target_event FROM trust_reports
+          WHERE community = $2 AND reporter = $3 AND at < ($4::bigint + 1) * 1000 LIMIT $5)
+       RETURNING community, subject), due AS (
+       INSERT INTO trust_due (community, claim, due_at, subject)
+       SELECT DISTINCT community, 'report-based', $1::bigint, subject FROM gone ORDER BY 1, 4 ON CONFLICT DO NOTHING)
+     SELECT 1 FROM gone`,
+    values,
+  );
+  const erased = (contacts.rowCount ?? 0) + (reports.rowCount ?? 0);
+  if (erased > 0) return erased;
+  await eraseFirstSeen(client, community, pubkey);
+  await markDue(client, community, [pubkey], now);
+  return 0;
+}
+
+/** One who came back is as new as what they have here since. */
+async function eraseFirstSeen(client: ClientBase, community: number, pubkey: string): Promise<void> {
+  const values = [community, bytes(pubkey)];
+  const left =
+    'SELECT min(ingested_at) AS at FROM events WHERE community = $1 AND pubkey = $2 AND kind <> 62';
+  await client.query(
+    `UPDATE trust_authors a SET first_seen_at = l.at FROM (${left}) l
+     WHERE a.community = $1 AND a.pubkey = $2 AND l.at IS NOT NULL`,
+    values,
+  );
+  await client.query(
+    `DELETE FROM trust_authors WHERE community = $1 AND pubkey = $2 AND (${left}) IS NULL`,
+    values,
+  );
+}

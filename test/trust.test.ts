@@ -1,0 +1,480 @@
+/** Trust over real sockets and HTTP: what counts, what is shown, what is asserted, and how time and deletion change it. */
+import { npubEncode } from 'nostr-tools/nip19';
+import { verifyEvent } from 'nostr-tools/pure';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { SettingKey } from '../src/core/settings.js';
+import { eraseVanished } from '../src/jobs/erase-vanished.js';
+import { expire } from '../src/jobs/expire.js';
+import { forgetTrust } from '../src/jobs/trust.js';
+import { addCommunity, writeSetting } from '../src/store/communities.js';
+import { eventually } from './support/cli.js';
+import { type Author, newAuthor, sign } from './support/events.js';
+import { writeTopic } from './support/topics.js';
+import { type Clock, DAY, putLabel, startTrusting, type Trusting } from './support/trust.js';
+
+const START = Date.now();
+/** A second is the unit of an assertion: each test begins in one of its own, and on another day. */
+const clock: Clock = { now: START - 60 * DAY };
+let node: Trusting;
+let home: number;
+/** Who has been here for two months, and talks with one another. */
+const elders: Author[] = Array.from({ length: 12 }, newAuthor);
+
+beforeAll(async () => {
+  node = await startTrusting(clock);
+  home = node.node.communities.find(undefined, undefined)!.id;
+  for (const elder of elders) await node.post(elder, { kind: 0 });
+  clock.now = START - 5 * DAY;
+  for (const elder of elders) await node.post(elder, { tags: elders.map(({ pubkey }) => ['p', pubkey]) });
+  await node.settled();
+  clock.now = START;
+});
+afterAll(() => node.close());
+beforeEach(() => {
+  clock.now += 60_000;
+});
+
+const p = (...people: readonly Author[]) => people.map(({ pubkey }) => ['p', pubkey]);
+const density = (of: Author, path?: string) =>
+  node.ask<{ event_id: string; kind: number; direction: string; at: number; weight: number }[]>(
+    'communication-density',
+    of.pubkey,
+    path,
+  );
+interface Reported {
+  readonly reports: Record<string, number>;
+  readonly labels: Record<string, number>;
+  readonly weight: number;
+}
+const risk = (of: Author, path?: string) => node.ask<Reported>('report-based', of.pubkey, path);
+const report = (reporter: Author, subject: Author, reason = 'spam') =>
+  node.post(reporter, { kind: 1_984, tags: [['p', subject.pubkey, reason]], content: `${clock.now}` });
+const tag = (event: { tags: string[][] } | undefined, name: string) =>
+  event?.tags.find(([key]) => key === name)?.[1];
+
+async function place(name: string, mode = 'open'): Promise<{ community: number; path: string }> {
+  const community = await addCommunity(node.database.pool, name, undefined, Date.now());
+  await set('topic.mode', mode, community);
+  return { community, path: `/c/${name}` };
+}
+
+async function set(key: SettingKey, value: unknown, community = home): Promise<void> {
+  await writeSetting(node.database.pool, community, key, value, Date.now());
+  await eventually(`${key} is known`, () =>
+    JSON.stringify(node.node.communities.get(community)?.settings[key]) === JSON.stringify(value)
+      ? true
+      : undefined,
+  );
+}
+
+describe('communication density', () => {
+  it('counts notes, reposts and reactions by their weights, for both who name and who are named', async () => {
+    const [ann, ben] = [newAuthor(), newAuthor()];
+    await node.post(ben, { kind: 0 });
+    const note = await node.post(ann, { tags: p(ben) });
+    await node.post(ann, { kind: 6, tags: p(ben) });
+    await node.post(ben, { kind: 7, tags: p(ann), content: '+' });
+    await node.post(ben, { kind: 30_023, tags: [['d', 'x'], ...p(ann)] });
+    await node.settled();
+    for (const person of [ann, ben]) {
+      const told = await density(person);
+      expect(told).toMatchObject({ score: 0.09, rank: 9, window_days: 30, computed_at: clock.now });
+      expect(told.grounds.map(({ weight }) => weight).sort()).toEqual([0.3, 0.5, 1]);
+    }
+    const directions = (await density(ann)).grounds.map(({ event_id, direction }) => [event_id, direction]);
+    expect(Object.fromEntries(directions)[note.id]).toBe('out');
+  });
+
+  it('does not count who names only themselves, and one event once however often it names somebody', async () => {
+    const [ann, ben] = [newAuthor(), newAuthor()];
+    await node.post(ann, { tags: p(ann, ben, ben) });
+    await node.settled();
+    expect(await density(ann)).toMatchObject({ score: 0.05 });
+    expect(await density(ben)).toMatchObject({ score: 0.05 });
+  });
+
+  it('answers for an npub, and for one whom nobody knows', async () => {
+    const nobody = newAuthor();
+    const told = await node.ask('communication-density', npubEncode(nobody.pubkey));
+    expect(told).toEqual({
+      subject: nobody.pubkey,
+      claim: 'communication-density',
+      score: 0,
+      rank: 0,
+      computed_at: null,
+      window_days: 30,
+      assertion: null,
+      grounds: [],
+    });
+    expect(await risk(nobody)).toMatchObject({ score: 0, rank: 100, grounds: { weight: 0 } });
+    for (const bad of ['', 'x', `${'A'.repeat(64)}`, 'npub1xyz'])
+      await node.api.refused(400, 'INVALID_REQUEST', 'GET', `/v1/trust/report-based?subject=${bad}`);
+  });
+
+  it('of a deleted event stays, and the event is not shown', async () => {
+    const [ann, ben] = [newAuthor(), newAuthor()];
+    const note = await node.post(ann, { tags: p(ben) });
+    const kept = await node.post(ann, { tags: p(ben), content: 'kept' });
+    await node.settled();
+    expect((await density(ben)).grounds).toHaveLength(2);
+    await node.post(ann, { kind: 5, tags: [['e', note.id]] });
+    // At once: what is shown asks the view.
+    expect((await density(ben)).grounds.map(({ event_id }) => event_id)).toEqual([kept.id]);
+    const later = await node.post(ben, { kind: 7, tags: p(ann), content: '+' });
+    await node.settled();
+    const told = await density(ben);
+    expect(told.score).toBe(0.115);
+    expect(told.grounds.map(({ event_id }) => event_id).sort()).toEqual([kept.id, later.id].sort());
+  });
+
+  it('of an expired event stays, and the event is not shown from its second on', async () => {
+    const [ann, ben] = [newAuthor(), newAuthor()];
+    const expiration = Math.floor(clock.now / 1_000) + 10;
+    await node.post(ann, { tags: [...p(ben), ['expiration', `${expiration}`]] });
+    await node.settled();
+    expect((await density(ben)).grounds).toHaveLength(1);
+    clock.now += 10_000;
+    expect((await density(ben)).grounds).toEqual([]);
+    await node.run(expire);
+    await node.settled();
+    expect(await density(ben)).toMatchObject({ score: 0.05, grounds: [] });
+  });
+
+  it('shows an event again that a moderator has removed and restored', async () => {
+    const [ann, ben] = [newAuthor(), newAuthor()];
+    const { id } = await node.post(ann, { tags: p(ben) });
+    await node.settled();
+    const { lane } = node.node;
+    const row = await node.database.pool.query(
+      `SELECT payload, seq, ingested_at AS "ingestedAt", keep FROM events WHERE id = decode($1, 'hex')`,
+      [id],
+    );
+    const { payload, ...place } = row.rows[0] as {
+      payload: string;
+      seq: number;
+      ingestedAt: number;
+      keep: number;
+    };
+    await lane.hide({
+      hidden: 'removed',
+      purge: false,
+      select: async () => [{ community: home, event: JSON.parse(payload), row: place, bound: [] }],
+    });
+    await node.settled();
+    expect(await density(ben)).toMatchObject({ score: 0.05, grounds: [] });
+    expect(await lane.restore([{ community: home, id }])).toEqual(['stored']);
+    await node.settled();
+    expect(await density(ben)).toMatchObject({ score: 0.05, grounds: [{ event_id: id }] });
+  });
+});
+
+describe('report-based', () => {
+  it('counts an established reporter once, by HTTP or as an event, and a newcomer not at all', async () => {
+    const subject = newAuthor();
+    const newcomers = Array.from({ length: 5 }, newAuthor);
+    for (const one of newcomers) {
+      await node.post(one, { tags: p(...newcomers) });
+      await report(one, subject);
+    }
+    await node.settled();
+    expect(await risk(subject)).toMatchObject({ score: 0, rank: 100, grounds: { reports: {}, weight: 0 } });
+    expect(await node.assertions(subject.pubkey)).toEqual([]);
+    await report(elders[0]!, subject);
+    await report(elders[0]!, subject, 'illegal');
+    await report(elders[1]!, subject);
+    await node.settled();
+    expect(await risk(subject)).toMatchObject({
+      score: 0.2,
+      rank: 80,
+      grounds: { reports: { spam: 2, illegal: 1 }, labels: {}, weight: 2 },
+    });
+    expect(JSON.stringify(await risk(subject))).not.toContain(elders[0]!.pubkey);
+  });
+
+  it('over HTTP is the same, sent again it counts once, and withdrawn or deleted it still counts', async () => {
+    const subject = newAuthor();
+    const send = async () => {
+      clock.now += 1_000;
+      const asking = node.signed(elders[2]!, 'POST', '/v1/reports', {
+        pubkey: subject.pubkey,
+        reason: 'malware',
+      });
+      const { status, body } = await node.api.ask<{ report_id: string }>('POST', '/v1/reports', asking);
+      expect(status).toBe(201);
+      return `/v1/reports/${body.report_id}`;
+    };
+    const url = await send();
+    expect(await send()).toBe(url);
+    const event = await report(elders[3]!, subject);
+    await node.settled();
+    expect(await risk(subject)).toMatchObject({ score: 0.2, grounds: { reports: { malware: 1, spam: 1 } } });
+    const gone = await node.api.ask('DELETE', url, node.signed(elders[2]!, 'DELETE', url));
+    expect(gone.status).toBe(200);
+    await node.post(elders[3]!, { kind: 5, tags: [['e', event.id]] });
+    await node.settled();
+    expect(await risk(subject)).toMatchObject({ score: 0.2 });
+  });
+
+  it('is about the author of a reported event, whoever is named beside it', async () => {
+    const [ann, innocent] = [newAuthor(), newAuthor()];
+    const note = await node.post(ann);
+    await node.post(elders[0]!, {
+      kind: 1_984,
+      tags: [
+        ['e', note.id, 'spam'],
+        ['p', innocent.pubkey],
+      ],
+    });
+    await node.settled();
+    expect(await risk(ann)).toMatchObject({ score: 0.1 });
+    expect(await risk(innocent)).toMatchObject({ score: 0 });
+  });
+
+  it('counts labels while they hold, one each, and never "safe"', async () => {
+    const subject = newAuthor();
+    const lapsesAt = Math.floor(clock.now / 1_000) + 3_600;
+    const label = { community: home, pubkey: subject.pubkey, at: clock.now, lapsesAt };
+    const { pool } = node.database;
+    const spam = await putLabel(pool, { ...label, label: 'spam' });
+    await putLabel(pool, { ...label, label: 'nsfw', lapsesAt: lapsesAt + 3_600 });
+    await putLabel(pool, { ...label, label: 'safe' });
+    await node.settled();
+    expect(await risk(subject)).toMatchObject({ score: 0.2, grounds: { labels: { spam: 1, nsfw: 1 } } });
+    await pool.query('UPDATE labels SET withdrawn_at = $2 WHERE label_id = $1', [spam, clock.now]);
+    await node.settled();
+    expect(await risk(subject)).toMatchObject({ score: 0.1, grounds: { labels: { nsfw: 1 } } });
+    clock.now += 7_200_000;
+    await node.settled();
+    expect(await risk(subject)).toMatchObject({ score: 0, rank: 100, grounds: { labels: {} } });
+  });
+});
+
+describe('assertions', () => {
+  it('say the rank of each claim, signed by a key of its own, and neither replaces the other', async () => {
+    const ann = newAuthor();
+    await node.post(ann, { tags: p(...elders.slice(0, 4)) });
+    await report(elders[0]!, ann);
+    await node.settled();
+    const [reported, dense] = await node.assertions(ann.pubkey);
+    for (const event of [reported, dense]) {
+      expect(verifyEvent(event as Parameters<typeof verifyEvent>[0])).toBe(true);
+      expect(event).toMatchObject({ kind: 30_382, content: '', created_at: Math.floor(clock.now / 1_000) });
+      expect(tag(event, 'd')).toBe(ann.pubkey);
+      expect(tag(event, 'expiration')).toBe(String(event!.created_at + 7 * 86_400));
+    }
+    expect([tag(reported, 'rank'), tag(dense, 'rank')]).toEqual(['90', '20']);
+    expect(reported!.pubkey).not.toBe(dense!.pubkey);
+    expect((await density(ann)).assertion).toBe(dense!.id);
+    expect((await risk(ann)).assertion).toBe(reported!.id);
+  });
+
+  it('are made again when the rank is another, in a later second, and not when it is the same', async () => {
+    const [ann, ben] = [newAuthor(), newAuthor()];
+    await node.post(ann, { tags: p(ben) });
+    await node.settled();
+    const [first] = await node.assertions(ann.pubkey);
+    await node.post(ann, { tags: p(ben), content: 'in the same second' });
+    await node.node.consumers!.drained();
+    clock.now += 1_000;
+    await node.settled();
+    const [second] = await node.assertions(ann.pubkey);
+    expect(tag(second, 'rank')).toBe('10');
+    expect(second!.created_at).toBeGreaterThan(first!.created_at);
+    clock.now += 1_000;
+    await node.post(ann, { kind: 7, tags: [['e', first!.id]], content: '+' });
+    await node.settled();
+    expect(await node.assertions(ann.pubkey)).toEqual([second]);
+  });
+
+  it('are renewed before they expire, and once nothing counts any more set right once and left to expire', async () => {
+    const [ann, ben] = [newAuthor(), newAuthor()];
+    await node.post(ann, { tags: p(ben) });
+    await node.settled();
+    const [first] = await node.assertions(ann.pubkey);
+    clock.now += 6 * DAY;
+    await node.settled();
+    const [renewed] = await node.assertions(ann.pubkey);
+    expect(renewed!.created_at).toBe(Math.floor(clock.now / 1_000));
+    expect(tag(renewed, 'rank')).toBe(tag(first, 'rank'));
+    clock.now += 25 * DAY;
+    await node.settled();
+    const [last] = await node.assertions(ann.pubkey);
+    expect(tag(last, 'rank')).toBe('0');
+    expect(await density(ann)).toMatchObject({ score: 0, rank: 0, grounds: [] });
+    clock.now += 8 * DAY;
+    await node.settled();
+    expect(await node.assertions(ann.pubkey)).toEqual([]);
+  });
+
+  it('are not made of one who is only named and never came', async () => {
+    const [ann, ghost] = [newAuthor(), newAuthor()];
+    await node.post(ann, { tags: p(ghost) });
+    await node.settled();
+    expect(await node.assertions(ghost.pubkey)).toEqual([]);
+    expect(await density(ghost)).toMatchObject({ score: 0.05, assertion: null });
+    await node.post(ghost, { kind: 0 });
+    await node.settled();
+    expect(await node.assertions(ghost.pubkey)).toHaveLength(1);
+  });
+
+  it('are not made where trust.publish is off', async () => {
+    const [ann, ben] = [newAuthor(), newAuthor()];
+    const { community, path } = await place('quiet');
+    await set('trust.publish', false, community);
+    await node.post(ann, { tags: p(ben) }, path);
+    await node.settled();
+    expect(await density(ann, path)).toMatchObject({ score: 0.05, assertion: null });
+    expect(await node.assertions(ann.pubkey, path)).toEqual([]);
+  });
+});
+
+describe('the rules of today', () => {
+  const [open, shut] = ['kukuri:open', 'kukuri:shut'];
+  const rules = { pinned: true, priority: 0, policy: {} };
+
+  it('count only what anyone may read, and after a change scores and grounds follow them', async () => {
+    const { pool } = node.database;
+    const [ann, ben] = [newAuthor(), newAuthor()];
+    const { community, path } = await place('closed');
+    const other = await place('weighed');
+    await writeTopic(pool, community, open, { ...rules, public: true }, Date.now());
+    await writeTopic(pool, community, shut, { ...rules, public: false }, Date.now());
+    await set('auth.mode', 'required', community);
+    await eventually('the topics are carried', () =>
+      node.node.communities.get(community)?.topics.get(shut)?.enabled ? true : undefined,
+    );
+    const submit = async (topic: string) => {
+      const tags = [['t', topic], ...p(ben)];
+      const event = sign(ann, { tags, created_at: Math.floor(clock.now / 1_000) });
+      expect(await node.node.lane.submit({ community, event, payload: JSON.stringify(event) })).toBe(
+        'stored',
+      );
+      return event.id;
+    };
+    const shown = await submit(open);
+    await submit(shut);
+    await node.post(ann, { tags: p(ben) }, other.path);
+    await node.settled();
+    const url = `${path}/v1/trust/communication-density?subject=${ann.pubkey}`;
+    const ask = async () => {
+      clock.now += 1_000;
+      const { status, body } = await node.api.ask<{ score: number }>(
+        'GET',
+        url,
+        node.signed(ben, 'GET', url),
+      );
+      expect(status).toBe(200);
+      return body;
+    };
+    await node.api.refused(401, 'AUTH_REQUIRED', 'GET', url);
+    expect(await ask()).toMatchObject({ score: 0.05, grounds: [{ event_id: shown }] });
+    await set('trust.densityFull', 2, other.community);
+    await writeTopic(pool, community, open, { ...rules, public: false }, Date.now());
+    await eventually('the topic is not public', () =>
+      node.node.communities.get(community)?.topics.get(open)?.public ? undefined : true,
+    );
+    // At once, before anything is rebuilt.
+    expect(await ask()).toMatchObject({ grounds: [] });
+    await eventually('everything follows', async () => {
+      node.node.consumers!.hurry();
+      const scores = [(await ask()).score, (await density(ann, other.path)).score];
+      return JSON.stringify(scores) === '[0,0.5]' ? true : undefined;
+    });
+    await node.settled();
+    expect(tag((await node.assertions(ann.pubkey, other.path))[0], 'rank')).toBe('50');
+    expect(await node.pass()).toBe(0);
+  });
+});
+
+describe('trust', () => {
+  it('keeps communities apart', async () => {
+    const [ann, ben] = [newAuthor(), newAuthor()];
+    const { community, path } = await place('apart', 'required');
+    await node.post(ann, { tags: p(ben) });
+    await node.settled();
+    expect(await density(ann, path)).toMatchObject({ score: 0, grounds: [], assertion: null });
+    expect(await node.assertions(ann.pubkey, path)).toEqual([]);
+    await putLabel(node.database.pool, {
+      community,
+      pubkey: ann.pubkey,
+      label: 'spam',
+      at: clock.now,
+      lapsesAt: clock.now,
+    });
+    await node.settled();
+    expect(await risk(ann, path)).toMatchObject({ score: 0.1 });
+    expect(await risk(ann)).toMatchObject({ score: 0 });
+    // Also where every filter needs a topic.
+    const [there] = await node.assertions(ann.pubkey, path);
+    const [here] = await node.assertions(ann.pubkey);
+    expect(tag(there, 'rank')).toBe('90');
+    expect(there!.pubkey).not.toBe(here!.pubkey);
+  });
+
+  it('the questions of one who signs are counted by the plan', async () => {
+    const ann = newAuthor();
+    await node.database.pool.query(
+      `INSERT INTO plans (community, plan_id, name, limits, created_at, updated_at)
+       VALUES ($1, 'free', 'Free', '{"trustPerDay": 1}', 1, 1)`,
+      [home],
+    );
+    const url = `/v1/trust/report-based?subject=${ann.pubkey}`;
+    expect((await node.api.ask('GET', url, node.signed(ann, 'GET', url))).status).toBe(200);
+    clock.now += 1_000;
+    await node.api.refused(402, 'QUOTA_EXCEEDED', 'GET', url, node.signed(ann, 'GET', url));
+    expect((await node.api.ask('GET', url)).status).toBe(200);
+  });
+
+  it('of one who vanished: their contacts, reports and first sight are erased, and what stood on them is computed anew', async () => {
+    const { pool } = node.database;
+    const [leaver, ben] = [elders[11]!, newAuthor()];
+    const key = Buffer.from(leaver.pubkey, 'hex');
+    for (const elder of elders.slice(0, 5)) await node.post(elder, { tags: p(leaver) });
+    await report(leaver, ben);
+    await node.post(leaver, { tags: p(ben) });
+    await node.settled();
+    expect(await risk(ben)).toMatchObject({ score: 0.1 });
+    expect(await density(ben)).toMatchObject({ score: 0.05 });
+    await node.post(leaver, { kind: 62, tags: [['relay', 'ALL_RELAYS']] });
+    await node.settled();
+    await node.run(eraseVanished);
+    await node.settled();
+    const left = await pool.query(
+      `SELECT (SELECT count(*) FROM trust_contacts WHERE author = $1) + (SELECT count(*) FROM trust_reports WHERE reporter = $1)
+         + (SELECT count(*) FROM trust_authors WHERE pubkey = $1) AS rows`,
+      [key],
+    );
+    expect(left.rows[0].rows).toBe(0);
+    expect(await risk(ben)).toMatchObject({ score: 0 });
+    expect(await density(ben)).toMatchObject({ score: 0, grounds: [] });
+  });
+
+  it('a score that is wrong is found by the daily pass, counted and mended', async () => {
+    const ann = newAuthor();
+    await node.post(ann, { tags: p(elders[0]!) });
+    await node.settled();
+    const before = (await node.node.metrics.trustCorrections.get()).values[0]!.value;
+    await node.database.pool.query('UPDATE trust_scores SET score = 0.7 WHERE subject = $1', [
+      Buffer.from(ann.pubkey, 'hex'),
+    ]);
+    expect(await node.pass()).toBe(1);
+    expect((await node.node.metrics.trustCorrections.get()).values[0]!.value).toBe(before + 1);
+    await node.settled();
+    expect(await density(ann)).toMatchObject({ score: 0.05 });
+    expect(await node.pass()).toBe(0);
+  });
+
+  it('grounds that no window reaches are forgotten, and then the scores that stood on them', async () => {
+    clock.now += 200 * DAY;
+    await node.settled();
+    while ((await node.run(forgetTrust)).changed > 0);
+    const { rows } = await node.database.pool.query(
+      `SELECT (SELECT count(*) FROM trust_contacts) AS contacts, (SELECT count(*) FROM trust_reports) AS reports`,
+    );
+    expect(rows[0]).toEqual({ contacts: 0, reports: 0 });
+    clock.now += 100 * DAY;
+    while ((await node.run(forgetTrust)).changed > 0);
+    const scores = await node.database.pool.query('SELECT count(*) AS rows FROM trust_scores');
+    expect(scores.rows[0].rows).toBe(0);
+  });
+});
