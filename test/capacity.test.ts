@@ -455,7 +455,7 @@ describe('a reader of the outbox that is far behind', () => {
     };
     const { seq } = (await pool.query<{ seq: number }>(read)).rows[0]!;
     await pool.query(
-      `INSERT INTO consumer_offsets (consumer, last_seq, generation, updated_at) VALUES ('slow', $1, 1, 0)
+      `INSERT INTO consumer_offsets (consumer, last_seq, generation, updated_at, holder) VALUES ('slow', $1, 1, 0, gen_random_uuid())
        ON CONFLICT (consumer) DO UPDATE SET last_seq = excluded.last_seq, paused_at = NULL`,
       [seq - 1],
     );

@@ -377,6 +377,29 @@ describe('failures', () => {
     await expectWhole();
   });
 
+  it('a change that breaks the session each time is parked in the end, and the others go on', async () => {
+    await startFresh();
+    await pauseConsumer(life.client, name, life.now);
+    const sent = await poster.sendMany(4);
+    ledger.before = async (batch, _generation, tx) => {
+      if (batch.some(({ id }) => id === sent[1]!.id))
+        await tx.query('SELECT pg_terminate_backend(pg_backend_pid())');
+    };
+    await resumeConsumer(life.client, name);
+    await eventually('it is parked', async () =>
+      (await stateOf(life, name)).deadLetters === 1 ? true : undefined,
+    );
+    await eventually('the others are there', async () =>
+      (await readLedger(life.client, name)).some(({ id }) => id === sent[3]!.id) ? true : undefined,
+    );
+    ledger.before = () => undefined;
+    await askRetry(life.client, name, {});
+    await eventually('it is taken in', async () =>
+      (await stateOf(life, name)).deadLetters === 0 ? true : undefined,
+    );
+    await expectWhole();
+  });
+
   it('one that fails at everything stops, instead of putting everything aside', async () => {
     await startFresh();
     const { generation } = await stateOf(life, name);

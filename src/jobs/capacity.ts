@@ -112,12 +112,14 @@ async function settle(
 }
 
 /**
- * How far the slowest reader of the outbox is behind, against the bound of each community. One that is paused, or that is built
+ * How far the slowest reader of the outbox is behind, against the bound of each community. One that is paused, that nobody works on, or that is built
  * anew because the outbox no longer reaches back to it, would gain nothing from less intake.
  */
 async function settleLag({ communities, now }: JobContext, client: Client): Promise<void> {
   const lags = (await readConsumers(client, now()))
-    .filter(({ pausedAt, behind, generation }) => pausedAt === null && !behind && generation > 0)
+    .filter(
+      ({ pausedAt, behind, generation, held }) => held && pausedAt === null && !behind && generation > 0,
+    )
     .map(({ lagSeconds }) => lagSeconds);
   const before = new Map<number, LagStep>();
   for (const { community, cause, step } of await readSteps(client))

@@ -1,6 +1,6 @@
 /**
- * What search knew of a deleted event goes when the event's row has gone. Each run looks at those that are old enough once, from the
- * oldest: those whose event is still there, for whatever reason, are looked at again in the next.
+ * What search knew of a deleted event goes when the event's row has gone. A run looks at those that are old enough, from the oldest, in
+ * each community up to the bound: those whose event is still there, for whatever reason, are looked at again in the next.
  */
 import type { Client } from 'pg';
 import type { Community } from '../communities.js';
@@ -15,16 +15,14 @@ export const purgeDocumentsOfDeleted: Job = {
   about: 'purges what search knew of deleted events whose rows are gone',
   purges: true,
   run: async (context, client) => {
-    const { communities, bounds } = context;
     let changed = 0;
-    let left = bounds.batches;
-    for (const community of communities.all()) {
-      const done = await purgeOf(context, client, community, left);
+    let more = false;
+    for (const community of context.communities.all()) {
+      const done = await purgeOf(context, client, community);
       changed += done.changed;
-      left -= done.batches;
-      if (done.more) return { changed, more: true };
+      more ||= done.more;
     }
-    return { changed, more: false };
+    return { changed, more };
   },
   dryRun: async (context, client) => {
     let rows = 0;
@@ -38,20 +36,15 @@ export const purgeDocumentsOfDeleted: Job = {
 const deletedBefore = ({ now }: Pick<JobContext, 'now'>, { settings }: Community): number =>
   now() - settings['deletion.auditDays'] * DAY_MS;
 
-async function purgeOf(
-  context: JobContext,
-  client: Client,
-  community: Community,
-  batchesMax: number,
-): Promise<JobResult & { batches: number }> {
+async function purgeOf(context: JobContext, client: Client, community: Community): Promise<JobResult> {
   const asked = { community: community.id, deletedBefore: deletedBefore(context, community) };
   let changed = 0;
   let after: DeletedPosition | undefined;
-  for (let batches = 1; batches <= batchesMax && !context.signal.aborted; batches += 1) {
+  for (let batches = 0; batches < context.bounds.batches && !context.signal.aborted; batches += 1) {
     const { purged, next } = await purgeDocuments(client, { ...asked, after }, context.bounds.rows);
     changed += purged;
-    if (next === undefined) return { changed, more: false, batches };
+    if (next === undefined) return { changed, more: false };
     after = next;
   }
-  return { changed, more: changed > 0, batches: batchesMax };
+  return { changed, more: changed > 0 };
 }

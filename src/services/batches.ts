@@ -61,13 +61,6 @@ class ApplyFailed extends Error {
   ) {
     super(wordsOf(cause));
   }
-
-  /** A change that takes too long all by itself: trying it with less does not help. */
-  get isOfOne(): boolean {
-    return (
-      this.changes.length === 1 && (this.cause as { code?: string } | undefined)?.code === STATEMENT_TOO_LONG
-    );
-  }
 }
 
 export class Batches {
@@ -75,6 +68,7 @@ export class Batches {
   /** Of the full size, the divisor: what took too long is tried with less, and grows again. */
   private share = 1;
   private rowsTried = 0;
+  private tooMuch = false;
 
   constructor(private readonly options: BatchOptions) {}
 
@@ -110,10 +104,21 @@ export class Batches {
         () => false,
       );
       if (!lives) await this.close();
-      // What the consumer threw because the database went away is no fault of what it was given.
-      if (error instanceof ApplyFailed && isOutage(error.cause, lives) && !error.isOfOne) throw error.cause;
+      if (error instanceof ApplyFailed && this.isOutageOf(error, lives)) throw error.cause;
       throw error;
     }
+  }
+
+  /**
+   * What the consumer threw because the database went away is no fault of what it was given. But what takes too long, or breaks the
+   * session while it is applied, may be too much: it is tried with less, and a change that does it alone counts like any other that fails.
+   */
+  private isOutageOf({ cause, changes }: ApplyFailed, lives: boolean): boolean {
+    if (!isOutage(cause, lives)) return false;
+    const isTooMuch = !lives || (cause as { code?: string } | undefined)?.code === STATEMENT_TOO_LONG;
+    if (isTooMuch && changes.length === 1) return false;
+    this.tooMuch ||= isTooMuch;
+    return true;
   }
 
   /** Applies the next changes and passes them, whatever it takes. */
@@ -125,8 +130,9 @@ export class Batches {
       return page;
     } catch (error) {
       // With half of what there was, not of what there might have been.
-      if ((error as { code?: string }).code === STATEMENT_TOO_LONG)
+      if (this.tooMuch)
         this.share = course.rowsMax / Math.max(1, Math.floor(Math.min(limit, this.rowsTried) / 2));
+      this.tooMuch = false;
       throw error;
     }
   }
