@@ -9,6 +9,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { isDenial } from '../src/core/errors.js';
 import type { NostrEvent } from '../src/core/event.js';
+import { type LabelSpec, labelSchema } from '../src/core/labels.js';
 import { type CaseAction, ruleSchema } from '../src/core/moderation.js';
 import { eraseVanished } from '../src/jobs/erase-vanished.js';
 import { NodeKeys } from '../src/keys.js';
@@ -18,6 +19,7 @@ import { carryOut } from '../src/orders.js';
 import type { Consumer } from '../src/services/consumer.js';
 import { moderationConsumer } from '../src/services/moderation.js';
 import { readChanges, readView } from '../src/store/changes.js';
+import { labelsAbout } from '../src/store/labels.js';
 import { act, openByHand } from '../src/store/moderation-cases.js';
 import { changeRule, createRule, deleteRule, listRules, noteTried } from '../src/store/moderation-rules.js';
 import { readHead } from '../src/store/outbox.js';
@@ -30,6 +32,7 @@ let life: Life;
 let folder: string;
 let community: number;
 let consumer: Consumer;
+let keys: NodeKeys;
 let read = 0;
 
 beforeAll(async () => {
@@ -39,7 +42,7 @@ beforeAll(async () => {
   const { apiPool: pool } = life.database;
   const now = () => life.now;
   const { communities, lane } = life.writers[1]!;
-  const keys = new NodeKeys({ folder, pool, now });
+  keys = new NodeKeys({ folder, pool, now });
   consumer = moderationConsumer({ communities, pool, lane, keys, log: createLog('error'), now });
   await enable('hide', { words: ['bad'] });
   await enable('hold', { words: ['held'] });
@@ -109,7 +112,7 @@ async function readAllAgain(): Promise<void> {
   while (await consumer.followUp!());
 }
 
-async function order(event: NostrEvent, action: CaseAction): Promise<void> {
+async function order(event: NostrEvent, action: CaseAction, label?: LabelSpec): Promise<void> {
   const { apiPool: pool } = life.database;
   const opened = await openByHand(
     pool,
@@ -117,7 +120,7 @@ async function order(event: NostrEvent, action: CaseAction): Promise<void> {
     life.now,
   );
   if (isDenial(opened)) throw new Error(opened.denied);
-  const acting = { community, caseId: opened.caseId, action, note: '' };
+  const acting = { community, caseId: opened.caseId, action, note: '', label };
   expect(isDenial(await act(pool, acting, { fixed: [] }, life.now))).toBe(false);
 }
 
@@ -134,6 +137,15 @@ const served = async ({ id }: NostrEvent) =>
       [community, Buffer.from(id, 'hex'), Math.floor(life.now / 1_000)],
     )
   ).rowCount === 1;
+
+/** How many events of the node tell labels about this one. */
+const told = async (id: string) =>
+  (
+    await life.client.query(
+      `SELECT 1 FROM events WHERE community = $1 AND kind IN (1985, 39006) AND hidden IS NULL AND strpos(payload, $2) > 0`,
+      [community, id],
+    )
+  ).rowCount;
 
 /** Everything that moderation keeps, but for when a case was last touched. */
 const kept = async () =>
@@ -241,6 +253,22 @@ describe('moderation', () => {
     expect(await kept()).toEqual(before);
   });
 
+  it('withdraws a label by the key that signed it, and does not put it again', async () => {
+    const event = sign(newAuthor(), { content: 'odd', created_at: Math.floor(life.now / SECONDS) });
+    expect(await life.submit(0, community, event)).toBe('stored');
+    await drain();
+    const held = async () =>
+      (await labelsAbout(life.client, { community, event: event.id }, life.now)).length;
+    expect([await held(), await told(event.id)]).toEqual([1, 2]);
+    expect(isDenial(await keys.rotate(community, 'moderation'))).toBe(false);
+    await order(event, 'unlabel', labelSchema.parse({ label: 'spam' }));
+    expect(await held()).toBe(0);
+    await drain();
+    expect(await told(event.id)).toBe(0);
+    await readAllAgain();
+    expect([await held(), await told(event.id)]).toEqual([0, 0]);
+  });
+
   it('counts an event once for a rate, however often it is read', async () => {
     life.now += SECONDS;
     await enable('hide', { kinds: [7_000], rate: { count: 2, seconds: 60 } });
@@ -312,18 +340,11 @@ describe('moderation', () => {
           [Buffer.from(pubkey, 'hex')],
         )
       ).rows[0]!.rows;
-    const labels = async (id: string) =>
-      (
-        await life.client.query(
-          `SELECT 1 FROM events WHERE community = $1 AND kind IN (1985, 39006) AND hidden IS NULL AND strpos(payload, $2) > 0`,
-          [community, id],
-        )
-      ).rowCount;
-    expect([await count(gone.pubkey), await labels(events[0]!.id)]).toEqual([4, 2]);
+    expect([await count(gone.pubkey), await told(events[0]!.id)]).toEqual([4, 2]);
     const vanish = sign(gone, { kind: 62, created_at: seconds, tags: [['relay', 'ALL_RELAYS']] });
     expect(await life.submit(0, community, vanish, [community])).toBe('stored');
     await life.run(eraseVanished);
-    expect([await count(gone.pubkey), await labels(events[0]!.id)]).toEqual([0, 0]);
-    expect([await count(other.pubkey), await labels(events[1]!.id)]).toEqual([4, 2]);
+    expect([await count(gone.pubkey), await told(events[0]!.id)]).toEqual([0, 0]);
+    expect([await count(other.pubkey), await told(events[1]!.id)]).toEqual([4, 2]);
   });
 });

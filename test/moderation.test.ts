@@ -190,8 +190,9 @@ describe('a rule', () => {
     await enable({ action: 'refuse', conditions: { kinds: [7_001], rate: { count: 2, seconds: 3_600 } } });
     await post({ kind: 7_001 }, author);
     await post({ kind: 7_001 }, author, far);
-    expect((await client.publish(sign(author, { kind: 7_001 })))[0]).toBe(false);
-    expect((await far.publish(sign(author, { kind: 7_001 })))[0]).toBe(false);
+    const refused = [false, 'blocked: refused by a rule of this community'];
+    for (const by of [client, far])
+      expect(await by.publish(sign(author, { kind: 7_001, content: `${Math.random()}` }))).toEqual(refused);
     await post({ kind: 7_002 }, author);
     await post({ kind: 7_001 });
   });

@@ -63,8 +63,11 @@ export class WordMatcher {
   }
 
   matches(content: string): boolean {
-    if (this.longer.size === 0) return false;
-    const text = foldText(content);
+    return this.longer.size > 0 && this.matchesFolded(foldText(content));
+  }
+
+  /** Of a text as `foldText` gives it: where several ask, it is folded once. */
+  matchesFolded(text: string): boolean {
     let node = 0;
     for (let at = 0; at < text.length; at += 1) {
       node = this.step(node, text.charCodeAt(at));

@@ -3,7 +3,7 @@
  * from the highest priority down: every label rule that is met labels; the first one that holds, hides or refuses decides and ends.
  */
 import { RE2JS } from 're2js';
-import { WordMatcher } from './blocked-words.js';
+import { foldText, WordMatcher } from './blocked-words.js';
 import { isProtectedKind } from './deletion.js';
 import type { NostrEvent } from './event.js';
 import { isAmong } from './kinds.js';
@@ -23,6 +23,7 @@ export interface CompiledRule {
 /** The texts of one event, found once however many rules ask. What is encrypted holds none, only letters that may look like some. */
 export class Texts {
   private found: readonly string[] | undefined;
+  private compared: readonly string[] | undefined;
 
   constructor(
     private readonly event: NostrEvent,
@@ -33,6 +34,12 @@ export class Texts {
     const isSealed = isAmong(this.event.kind, this.settings['auth.privateKinds']);
     this.found ??= isSealed ? [] : textsIn(this.event.content);
     return this.found;
+  }
+
+  /** As words are compared. */
+  folded(): readonly string[] {
+    this.compared ??= this.all().map(foldText);
+    return this.compared;
   }
 
   /** As much as patterns look at. */
@@ -62,7 +69,7 @@ function checksOf({ kinds, authors, topics, tags, words, patterns }: Conditions)
   if (tags) checks.push(anyTag(tags));
   if (words) {
     const matcher = new WordMatcher(words);
-    checks.push((_, texts) => texts.all().some((text) => matcher.matches(text)));
+    checks.push((_, texts) => texts.folded().some((text) => matcher.matchesFolded(text)));
   }
   if (patterns) {
     const compiled = patterns.map((pattern) => RE2JS.compile(pattern));
