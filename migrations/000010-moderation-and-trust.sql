@@ -23,6 +23,8 @@ CREATE TABLE moderation_rules (
   name text NOT NULL,
   priority integer NOT NULL DEFAULT 0,
   enabled boolean NOT NULL DEFAULT false,
+  -- It judges what came in since.
+  enabled_at bigint,
   conditions jsonb NOT NULL,
   action text NOT NULL CHECK (action IN ('label', 'hold', 'hide', 'refuse')),
   label jsonb,
@@ -33,16 +35,20 @@ CREATE TABLE moderation_rules (
   UNIQUE (community, name)
 );
 
--- How often an author met a rule with a rate, in windows of its seconds.
+-- Events that met a rule with a rate, apart from its rate: counted by author and time. A row for each, so that an event which comes
+-- again counts once.
 CREATE TABLE moderation_rates (
   community integer NOT NULL,
   rule_id uuid NOT NULL REFERENCES moderation_rules (rule_id) ON DELETE CASCADE,
-  window_at bigint NOT NULL,
-  count integer NOT NULL,
+  at bigint NOT NULL,
+  seq bigint NOT NULL,
   pubkey bytea NOT NULL,
-  PRIMARY KEY (rule_id, pubkey, window_at)
+  event_id bytea NOT NULL,
+  PRIMARY KEY (rule_id, event_id)
 );
-CREATE INDEX moderation_rates_window ON moderation_rates (window_at);
+CREATE INDEX moderation_rates_author ON moderation_rates (rule_id, pubkey, at);
+CREATE INDEX moderation_rates_at ON moderation_rates (at);
+CREATE INDEX moderation_rates_person ON moderation_rates (community, pubkey);
 
 -- Something that a moderator should look at: an event or a person. Reports and rules about the same target share one open case.
 CREATE TABLE moderation_cases (
@@ -52,7 +58,6 @@ CREATE TABLE moderation_cases (
   opened_at bigint NOT NULL,
   updated_at bigint NOT NULL,
   closed_at bigint,
-  reports integer NOT NULL DEFAULT 0,
   rule_id uuid REFERENCES moderation_rules (rule_id) ON DELETE SET NULL,
   target_event bytea,
   target_pubkey bytea NOT NULL,
@@ -63,7 +68,12 @@ CREATE UNIQUE INDEX moderation_cases_open_event ON moderation_cases (community, 
 CREATE UNIQUE INDEX moderation_cases_open_person ON moderation_cases (community, target_pubkey)
   WHERE status IN ('open', 'held') AND target_event IS NULL;
 CREATE INDEX moderation_cases_list ON moderation_cases (community, status, opened_at, case_id);
+CREATE INDEX moderation_cases_newest ON moderation_cases (community, opened_at, case_id);
 CREATE INDEX moderation_cases_person ON moderation_cases (community, target_pubkey);
+
+-- The case that a report has become part of.
+ALTER TABLE reports ADD COLUMN case_id uuid REFERENCES moderation_cases (case_id) ON DELETE SET NULL;
+CREATE INDEX reports_case ON reports (case_id) WHERE case_id IS NOT NULL;
 
 -- What was done, by a rule or by a moderator. One that changes the view is an order until `done_at`: it is carried out in the lane, by
 -- whoever comes first, and what became of it is its outcome.
@@ -85,15 +95,21 @@ CREATE TABLE moderation_actions (
 CREATE INDEX moderation_actions_case ON moderation_actions (case_id, position);
 CREATE INDEX moderation_actions_due ON moderation_actions (position) WHERE done_at IS NULL;
 CREATE INDEX moderation_actions_event ON moderation_actions (community, target_event);
+CREATE INDEX moderation_actions_person ON moderation_actions (community, target_pubkey);
+-- A rule acts on an event once, however often it comes.
+CREATE UNIQUE INDEX moderation_actions_rule ON moderation_actions (rule_id, target_event) WHERE rule_id IS NOT NULL;
 
--- Labels of the node (NIP-32 and kind 39006), on an event or on a person. They are signed and published by a worker; `lapses_at` in seconds.
+-- Labels of the node (NIP-32 and kind 39006), on an event or on a person, with the topics of the event. They are signed and published by
+-- a worker, and so is what withdraws them. `signed_at` and `lapses_at` in seconds, as Nostr has them.
 CREATE TABLE labels (
   label_id uuid PRIMARY KEY,
   community integer NOT NULL REFERENCES communities (id),
   created_at bigint NOT NULL,
+  signed_at bigint NOT NULL,
   lapses_at bigint NOT NULL,
-  withdrawn_at bigint,
   published_at bigint,
+  withdrawn_at bigint,
+  withdrawal_published_at bigint,
   confidence real NOT NULL CHECK (confidence > 0 AND confidence <= 1),
   label text NOT NULL CHECK (label IN ('spam', 'illegal', 'harassment', 'impersonation', 'nsfw', 'safe')),
   case_id uuid REFERENCES moderation_cases (case_id),
@@ -102,11 +118,13 @@ CREATE TABLE labels (
   target_pubkey bytea NOT NULL,
   label_event bytea,
   label_address_event bytea,
-  policy text NOT NULL DEFAULT ''
+  policy text NOT NULL DEFAULT '',
+  topics text[] NOT NULL DEFAULT '{}'
 );
 CREATE INDEX labels_event ON labels (community, target_event, created_at);
 CREATE INDEX labels_person ON labels (community, target_pubkey, created_at);
-CREATE INDEX labels_unpublished ON labels (created_at) WHERE published_at IS NULL OR withdrawn_at IS NOT NULL;
+CREATE INDEX labels_unpublished ON labels (created_at)
+  WHERE published_at IS NULL OR (withdrawn_at IS NOT NULL AND withdrawal_published_at IS NULL);
 
 -- Grounds of trust, primary data. A contact: an event that anyone may read and that names somebody (`p`); it stays when the event goes,
 -- and is then not shown. A report: with the weight that its reporter had when it came. Times in milliseconds.

@@ -10,9 +10,10 @@ import { highestStep, refuseForSpace } from './core/capacity.js';
 import { KIND_VANISH } from './core/classify.js';
 import { type NostrEvent, parseEvent, serializeEvent } from './core/event.js';
 import { factKey, type Submission } from './core/plan.js';
-import { refuseArrival } from './core/policy.js';
+import { REFUSED_BY_RULE, refuseArrival } from './core/policy.js';
 import { isRefusal, type Outcome, type Refusal, refusal, tooMany } from './core/reply.js';
 import { KIND_REPORT } from './core/report.js';
+import { refusedAtDoor } from './core/rule-match.js';
 import { vanishScope } from './core/vanish.js';
 import type { Lane } from './lane.js';
 import type { Rates } from './limits/rates.js';
@@ -130,6 +131,22 @@ export function createAdmission(options: AdmissionOptions): Admission {
       : tooMany('events by this author', verdict.retryAfterMs);
   };
 
+  /** Of the community's own will, and so also for those whom the operator exempts from the rates that protect the node. */
+  const overRule = async (
+    { id, settings, rules }: Community,
+    event: NostrEvent,
+  ): Promise<Refusal | readonly string[]> => {
+    const taken: string[] = [];
+    for (const { ruleId, version, conditions } of refusedAtDoor(event, settings, rules).rated) {
+      const { count, seconds } = conditions.rate!;
+      const key = `rule/${id}/${ruleId}/${version}/${event.pubkey}`;
+      const verdict = await options.rates?.take(key, count / seconds, count, now());
+      if (verdict?.allowed === false) return REFUSED_BY_RULE;
+      taken.push(key);
+    }
+    return taken;
+  };
+
   const submitReport = async (submission: Submission): Promise<Outcome | Refusal> => {
     const { community, event } = submission;
     if (!(await options.reportUse.count(community, event))) return NO_MORE_REPORTS;
@@ -151,6 +168,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
       settings,
       topics,
       nowSeconds,
+      rules: community.rules,
       ...(sender ? { sender: { access: sender.access, rules: community }, blocks: community.blocks } : {}),
     });
     if (refused !== undefined) return refused;
@@ -161,10 +179,14 @@ export function createAdmission(options: AdmissionOptions): Admission {
     if (short !== undefined) return withoutRoom(community.id, event, short);
     const wrong = await verify(payload);
     if (wrong !== undefined) return wrong;
-    const submit = () => {
+    const taken = await overRule(community, event);
+    if (isRefusal(taken)) return taken;
+    const submit = async () => {
       const submission = { community: community.id, event, payload, ...(vanishIn ? { vanishIn } : {}) };
       const isCounted = sender !== undefined && event.kind === KIND_REPORT;
-      return isCounted ? submitReport(submission) : lane.submit(submission);
+      const outcome = await (isCounted ? submitReport(submission) : lane.submit(submission));
+      if (outcome === 'duplicate') for (const key of taken) options.rates?.giveBack(key);
+      return outcome;
     };
     if (sender?.exempt) return submit();
     const key = rateKeyOf(community, event, sender);

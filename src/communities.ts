@@ -9,11 +9,14 @@ import type { Blocks } from './core/blocks.js';
 import { AT_EASE, type Capacity, STEP_WORDS, type Step } from './core/capacity.js';
 import type { PolicyRef } from './core/policies.js';
 import type { TopicSubscription } from './core/retention.js';
+import type { DoorRules } from './core/rule-match.js';
 import { type Settings, settingsFrom } from './core/settings.js';
+import { CompiledRules } from './door-rules.js';
 import type { Log } from './log.js';
 import { NO_BLOCKS, readBlocks } from './store/blocks.js';
 import { readCapacities } from './store/capacity.js';
 import { DEFAULT_SLUG, readCommunities, readConfigVersions } from './store/communities.js';
+import { readEnabledRules } from './store/moderation-rules.js';
 import { readTopics } from './store/topics.js';
 
 const POLL_MS = 500;
@@ -33,6 +36,8 @@ export interface Community {
   readonly policies: readonly PolicyRef[];
   /** What the operator keeps out at the door. */
   readonly blocks: Blocks;
+  /** Rules of moderation that refuse at the door, and those that go before them. */
+  readonly rules: DoorRules;
   /** Topics with rules of their own or with subscribers; those that are enabled are carried. */
   readonly topics: ReadonlyMap<string, TopicSubscription>;
   /** How short space is, by the steps in force. */
@@ -60,6 +65,7 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
   let failing = false;
   let byId = new Map<number, Community>();
   const compiled = new CompiledBlocks();
+  const compiledRules = new CompiledRules();
 
   const refresh = async (): Promise<void> => {
     const { version: current, rightsVersion: currentRights } = await readConfigVersions(pool);
@@ -69,6 +75,7 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
     const topics = await readTopics(pool);
     const capacities = await readCapacities(pool);
     const blocks = await readBlocks(pool);
+    const rules = await readEnabledRules(pool);
     const before = version === -1 ? undefined : byId;
     byId = new Map(
       rows.map(({ id, slug, host, settings, authModeAt, refused, operators, policies }) => [
@@ -83,6 +90,7 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
           operators: new Set(operators),
           policies,
           blocks: compiled.of(id, blocks.get(id) ?? NO_BLOCKS),
+          rules: compiledRules.of(id, rules.get(id) ?? []),
           topics: topics.get(id) ?? new Map(),
           capacity: capacities.get(id) ?? AT_EASE,
         },

@@ -46,7 +46,11 @@ export class NodeKeys {
 
   /** Signs as the current key of the purpose. */
   async sign(community: number, purpose: KeyPurpose, template: EventTemplate): Promise<NostrEvent> {
-    const pubkey = await this.pubkey(community, purpose);
+    return this.signAs(await this.pubkey(community, purpose), purpose, template);
+  }
+
+  /** As a key of this purpose that may be retired: only the one that signed something can take it back. */
+  async signAs(pubkey: string, purpose: KeyPurpose, template: EventTemplate): Promise<NostrEvent> {
     const { id, sig, kind, tags, content, created_at }: VerifiedEvent = finalizeEvent(
       template,
       await this.secretOf(purpose, pubkey),
@@ -58,6 +62,11 @@ export class NodeKeys {
   async rotate(community: number, purpose: KeyPurpose): Promise<string | Denial> {
     const before = await currentKey(this.options.pool, community, purpose);
     return this.replace(community, purpose, before);
+  }
+
+  /** Whether the secret of this key can be read here, and is its own. */
+  async isHere(pubkey: string): Promise<boolean> {
+    return (await this.readSecret(pubkey)) !== undefined;
   }
 
   /** Where the secret of a public key is. */
@@ -106,11 +115,16 @@ export class NodeKeys {
   private async secretOf(purpose: KeyPurpose, pubkey: string): Promise<Uint8Array> {
     const known = this.secrets.get(pubkey);
     if (known !== undefined) return known;
-    const text = await readFile(this.pathOf(pubkey), 'utf8').catch(() => undefined);
-    const secret = /^[0-9a-f]{64}\s*$/.test(text ?? '') ? Buffer.from(text!.trim(), 'hex') : undefined;
-    if (secret === undefined || getPublicKey(new Uint8Array(secret)) !== pubkey)
-      throw new KeyMissing(purpose, this.pathOf(pubkey));
-    this.secrets.set(pubkey, new Uint8Array(secret));
-    return this.secrets.get(pubkey)!;
+    const secret = await this.readSecret(pubkey);
+    if (secret === undefined) throw new KeyMissing(purpose, this.pathOf(pubkey));
+    this.secrets.set(pubkey, secret);
+    return secret;
+  }
+
+  private async readSecret(pubkey: string): Promise<Uint8Array | undefined> {
+    const text = await readFile(this.pathOf(pubkey), 'utf8').catch(() => '');
+    if (!/^[0-9a-f]{64}\s*$/.test(text)) return undefined;
+    const secret = new Uint8Array(Buffer.from(text.trim(), 'hex'));
+    return getPublicKey(secret) === pubkey ? secret : undefined;
   }
 }

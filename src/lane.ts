@@ -66,13 +66,19 @@ export interface Lane {
   /** Short work under the lane's lock, in its turn between two batches: takes rows out of the view and announces it. */
   hide(work: HidingWork): Promise<number>;
   /** Puts back what a moderator removed, where nothing else keeps it away by now; what became of each, in their order. */
-  restore(refs: readonly EventRef[]): Promise<Restored[]>;
+  restore(work: RestoringWork | readonly EventRef[]): Promise<Restored[]>;
   /** Takes nothing more, finishes what waits. */
   close(): Promise<void>;
 }
 
 /** `stored`: it is served again. Else why not; `unknown`: nothing that was removed is there, or not any more. */
 export type Restored = Decision | 'unknown';
+
+/** Under the lane's lock, in its transaction: which, and what is to be remembered of what became of each. */
+export interface RestoringWork {
+  select(client: Client, now: number): Promise<readonly EventRef[]>;
+  note(client: Client, restored: readonly Restored[], now: number): Promise<void>;
+}
 
 /** A bounded batch of rows that a job takes out of the view. */
 export interface HidingWork {
@@ -145,17 +151,17 @@ export function startLane(options: LaneOptions): Lane {
     }
   };
 
-  const restore = async (refs: readonly EventRef[], attempt = 1): Promise<Restored[]> => {
+  const restore = async (work: RestoringWork, attempt = 1): Promise<Restored[]> => {
     try {
       session ??= await connectSession(database);
-      const { plan, restored } = await transactRestore(session, refs, options);
+      const { plan, restored } = await transactRestore(session, work, options);
       if (plan.outbox.length > 0) options.onCommit?.(plan);
       return restored;
     } catch (error) {
       await dropSession();
       if ((error as { code?: string }).code === NO_PARTITION && attempt === 1) {
         await makePartitions();
-        return restore(refs, 2);
+        return restore(work, 2);
       }
       throw error;
     }
@@ -256,7 +262,7 @@ export function startLane(options: LaneOptions): Lane {
         start();
       }),
     hide: (work) => inTurn(() => hide(work)),
-    restore: (refs) => inTurn(() => restore(refs)),
+    restore: (work) => inTurn(() => restore('select' in work ? work : unnoted(work))),
     close: async () => {
       closing = true;
       await running;
@@ -264,6 +270,11 @@ export function startLane(options: LaneOptions): Lane {
     },
   };
 }
+
+const unnoted = (refs: readonly EventRef[]): RestoringWork => ({
+  select: async () => refs,
+  note: async () => undefined,
+});
 
 function connectSession(database: Database): Promise<Client> {
   return database.connect({
@@ -288,11 +299,12 @@ async function transactHiding(session: Client, work: HidingWork, options: LaneOp
 
 async function transactRestore(
   session: Client,
-  refs: readonly EventRef[],
+  work: RestoringWork,
   options: LaneOptions,
 ): Promise<{ plan: Plan; restored: Restored[] }> {
   const now = options.now();
   await session.query(BEGIN_LOCKED);
+  const refs = await work.select(session, now);
   const removed = await readRemoved(session, refs);
   const found = [...removed.values()];
   const submissions = found.map(({ submission }) => submission);
@@ -303,12 +315,11 @@ async function transactRestore(
     session,
     found.filter((_, place) => plan.decisions[place] === 'stored'),
   );
-  await writeAndCommit(session, plan, now, options, { isUnknown: false });
   const outcomes = new Map([...removed.keys()].map((key, place) => [key, plan.decisions[place]!]));
-  return {
-    plan,
-    restored: refs.map(({ community, id }) => outcomes.get(factKey(community, id)) ?? 'unknown'),
-  };
+  const restored = refs.map(({ community, id }) => outcomes.get(factKey(community, id)) ?? 'unknown');
+  await work.note(session, restored, now);
+  await writeAndCommit(session, plan, now, options, { isUnknown: false });
+  return { plan, restored };
 }
 
 /** The statements of a batch go out in two bundles: what is to be known, and what is to be written with its COMMIT. */

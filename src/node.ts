@@ -21,6 +21,7 @@ import { Rates } from './limits/rates.js';
 import { openLimits, type SharedLimits } from './limits/shared.js';
 import type { Log } from './log.js';
 import { createMetrics, type Metrics } from './metrics.js';
+import { carryOut } from './orders.js';
 import type { Database } from './postgres/database.js';
 import { prepareDatabase } from './prepare.js';
 import type { SearchUse } from './relay/connection.js';
@@ -251,6 +252,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
       useOnce: (...credential) => limits.useOnce(...credential),
       tokenSecret: await fixTokenSecret(database.ownPool),
       adminPubkeys: config.adminPubkeys,
+      carryOut: (about) => carryOut({ lane, pool: database.apiPool }, about),
       downloadSecret: await fixDownloadSecret(database.ownPool),
       // Where no worker runs in this process, another one finds the request within a minute.
       exportSoon: async () => schedule?.trigger(exportPersonalData.name),

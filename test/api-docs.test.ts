@@ -43,6 +43,7 @@ async function existingRoutes(): Promise<string[]> {
     useOnce: async () => true,
     tokenSecret: '',
     adminPubkeys: [],
+    carryOut: async () => undefined,
     downloadSecret: '',
     exportSoon: async () => undefined,
     search: { pool: relay.database.pool, searchPool: relay.database.searchPool, tagHash: () => 0n },

@@ -476,6 +476,7 @@ describe('a port of its own', () => {
       search: { pool: relay.database.pool, searchPool: relay.database.searchPool, tagHash: () => 0n },
       inTurn: (_client, query) => query(),
       adminPubkeys: [root.pubkey],
+      carryOut: async () => undefined,
       addressOf: createAddressOf(['loopback']),
       rates,
       version: '0',

@@ -350,7 +350,7 @@ describe('erase-vanished', () => {
     const many = Array.from({ length: 20 }, (_, n) => sign(alice, { created_at: at, content: String(n) }));
     const few = sign(bob, { created_at: at });
     await postAll(...many, few, vanish(alice, at), vanish(bob, at));
-    await run(eraseVanished, { bounds: { rows: 1, batches: 20 } });
+    await run(eraseVanished, { bounds: { rows: 1, batches: 26 } });
     expect(await erasedAt(bob)).toEqual(expect.any(Number));
     expect(await erasedAt(alice)).toBeNull();
     await toEnd(eraseVanished);

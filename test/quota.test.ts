@@ -70,6 +70,7 @@ async function serve({ node, database }: TestNode): Promise<[Http, string]> {
       search: { pool: database.pool, searchPool: database.searchPool, tagHash: () => 0n },
       inTurn: (_client, query) => query(),
       adminPubkeys: [],
+      carryOut: async () => undefined,
       addressOf: createAddressOf(['loopback']),
       rates,
       version: '0',

@@ -89,10 +89,13 @@ const naive = (text: readonly string[], parts: readonly Part[]) =>
   parts.every((one) => holds(text, one) !== one.excluded);
 
 it('the database, the live matcher and a naive reading agree', async () => {
-  const texts = fc.sample(pieces, { seed: 7447, numRuns: 150 });
-  const queries = fc.sample(fc.array(part, { minLength: 1, maxLength: 3 }), { seed: 42, numRuns: 300 });
+  // Two words in a row are not two pairs that overlap.
+  const texts = [['東京都'], ['東京', '京都'], ...fc.sample(pieces, { seed: 7447, numRuns: 150 })];
+  const inRow: Part = { kind: 'phrase', pieces: ['東京', '京都'], excluded: false };
+  const parts = fc.array(part, { minLength: 1, maxLength: 3 });
+  const queries = [[inRow], ...fc.sample(parts, { seed: 42, numRuns: 300 })];
   const documents = texts.map((text) => wordsOf(post(text.join(' '))));
-  const parsed = queries.map((parts) => parseSearch(parts.map(textOf).join(' ')) as SearchQuery);
+  const parsed = queries.map((query) => parseSearch(query.map(textOf).join(' ')) as SearchQuery);
   const { rows } = await store.database.pool.query<{ q: number; d: number }>(
     `SELECT q.place::int AS q, d.place::int AS d
      FROM unnest($1::text[]) WITH ORDINALITY AS q (query, place) CROSS JOIN unnest($2::text[]) WITH ORDINALITY AS d (words, place)
@@ -102,12 +105,12 @@ it('the database, the live matcher and a naive reading agree', async () => {
   const inSql = new Set(rows.map(({ q, d }) => `${q - 1}/${d - 1}`));
   const wrong: unknown[] = [];
   let found = 0;
-  queries.forEach((parts, q) => {
+  queries.forEach((query, q) => {
     texts.forEach((text, d) => {
-      const expected = naive(text, parts);
+      const expected = naive(text, query);
       const readings = [inSql.has(`${q}/${d}`), matchSearch(parsed[q]!, documents[d]!)];
       if (readings.some((reading) => reading !== expected))
-        wrong.push([parts.map(textOf).join(' '), text.join(' '), readings]);
+        wrong.push([query.map(textOf).join(' '), text.join(' '), readings]);
       if (expected) found += 1;
     });
   });

@@ -472,6 +472,20 @@ describe('what may be found', () => {
     }
   });
 
+  it('a post is found in the topic that it is bound to without naming it', async () => {
+    const word = newWord();
+    await set({ 'topic.mode': 'default' });
+    const event = await post({ content: word });
+    for (const wait of [nothing, indexed]) {
+      await wait();
+      expect(await find(word, { '#t': ['kukuri:global'] })).toEqual([event.id]);
+      expect(await find(`${word} #kukuri:global`)).toEqual([event.id]);
+    }
+    await set({ 'topic.mode': 'open' });
+    await stopped();
+    expect(await find(word, { '#t': ['kukuri:global'] })).toEqual([event.id]);
+  });
+
   it('only kinds that can be searched, from the moment that the setting is seen', async () => {
     const word = newWord();
     const note = await post({ content: word });

@@ -6,6 +6,7 @@ import { listAudit } from '../store/audit.js';
 import { blockRoutes } from './admin-blocks.js';
 import { consumerRoutes } from './admin-consumers.js';
 import { memberRoutes } from './admin-members.js';
+import { type ModerationOptions, moderationRoutes } from './admin-moderation.js';
 import { personalDataReviewRoutes } from './admin-personal-data.js';
 import { planRoutes } from './admin-plans.js';
 import { policyAdminRoutes } from './admin-policies.js';
@@ -16,7 +17,7 @@ import { type Route, route } from './contract.js';
 import { type OutboxOptions, outboxRoutes } from './outbox.js';
 import { milliseconds, pageOf, pageQuery, pubkey, showPage } from './schemas.js';
 
-export interface AdminOptions extends OutboxOptions {
+export interface AdminOptions extends OutboxOptions, ModerationOptions {
   readonly pool: Pool;
   /** Operators of every community, whom nobody can remove or lock out. */
   readonly adminPubkeys: readonly string[];
@@ -32,6 +33,7 @@ export function adminRoutes(options: AdminOptions): Route[] {
     ...settingRoutes(options),
     ...policyAdminRoutes(options),
     ...personalDataReviewRoutes(options),
+    ...moderationRoutes(options),
     ...consumerRoutes(options),
     ...outboxRoutes(options),
     auditRoute(options),

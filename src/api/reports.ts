@@ -14,13 +14,13 @@ export function reportRoutes(options: { readonly pool: Pool }): Route[] {
   return [...ownRoutes(options), operatorRoute(options)];
 }
 
-const eventId = z
+export const eventId = z
   .string()
   .regex(/^[0-9a-f]{64}$/, '64 lowercase hex characters')
   .describe('The id of an event, hex');
 const reason = z.enum(REPORT_REASONS);
 
-const report = z.strictObject({
+export const reportShape = z.strictObject({
   report_id: z.uuid(),
   reporter_pubkey: pubkey,
   target_event: eventId.nullable(),
@@ -32,7 +32,7 @@ const report = z.strictObject({
   created_at: milliseconds,
 });
 
-function show({
+export function showReport({
   reportId,
   pubkey: reporter,
   targetEvent,
@@ -40,7 +40,7 @@ function show({
   eventId: event,
   createdAt,
   ...same
-}: Report): z.output<typeof report> {
+}: Report): z.output<typeof reportShape> {
   return {
     report_id: reportId,
     reporter_pubkey: reporter,
@@ -54,7 +54,7 @@ function show({
   };
 }
 
-const shown = (found: Report | Denial) => (isDenial(found) ? found : show(found));
+const shown = (found: Report | Denial) => (isDenial(found) ? found : showReport(found));
 
 const asked = z
   .strictObject({
@@ -81,14 +81,14 @@ function ownRoutes({ pool }: { readonly pool: Pool }): Route[] {
       who,
       body: asked,
       status: 201,
-      response: report,
+      response: reportShape,
       errors: [],
       counts: 'reports',
       needsConsent: true,
       handler: async ({ community: { id: community, settings }, pubkey: reporter, body, now }) => {
         const { event_id: targetEvent, pubkey: targetPubkey, ...words } = body;
         const made = { community, pubkey: reporter, targetEvent, targetPubkey, ...words };
-        return show(await addWeighedReport(pool, made, settings, now));
+        return shown(await addWeighedReport(pool, made, settings, now));
       },
     }),
     route({
@@ -98,10 +98,10 @@ function ownRoutes({ pool }: { readonly pool: Pool }): Route[] {
       tags,
       who,
       query: pageQuery,
-      response: pageOf(report),
+      response: pageOf(reportShape),
       errors: [],
       handler: async ({ community, pubkey: reporter, query }) =>
-        showPage(await listReports(pool, { community: community.id, pubkey: reporter }, query), show),
+        showPage(await listReports(pool, { community: community.id, pubkey: reporter }, query), showReport),
     }),
     route({
       method: 'DELETE',
@@ -112,7 +112,7 @@ function ownRoutes({ pool }: { readonly pool: Pool }): Route[] {
       tags,
       who,
       params: z.strictObject({ report_id: z.uuid() }),
-      response: report,
+      response: reportShape,
       errors: ['NOT_FOUND', 'STATUS_CONFLICT'],
       handler: async ({ community, pubkey: reporter, params: { report_id: reportId } }) =>
         shown(await withdrawReport(pool, { community: community.id, pubkey: reporter, reportId })),
@@ -133,12 +133,12 @@ function operatorRoute({ pool }: { readonly pool: Pool }): Route {
       pubkey: pubkey.optional().describe('Who reports'),
       reason: reason.optional(),
     }),
-    response: pageOf(report),
+    response: pageOf(reportShape),
     errors: [],
     handler: async ({ community, query }) => {
       const { target_event: targetEvent, target_pubkey: targetPubkey, limit, cursor, ...rest } = query;
       const filter = { community: community.id, targetEvent, targetPubkey, ...rest };
-      return showPage(await listReports(pool, filter, { limit, cursor }), show);
+      return showPage(await listReports(pool, filter, { limit, cursor }), showReport);
     },
   });
 }

@@ -2,6 +2,7 @@
 import { type AdminOptions, adminRoutes } from './admin.js';
 import { consentRoutes } from './consents.js';
 import type { Route } from './contract.js';
+import { labelRoutes } from './labels.js';
 import { type PersonalDataOptions, personalDataRoutes } from './personal-data.js';
 import { policyRoutes } from './policies.js';
 import { reportRoutes } from './reports.js';
@@ -32,6 +33,7 @@ export function routesOf(options: RouteOptions): Route[] {
     ...webhookRoutes(options),
     ...reportRoutes(options),
     ...trustRoutes(options),
+    ...labelRoutes(options),
     ...searchRoutes(options),
     ...personalDataRoutes(options),
     ...adminRoutes(options),

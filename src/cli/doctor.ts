@@ -13,9 +13,10 @@ import { type Config, ConfigError, readConfig, unknownVariables } from '../confi
 import { communityLimits, type Limits, type Size, STEP_WORDS, topicLimits } from '../core/capacity.js';
 import { serializeEvent } from '../core/event.js';
 import { checkSetting, isSettingKey, settingsFrom } from '../core/settings.js';
+import { NodeKeys } from '../keys.js';
 import { askRedis } from '../limits/redis.js';
 import { dataLockHolder } from '../postgres/data-lock.js';
-import { VERSION_MIN } from '../postgres/database.js';
+import { type Database, VERSION_MIN } from '../postgres/database.js';
 import { schemaState } from '../postgres/migrate.js';
 import { openPostgres } from '../postgres/open.js';
 import { machineSize } from '../postgres/server-settings.js';
@@ -23,6 +24,7 @@ import { SOFTWARE_VERSION } from '../relay/nip11.js';
 import { readSize, readSteps, WHOLE } from '../store/capacity.js';
 import { readCommunities } from '../store/communities.js';
 import { readHeld, readServerHealth, type ServerHealth } from '../store/health.js';
+import { listKeys } from '../store/node-keys.js';
 import { readHead } from '../store/outbox.js';
 import { missingPartitions } from '../store/partitions.js';
 import { readTopics } from '../store/topics.js';
@@ -269,7 +271,7 @@ async function* checkDatabase(config: Config, holder: number | undefined): Async
     }
     try {
       yield* checkServer(client, opened.where);
-      yield* checkSchema(client);
+      yield* checkSchema(client, opened.database, dataDir);
     } finally {
       await client.end();
     }
@@ -327,7 +329,7 @@ export function* checkDurability(health: Durability): Generator<Finding> {
   }
 }
 
-async function* checkSchema(client: Client): AsyncGenerator<Finding> {
+async function* checkSchema(client: Client, database: Database, dataDir: string): AsyncGenerator<Finding> {
   const { applied, pending, unknown } = await schemaState(client);
   if (unknown.length > 0) {
     const advice = 'Start a newer Minato, or restore a backup made with this one.';
@@ -352,6 +354,7 @@ async function* checkSchema(client: Client): AsyncGenerator<Finding> {
   yield* checkSettings(client);
   yield* checkCapacity(client);
   yield* checkConsumers(client);
+  yield* checkKeys(database, dataDir);
 }
 
 async function* checkConsumers(client: Client): AsyncGenerator<Finding> {
@@ -360,6 +363,24 @@ async function* checkConsumers(client: Client): AsyncGenerator<Finding> {
     for (const { text, advice } of problems) yield warn(`consumer ${text}`, advice);
     if (problems.length === 0) yield ok(`consumer ${state.consumer}: ${stateText(state)}`);
   }
+}
+
+/** What is signed with a key whose secret is elsewhere waits until it is here. */
+async function* checkKeys({ pool }: Database, dataDir: string): AsyncGenerator<Finding> {
+  const keys = new NodeKeys({ folder: dataDir, pool, now: Date.now });
+  let here = 0;
+  for (const { id, slug } of await readCommunities(pool)) {
+    for (const { purpose, pubkey, retiredAt } of await listKeys(pool, id)) {
+      if (retiredAt !== null) continue;
+      if (await keys.isHere(pubkey)) here += 1;
+      else
+        yield warn(
+          `community ${slug}: the secret of the ${purpose} key is not at ${keys.pathOf(pubkey)}`,
+          `Copy it there from the machine that made it, or make a new key: minato keys rotate ${purpose} -c ${slug}`,
+        );
+    }
+  }
+  if (here > 0) yield ok(`secrets of ${count(here)} signing ${here === 1 ? 'key' : 'keys'} are here`);
 }
 
 /** A line for each community and topic that is in a step. */

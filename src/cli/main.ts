@@ -9,8 +9,10 @@ import { exportCommand } from './export.js';
 import { importCommand } from './import.js';
 import { invitesCommand } from './invites.js';
 import { jobsCommand } from './jobs.js';
+import { keysCommand } from './keys.js';
 import { membersCommand } from './members.js';
 import { migrateCommand } from './migrate.js';
+import { moderationCommand } from './moderation.js';
 import { operatorsCommand } from './operators.js';
 import { personalDataCommand } from './personal-data.js';
 import { plansCommand } from './plans.js';
@@ -51,6 +53,8 @@ for (const command of [
   invitesCommand(),
   policiesCommand(),
   blocksCommand(),
+  moderationCommand(),
+  keysCommand(),
   plansCommand(),
   usageCommand(),
   personalDataCommand(),

@@ -143,6 +143,7 @@ export const AUDIT_ACTIONS = [
   'moderation.ban',
   'moderation.unban',
   'moderation.dismiss',
+  'moderation.open',
   'moderation.reopen',
 ] as const;
 export type AuditAction = (typeof AUDIT_ACTIONS)[number];

@@ -10,7 +10,9 @@ import { firstTagValue, type NostrEvent, powBits } from './event.js';
 import { isExpired } from './expiration.js';
 import { isAmong } from './kinds.js';
 import { type Refusal, refusal } from './reply.js';
+import { type DoorRules, refusedAtDoor } from './rule-match.js';
 import type { Settings } from './settings.js';
+import { textsIn } from './text.js';
 import { type KnownTopics, refuseEventTopic } from './topic.js';
 
 export interface Arrival {
@@ -25,6 +27,8 @@ export interface Arrival {
   readonly sender?: { readonly access: Access; readonly rules: AccessRules };
   /** What is kept out; nothing when the operator brings it. */
   readonly blocks?: Pick<Blocks, 'authors' | 'words'>;
+  /** The community's rules of moderation that refuse; whoever brings the event. */
+  readonly rules?: DoorRules;
 }
 
 type Policy = (arrival: Arrival) => Refusal | undefined;
@@ -95,23 +99,6 @@ const refuseBlockedWords: Policy = ({ event, settings, blocks }) => {
     : undefined;
 };
 
-/** The content; and where it is JSON, as a profile is, each text in it, without the escapes that could hide a word. */
-function textsIn(content: string): string[] {
-  const texts = [content];
-  if (!/^\s*[[{]/.test(content)) return texts;
-  try {
-    const waiting: unknown[] = [JSON.parse(content)];
-    for (const value of waiting) {
-      if (typeof value === 'string') texts.push(value);
-      else if (typeof value === 'object' && value !== null)
-        waiting.push(...Object.keys(value), ...Object.values(value));
-    }
-  } catch {
-    // It only looked like it.
-  }
-  return texts;
-}
-
 const refusePow: Policy = ({ event, settings }) => {
   const bits = settings['limits.powBitsMin'];
   if (bits === 0 || powBits(event.id) >= bits) return undefined;
@@ -119,6 +106,12 @@ const refusePow: Policy = ({ event, settings }) => {
 };
 
 const refuseTopic: Policy = ({ event, settings, topics }) => refuseEventTopic(event, settings, topics);
+
+/** Where a rule has a rate, that is asked later: before its signature is checked, anybody could spend an author's. */
+const refuseByRule: Policy = ({ event, settings, rules }) =>
+  rules !== undefined && refusedAtDoor(event, settings, rules).refused ? REFUSED_BY_RULE : undefined;
+
+export const REFUSED_BY_RULE = refusal('blocked', 'refused by a rule of this community');
 
 export const policies: readonly Policy[] = [
   refuseCredential,
@@ -132,6 +125,7 @@ export const policies: readonly Policy[] = [
   refusePow,
   refuseTopic,
   refuseBlockedWords,
+  refuseByRule,
 ];
 
 export function refuseArrival(arrival: Arrival): Refusal | undefined {

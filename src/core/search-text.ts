@@ -109,14 +109,21 @@ const LONG_ENDING = /^([\u30a1-\u30fa\u30fc]{3,})\u30fc$/;
 
 function segments(run: string, segmenter: Intl.Segmenter): string[] {
   const words: string[] = [];
-  for (const { segment } of segmenter.segment(run)) words.push(cut(segment.replace(LONG_ENDING, '$1')));
+  for (const { segment } of segmenter.segment(run))
+    words.push(cut(segment.endsWith('ー') ? segment.replace(LONG_ENDING, '$1') : segment));
   return words;
 }
 
 /** Each two neighbours, and the last one alone: so every character begins one of them. */
 function pairsOf(run: string): string[] {
-  const characters = [...run];
-  return characters.map((character, at) => character + (characters[at + 1] ?? ''));
+  const pairs: string[] = [];
+  let before = '';
+  for (const character of run) {
+    if (before !== '') pairs.push(before + character);
+    before = character;
+  }
+  pairs.push(before);
+  return pairs;
 }
 
 // ── Tokens ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -146,6 +146,36 @@ const ENTRIES: Record<PersonalStoreName, Entry> = {
     about: 'When you were first seen here.',
     columns: ['trust_authors.pubkey'],
   },
+  labels: {
+    about: 'Labels that this community has put on you or on events of yours, and the events that tell them.',
+    columns: [
+      'labels.target_event',
+      'labels.target_pubkey',
+      'labels.label_event',
+      'labels.label_address_event',
+    ],
+  },
+  moderation: {
+    about:
+      'What rules and moderators did about you or events of yours, and their notes; not who, and not who reported.',
+    columns: [
+      'moderation_actions.target_event',
+      'moderation_actions.target_pubkey',
+      'moderation_actions.note',
+    ],
+  },
+  'moderation-by-you': {
+    about: 'What you did as a moderator: when and what, not to whom.',
+    columns: ['moderation_actions.actor'],
+  },
+  'moderation-rules': {
+    about: 'Rules of moderation that name you.',
+    columns: ['moderation_rules.conditions'],
+  },
+  'moderation-rates': {
+    about: 'Events of yours that rules with a rate count; forgotten after two days.',
+    columns: ['moderation_rates.pubkey', 'moderation_rates.event_id'],
+  },
   invites: {
     about: 'Invites that you made or used. Who made or used the other end is not told.',
     columns: ['invites.created_by', 'invites.used_by'],
@@ -213,6 +243,11 @@ export const EXEMPT_COLUMNS: Readonly<Record<string, string>> = {
   'trust_due.subject': 'That a score is to be computed again; gone within seconds.',
   'trust_sweeps.after': 'How far the scores of a community have been gone through; gone when it is done.',
   'trust_sweeps.passed': 'How far the daily pass over the scores has come; gone when it is done.',
+  'moderation_cases.target_event':
+    'That somebody reported an event is told to the operators only; what was done about it is told to its author.',
+  'moderation_cases.target_pubkey':
+    'That somebody reported a person is told to the operators only; what was done about it is told to that person.',
+  'node_keys.pubkey': 'A key of the node itself, which stands for no person.',
   'blocked_addresses.network': 'Networks that the operator blocks; nothing here links an address to a key.',
   'invites.code_hash': 'The hash of a random code.',
   'consents.content_hash': 'The hash of a text of the community.',
@@ -228,6 +263,7 @@ export const EXEMPT_COLUMNS: Readonly<Record<string, string>> = {
   'invites.topic': `${IS_TOPIC} It belongs to the invite, and goes with that row.`,
   'events.bound': `${IS_TOPIC} It belongs to the author of the event, and goes with that row.`,
   'event_heads.topics': `${IS_TOPIC} It belongs to the author of the event, and goes with that row.`,
+  'labels.topics': `${IS_TOPIC} It belongs to the label, and goes with that row.`,
   'consumer_dead_letters.topics': `${IS_TOPIC} It belongs to the author of the event, and goes with that row.`,
   'events_outbox.topics': `${IS_TOPIC} It belongs to the author of the event, and goes with that row.`,
 };

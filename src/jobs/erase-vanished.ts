@@ -1,6 +1,6 @@
 /**
  * NIP-62: everything by a pubkey up to its mark, its deletion requests, reports and exports too, what search and other consumers have of
- * it, and gift wraps to it, physically. The mark hides all of it meanwhile and goes on refusing it afterwards (I6). The request itself (kind 62) stays for the operator.
+ * it, what moderation noted about it, and gift wraps to it, physically. The mark hides all of it meanwhile and goes on refusing it afterwards (I6). The request itself (kind 62) stays for the operator.
  *
  * One mark goes through the steps of ERASURE_STEPS. Each batch is whole by itself, and where the search for gift wraps has
  * come is kept with the mark, so a run that stops anywhere is gone on with. The marks take turns, batch by batch: a large
@@ -9,8 +9,10 @@
 import type { Client } from 'pg';
 import type { RowRef } from '../core/plan.js';
 import { eraseLettersOf } from '../store/consumers.js';
+import { eraseCasesOf, eraseLabels, labelsOfVanished } from '../store/moderation.js';
 import { eraseExportsOf } from '../store/personal-requests.js';
 import { eraseReportsOf } from '../store/reports.js';
+import { selectRemovable } from '../store/restore.js';
 import { eraseDocumentsOf } from '../store/search-documents.js';
 import {
   countOfVanished,
@@ -112,6 +114,10 @@ class Erasure {
         return this.untilEmpty(await eraseDocumentsOf(client, mark, rows));
       case 'letters':
         return this.untilEmpty(await eraseLettersOf(client, mark, rows));
+      case 'labels':
+        return this.untilEmpty(await this.takeLabels(rows));
+      case 'cases':
+        return this.untilEmpty(await eraseCasesOf(client, mark, rows));
       case 'trust':
         return this.untilEmpty(await eraseTrustOf(client, mark, context.now(), rows));
     }
@@ -119,6 +125,13 @@ class Erasure {
 
   private hide(select: (session: Client) => ReturnType<typeof selectOfVanished>): Promise<number> {
     return this.context.lane.hide({ hidden: 'vanished', purge: true, select });
+  }
+
+  /** The events that tell the labels go first: without the labels nobody would know of them. */
+  private async takeLabels(rows: number): Promise<number> {
+    const { ids, events } = await labelsOfVanished(this.client, this.mark, rows);
+    if (events.length > 0) await this.hide((session) => selectRemovable(session, events));
+    return ids.length === 0 ? 0 : eraseLabels(this.client, ids);
   }
 
   private async untilEmpty(taken: number): Promise<number> {

@@ -5,6 +5,7 @@ import type { Lane } from '../lane.js';
 import type { Log } from '../log.js';
 import type { Database } from '../postgres/database.js';
 import type { Consumer } from './consumer.js';
+import { moderationConsumer } from './moderation.js';
 import { searchConsumer } from './search.js';
 import { trustConsumer } from './trust.js';
 
@@ -18,5 +19,6 @@ export interface ConsumerContext {
 }
 
 export function consumersOf(context: ConsumerContext): readonly Consumer[] {
-  return [searchConsumer(context), trustConsumer(context)];
+  const pool = context.database.ownPool;
+  return [searchConsumer(context), moderationConsumer({ ...context, pool }), trustConsumer(context)];
 }

@@ -158,6 +158,27 @@ export const PERSONAL_SELECTS = {
     from: 'FROM trust_scores WHERE community = :community AND subject = :pubkey ORDER BY claim',
   },
   'first-seen': { columns: 'first_seen_at', from: `FROM trust_authors ${OF_PUBKEY}` },
+  labels: {
+    columns: `label, confidence, policy, ${hex('target_event')}, created_at, lapses_at, withdrawn_at, topics,
+      ${hex('label_event')}, ${hex('label_address_event')}`,
+    from: 'FROM labels WHERE community = :community AND target_pubkey = :pubkey ORDER BY created_at, label_id',
+  },
+  moderation: {
+    columns: `action, at, done_at, outcome, ${hex('target_event')}, note, actor IS NULL AND rule_id IS NOT NULL AS by_a_rule`,
+    from: 'FROM moderation_actions WHERE community = :community AND target_pubkey = :pubkey ORDER BY position',
+  },
+  'moderation-by-you': {
+    columns: 'action, at, outcome',
+    from: 'FROM moderation_actions WHERE community = :community AND actor = :pubkey ORDER BY position',
+  },
+  'moderation-rules': {
+    columns: 'action, enabled, created_at',
+    from: 'FROM moderation_rules WHERE community = :community AND strpos(conditions::text, :hex) > 0',
+  },
+  'moderation-rates': {
+    columns: `${hex('event_id')}, at`,
+    from: `FROM moderation_rates ${OF_PUBKEY} ORDER BY at`,
+  },
   invites: {
     columns: `invite_id, topic, coalesce(created_by = :pubkey, false) AS made_by_you,
       coalesce(used_by = :pubkey, false) AS used_by_you, created_at, expires_at, revoked_at, used_at`,

@@ -9,7 +9,9 @@ import type { PlannedReport, Tombstone } from '../core/plan.js';
 import type { ReportReason } from '../core/report.js';
 import { hexArray, int4Array, int8Array, textArray } from './binary.js';
 import { bytes, bytesOrNull, type Db, isUuid } from './config-change.js';
+import { caseReports } from './moderation-cases.js';
 import { NEWEST_FIRST, type Page, type PageOf, readPage } from './page.js';
+import { BEGIN_BRIEFLY, inTransaction } from './transaction.js';
 
 // ── In the lane ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -97,8 +99,25 @@ export interface NewReport {
   readonly comment: string;
 }
 
-/** The same words about the same target are the same report: one who did not get the answer may send it again. */
-export async function addReport(db: Db, report: NewReport, now: number): Promise<Report> {
+/**
+ * The same words about the same target are the same report: one who did not get the answer may send it again. It opens a case, or
+ * joins the one that is open. `also` belongs to it, too.
+ */
+export async function addReport(
+  pool: Pool,
+  report: NewReport,
+  now: number,
+  also?: (db: ClientBase, made: Report) => Promise<void>,
+): Promise<Report | Denial> {
+  return inTransaction(pool, BEGIN_BRIEFLY, async (db) => {
+    const made = await writeReport(db, report, now);
+    await caseReports(db, { community: report.community, reportId: made.reportId }, now);
+    await also?.(db, made);
+    return made;
+  });
+}
+
+async function writeReport(db: Db, report: NewReport, now: number): Promise<Report> {
   const { community, pubkey, targetEvent, targetPubkey, reason, comment } = report;
   const { rows } = await db.query<Report>(
     `INSERT INTO reports AS r (report_id, community, pubkey, target_event, target_pubkey, reason, comment, created_at)
@@ -182,6 +201,17 @@ export function listReports(db: Db, filter: ReportFilter, page: PageOf): Promise
       return rows;
     },
   );
+}
+
+const OF_CASE_MAX = 200;
+
+/** The first ones first. */
+export async function reportsOfCase(db: Db, caseId: string): Promise<Report[]> {
+  const { rows } = await db.query<Report>(
+    `SELECT ${COLUMNS} FROM reports r WHERE r.case_id = $1 AND ${IS_SHOWN} ORDER BY r.created_at, r.report_id LIMIT ${OF_CASE_MAX}`,
+    [caseId],
+  );
+  return rows;
 }
 
 // ── Erasure ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -194,6 +194,8 @@ export const ERASURE_STEPS = [
   'exports',
   'documents',
   'letters',
+  'labels',
+  'cases',
   'trust',
 ] as const;
 export type ErasureStep = (typeof ERASURE_STEPS)[number];

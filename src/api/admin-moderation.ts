@@ -1,0 +1,261 @@
+/** Cases of moderation over HTTP: what should be looked at, what was done about it, and what a moderator does now. */
+import type { Pool } from 'pg';
+import { z } from 'zod';
+import type { Community } from '../communities.js';
+import { type Denial, denial, isDenial } from '../core/errors.js';
+import { LABELS, labelSchema } from '../core/labels.js';
+import { CASE_ACTIONS, CASE_STATUSES } from '../core/moderation.js';
+import type { Log } from '../log.js';
+import { type KeptLabel, labelsAbout } from '../store/labels.js';
+import {
+  type Acting,
+  type Action,
+  act,
+  type Case,
+  findAction,
+  findCase,
+  listActions,
+  listCases,
+  openByHand,
+} from '../store/moderation-cases.js';
+import { readEventsById } from '../store/query.js';
+import { reportsOfCase } from '../store/reports.js';
+import type { EventRef } from '../store/restore.js';
+import { moderationRuleRoutes } from './admin-moderation-rules.js';
+import { type Route, route } from './contract.js';
+import { eventId, reportShape, showReport } from './reports.js';
+import { milliseconds, pageOf, pageQuery, plainText, pubkey, showPage } from './schemas.js';
+
+const CASES = '/admin/moderation/cases';
+const NOTE_MAX = 2_000;
+
+export interface ModerationOptions {
+  readonly pool: Pool;
+  readonly adminPubkeys: readonly string[];
+  /** Does what is ordered about an event, now; what fails is done by a worker later. */
+  readonly carryOut: (about: EventRef) => Promise<unknown>;
+  readonly log: Log;
+}
+
+export function moderationRoutes(options: ModerationOptions): Route[] {
+  return [...moderationRuleRoutes(options), ...caseRoutes(options), actRoute(options)];
+}
+
+const oneCase = z.strictObject({
+  case_id: z.uuid(),
+  status: z
+    .enum(CASE_STATUSES)
+    .describe('held: a rule has taken the event out until a moderator decides; resolved: that was done'),
+  target_event: eventId.nullable().describe('Null: it is about the person'),
+  target_pubkey: pubkey,
+  reason: z.string(),
+  rule_id: z.uuid().nullable(),
+  reports: z.number().int().describe('That are part of it; those withdrawn do not count'),
+  opened_at: milliseconds,
+  updated_at: milliseconds,
+  closed_at: milliseconds.nullable(),
+});
+
+function showCase(found: Case): z.output<typeof oneCase> {
+  return {
+    case_id: found.caseId,
+    status: found.status,
+    target_event: found.targetEvent,
+    target_pubkey: found.targetPubkey,
+    reason: found.reason,
+    rule_id: found.ruleId,
+    reports: found.reports,
+    opened_at: found.openedAt,
+    updated_at: found.updatedAt,
+    closed_at: found.closedAt,
+  };
+}
+
+const action = z.strictObject({
+  action_id: z.uuid(),
+  action: z.enum(CASE_ACTIONS),
+  at: milliseconds,
+  done_at: milliseconds.nullable(),
+  outcome: z
+    .string()
+    .nullable()
+    .describe(
+      'removed, restored, done, or why it had no effect (deleted, expired …); null: not carried out yet',
+    ),
+  rule_id: z.uuid().nullable(),
+  actor: pubkey.nullable().describe('Null: a rule, or the command line on the machine of the node'),
+  note: z.string().nullable(),
+});
+
+function showAction(taken: Action): z.output<typeof action> {
+  return {
+    action_id: taken.actionId,
+    action: taken.action,
+    at: taken.at,
+    done_at: taken.doneAt,
+    outcome: taken.outcome,
+    rule_id: taken.ruleId,
+    actor: taken.actor,
+    note: taken.note,
+  };
+}
+
+const label = z.strictObject({
+  label: z.enum(LABELS),
+  confidence: z.number(),
+  policy: z.string(),
+  rule_id: z.uuid().nullable(),
+  created_at: milliseconds,
+  lapses_at: z.number().int().describe('Seconds since 1970'),
+  withdrawn_at: milliseconds.nullable(),
+  label_event: eventId.nullable().describe('Of kind 1985; null while it is not published'),
+});
+
+function showLabel(put: KeptLabel): z.output<typeof label> {
+  return {
+    label: put.label,
+    confidence: put.confidence,
+    policy: put.policy,
+    rule_id: put.ruleId,
+    created_at: put.createdAt,
+    lapses_at: put.lapsesAt,
+    withdrawn_at: put.withdrawnAt,
+    label_event: put.labelEvent,
+  };
+}
+
+const wholeCase = oneCase.extend({
+  event: z.record(z.string(), z.unknown()).nullable().describe('While it is shown'),
+  report_list: z.array(reportShape),
+  actions: z.array(action),
+  labels: z.array(label),
+});
+
+async function wholeOf(
+  pool: Pool,
+  { id: community }: Community,
+  found: Case,
+): Promise<z.output<typeof wholeCase>> {
+  const { caseId, targetEvent: event, targetPubkey } = found;
+  const shown = event === null ? undefined : await readEventsById(pool, [{ community, id: event }]);
+  const payload = shown?.get(`${community}/${event}`)?.payload;
+  const labels = await labelsAbout(pool, { community, event: event ?? undefined, pubkey: targetPubkey });
+  return {
+    ...showCase(found),
+    event: payload === undefined ? null : (JSON.parse(payload) as Record<string, unknown>),
+    report_list: (await reportsOfCase(pool, caseId)).map(showReport),
+    actions: (await listActions(pool, found, community)).map(showAction),
+    labels: labels.map(showLabel),
+  };
+}
+
+const params = z.strictObject({ case_id: z.uuid() });
+const shared = { tags: ['admin: moderation'], who: 'operator' } as const;
+
+function caseRoutes({ pool }: ModerationOptions): Route[] {
+  return [
+    route({
+      ...shared,
+      method: 'GET',
+      url: CASES,
+      summary: 'Cases, the newest first',
+      query: pageQuery.extend({ status: z.enum(CASE_STATUSES).optional() }),
+      response: pageOf(oneCase),
+      errors: [],
+      handler: async ({ community, query: { status, ...page } }) =>
+        showPage(await listCases(pool, { community: community.id, status }, page), showCase),
+    }),
+    route({
+      ...shared,
+      method: 'POST',
+      url: CASES,
+      summary: 'Open a case about an event or a person; one that is open already is given back',
+      body: z
+        .strictObject({
+          event_id: eventId.optional(),
+          pubkey: pubkey.optional(),
+          note: plainText(NOTE_MAX).default(''),
+        })
+        .refine((body) => (body.event_id === undefined) !== (body.pubkey === undefined), {
+          error: 'either event_id or pubkey',
+        }),
+      status: 201,
+      response: oneCase,
+      errors: ['NOT_FOUND'],
+      handler: async ({ community, pubkey: actor, body, now }) => {
+        const { event_id: event, pubkey: person, note } = body;
+        const asked = { community: community.id, event, pubkey: person, note, actor };
+        const opened = await openByHand(pool, asked, now);
+        return isDenial(opened) ? opened : showCase(opened);
+      },
+    }),
+    route({
+      ...shared,
+      method: 'GET',
+      url: `${CASES}/:case_id`,
+      summary: 'A case with its event, reports, actions and labels',
+      params,
+      response: wholeCase,
+      errors: ['NOT_FOUND'],
+      handler: async ({ community, params: { case_id: caseId } }) => {
+        const found = await findCase(pool, community.id, caseId);
+        return isDenial(found) ? found : wholeOf(pool, community, found);
+      },
+    }),
+  ];
+}
+
+const ABOUT = `\`remove\` takes the event out of the view and \`restore\` puts it back, for \`moderation.undoDays\`; both are done at once, and both resolve the case.
+What its author deleted meanwhile, or what expired, stays away: 409 \`NOT_DONE\` with the outcome. \`ban\` blocks the author. \`label\` and \`unlabel\` need
+\`label\`. A held case is not dismissed, it is removed or restored.`;
+
+const acting = z
+  .strictObject({
+    action: z.enum(CASE_ACTIONS),
+    note: plainText(NOTE_MAX).default('').describe('For operators; kept'),
+    label: labelSchema.optional(),
+  })
+  .refine(
+    ({ action: name, label: put }) => (name === 'label' || name === 'unlabel') === (put !== undefined),
+    { error: 'label and unlabel need a label, and nothing else has one', path: ['label'] },
+  );
+
+const HAD_EFFECT = ['removed', 'restored', 'served', 'done'];
+
+function actRoute(options: ModerationOptions): Route {
+  const { pool } = options;
+  return route({
+    ...shared,
+    method: 'POST',
+    url: `${CASES}/:case_id/actions`,
+    summary: 'Do something about a case',
+    description: ABOUT,
+    params,
+    body: acting,
+    status: 201,
+    response: action,
+    errors: ['NOT_FOUND', 'STATUS_CONFLICT', 'NOT_DONE', 'FIXED_OPERATOR', 'BLOCK_LIMIT_REACHED'],
+    handler: async ({ community, pubkey: actor, params: { case_id: caseId }, body, now }) => {
+      const asked = { community: community.id, caseId, actor, ...body };
+      const taken = await act(pool, asked, { fixed: options.adminPubkeys }, now);
+      return isDenial(taken) ? taken : settle(options, asked, taken);
+    },
+  });
+}
+
+/** An order is carried out at once; where that fails it stays an order. */
+async function settle(
+  { pool, carryOut, log }: ModerationOptions,
+  { community, caseId }: Acting,
+  taken: Action,
+): Promise<z.output<typeof action> | Denial> {
+  if (taken.doneAt !== null) return showAction(taken);
+  const found = await findCase(pool, community, caseId);
+  if (isDenial(found) || found.targetEvent === null) return showAction(taken);
+  await carryOut({ community, id: found.targetEvent }).catch((error: unknown) =>
+    log.warn({ error: String(error) }, 'an order of moderation waits for a worker'),
+  );
+  const done = await findAction(pool, taken.actionId);
+  if (done.outcome === null || HAD_EFFECT.includes(done.outcome)) return showAction(done);
+  return denial('NOT_DONE', { outcome: done.outcome, action_id: done.actionId });
+}

@@ -1,0 +1,221 @@
+/**
+ * What rules make of events, in the transaction of the consumer that judges them. All of it may come again and then changes nothing: a
+ * rule has acted on an event once or not at all, and what a moderator has restored is judged no more.
+ */
+import { randomUUID } from 'node:crypto';
+import type { Client, ClientBase } from 'pg';
+import type { Rule } from '../core/moderation.js';
+import { hexArray, int4Array, int8Array, textArray } from './binary.js';
+import { bytes, type Db } from './config-change.js';
+import { labelEventsOf, putLabel } from './labels.js';
+import { moveCase, openCase } from './moderation-cases.js';
+import type { EventRef } from './restore.js';
+
+export interface Judged extends EventRef {
+  readonly author: string;
+  readonly topics: readonly string[];
+}
+
+const keyOf = ({ community, id }: EventRef) => `${community}/${id}`;
+const refValues = (refs: readonly EventRef[]) => [
+  int4Array(refs.map(({ community }) => community)),
+  hexArray(refs.map(({ id }) => id)),
+];
+
+/** Keys that the node signs with, now or before, as `community/pubkey`. */
+export async function ownKeys(db: Db): Promise<Set<string>> {
+  const { rows } = await db.query<{ key: string }>({
+    name: 'own-keys',
+    text: `SELECT community || '/' || encode(pubkey, 'hex') AS key FROM node_keys`,
+  });
+  return new Set(rows.map(({ key }) => key));
+}
+
+export interface Settled {
+  /** A rule or a moderator has decided about it. */
+  readonly decided: ReadonlySet<string>;
+  /** A moderator has restored it. */
+  readonly restored: ReadonlySet<string>;
+}
+
+export async function readSettled(tx: ClientBase, refs: readonly EventRef[]): Promise<Settled> {
+  const { rows } = await tx.query<EventRef & { restored: boolean }>({
+    name: 'settled-events',
+    text: `SELECT a.community, encode(a.target_event, 'hex') AS id, bool_or(a.action = 'restore') AS restored
+      FROM unnest($1::int[], $2::bytea[]) AS asked (community, event_id)
+      JOIN moderation_actions a ON a.community = asked.community AND a.target_event = asked.event_id
+      WHERE a.action IN ('remove', 'restore') GROUP BY a.community, a.target_event`,
+    values: refValues(refs),
+  });
+  return {
+    decided: new Set(rows.map(keyOf)),
+    restored: new Set(rows.filter(({ restored }) => restored).map(keyOf)),
+  };
+}
+
+// ── Rates ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export interface Counted extends EventRef {
+  readonly rule: Rule;
+  readonly author: string;
+  /** When it came in, in milliseconds. */
+  readonly at: number;
+  readonly seq: number;
+}
+
+/** Counts each event once, and says of which the author has sent more than the rule allows, up to it. */
+export async function countRates(tx: ClientBase, counted: readonly Counted[]): Promise<Set<string>> {
+  if (counted.length === 0) return new Set();
+  const values = [
+    textArray(counted.map(({ rule }) => rule.ruleId)),
+    ...refValues(counted),
+    int8Array(counted.map(({ at }) => at)),
+    int8Array(counted.map(({ seq }) => seq)),
+    hexArray(counted.map(({ author }) => author)),
+    int4Array(counted.map(({ rule }) => rule.conditions.rate!.count)),
+    int8Array(counted.map(({ rule }) => rule.conditions.rate!.seconds * 1_000)),
+  ];
+  await tx.query({
+    text: `INSERT INTO moderation_rates (rule_id, community, event_id, at, seq, pubkey)
+      SELECT rule_id::uuid, community, event_id, at, seq, pubkey
+      FROM unnest($1::text[], $2::int[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bytea[])
+        AS c (rule_id, community, event_id, at, seq, pubkey)
+      ON CONFLICT DO NOTHING`,
+    values: values.slice(0, 6),
+  });
+  const { rows } = await tx.query<{ key: string }>({
+    text: `SELECT c.rule_id || '/' || encode(c.event_id, 'hex') AS key
+      FROM unnest($1::text[], $2::int[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bytea[], $7::int[], $8::bigint[])
+        AS c (rule_id, community, event_id, at, seq, pubkey, allowed, window_ms)
+      WHERE (SELECT count(*) FROM moderation_rates r WHERE r.rule_id = c.rule_id::uuid AND r.pubkey = c.pubkey
+        AND r.at > c.at - c.window_ms AND r.at <= c.at AND r.seq <= c.seq) > c.allowed`,
+    values,
+  });
+  return new Set(rows.map(({ key }) => key));
+}
+
+export const rateKey = ({ ruleId }: Rule, id: string) => `${ruleId}/${id}`;
+
+/** Counts that no rule asks for any more. */
+export async function forgetRates(db: Db, before: number, limit: number): Promise<number> {
+  const { rowCount } = await db.query(
+    `DELETE FROM moderation_rates WHERE (rule_id, event_id) IN
+       (SELECT rule_id, event_id FROM moderation_rates WHERE at < $1 ORDER BY at LIMIT $2)`,
+    [before, limit],
+  );
+  return rowCount ?? 0;
+}
+
+// ── What rules do ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** True for the first time that this rule acts on this event. */
+async function note(
+  tx: ClientBase,
+  rule: Rule,
+  { community, id, author }: Judged,
+  action: 'label' | 'remove',
+  now: number,
+): Promise<string | undefined> {
+  const isOrder = action === 'remove';
+  const { rows } = await tx.query<{ action_id: string }>(
+    `INSERT INTO moderation_actions (action_id, community, rule_id, action, at, done_at, outcome, target_event, target_pubkey, note)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+     ON CONFLICT (rule_id, target_event) WHERE rule_id IS NOT NULL DO NOTHING RETURNING action_id`,
+    [
+      randomUUID(),
+      community,
+      rule.ruleId,
+      action,
+      now,
+      isOrder ? null : now,
+      isOrder ? null : 'done',
+      bytes(id),
+      bytes(author),
+      `rule: ${rule.name}`,
+    ],
+  );
+  return rows[0]?.action_id;
+}
+
+export async function labelByRule(tx: ClientBase, rule: Rule, judged: Judged, now: number): Promise<void> {
+  if (rule.label === null || (await note(tx, rule, judged, 'label', now)) === undefined) return;
+  const { community, id: event, author: pubkey, topics } = judged;
+  await putLabel(tx, { community, event, pubkey, topics }, rule.label, { ruleId: rule.ruleId }, now);
+}
+
+/** Held: it waits for a moderator. Hidden: it is done, and can be seen and undone. */
+export async function removeByRule(tx: ClientBase, rule: Rule, judged: Judged, now: number): Promise<void> {
+  const actionId = await note(tx, rule, judged, 'remove', now);
+  if (actionId === undefined) return;
+  const { community, id: event, author: pubkey } = judged;
+  const opening = { community, event, pubkey, reason: `rule: ${rule.name}`, ruleId: rule.ruleId };
+  const caseId = await openCase(tx, opening, now);
+  await moveCase(tx, caseId, rule.action === 'hold' ? 'held' : 'resolved', now);
+  await tx.query('UPDATE moderation_actions SET case_id = $2 WHERE action_id = $1', [actionId, caseId]);
+}
+
+// ── Erasure ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export interface Vanished {
+  readonly community: number;
+  readonly pubkey: string;
+  readonly until: number;
+}
+
+/**
+ * What was noted about one who has vanished: about themselves up to then, and about events that are gone by now, as theirs are. A newer
+ * event that is still here keeps what is about it.
+ */
+const isAbout = (
+  time: string,
+) => `t.community = $1 AND t.target_pubkey = $2 AND CASE WHEN t.target_event IS NULL
+  THEN ${time} < ($3::bigint + 1) * 1000
+  ELSE NOT EXISTS (SELECT 1 FROM event_dedupe d JOIN events e ON e.keep = d.keep AND e.ingested_at = d.ingested_at AND e.seq = d.seq
+    WHERE d.community = t.community AND d.event_id = t.target_event) END`;
+
+/** What belongs to a case is as old as the case. */
+const withCase = (time: string) =>
+  `coalesce((SELECT c.opened_at FROM moderation_cases c WHERE c.case_id = t.case_id), ${time})`;
+
+const markOf = ({ community, pubkey, until }: Vanished) => [community, bytes(pubkey), until];
+
+/** The labels that are to go next, and the events that tell them. */
+export async function labelsOfVanished(
+  client: Client,
+  mark: Vanished,
+  limit: number,
+): Promise<{ readonly ids: readonly string[]; readonly events: readonly EventRef[] }> {
+  const { rows } = await client.query<{ label_id: string }>(
+    `SELECT t.label_id FROM labels t WHERE ${isAbout(withCase('t.created_at'))} LIMIT $4`,
+    [...markOf(mark), limit],
+  );
+  const ids = rows.map(({ label_id: id }) => id);
+  return { ids, events: await labelEventsOf(client, ids) };
+}
+
+export async function eraseLabels(client: Client, ids: readonly string[]): Promise<number> {
+  const { rowCount } = await client.query('DELETE FROM labels WHERE label_id = ANY ($1::uuid[])', [ids]);
+  return rowCount ?? 0;
+}
+
+/** Actions before the cases that they are of. */
+export async function eraseCasesOf(client: Client, mark: Vanished, limit: number): Promise<number> {
+  const values = [...markOf(mark), limit];
+  const rates = await client.query(
+    `DELETE FROM moderation_rates WHERE (rule_id, event_id) IN (SELECT rule_id, event_id FROM moderation_rates
+       WHERE community = $1 AND pubkey = $2 AND at < ($3::bigint + 1) * 1000 LIMIT $4)`,
+    values,
+  );
+  const actions = await client.query(
+    `DELETE FROM moderation_actions WHERE action_id IN
+       (SELECT t.action_id FROM moderation_actions t WHERE ${isAbout(withCase('t.at'))} LIMIT $4)`,
+    values,
+  );
+  const cases = await client.query(
+    `DELETE FROM moderation_cases WHERE case_id IN (SELECT t.case_id FROM moderation_cases t WHERE ${isAbout('t.opened_at')}
+       AND NOT EXISTS (SELECT 1 FROM moderation_actions a WHERE a.case_id = t.case_id)
+       AND NOT EXISTS (SELECT 1 FROM labels l WHERE l.case_id = t.case_id) LIMIT $4)`,
+    values,
+  );
+  return (rates.rowCount ?? 0) + (actions.rowCount ?? 0) + (cases.rowCount ?? 0);
+}

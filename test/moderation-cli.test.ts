@@ -1,0 +1,99 @@
+/** `minato moderation` as an operator runs it beside a node, and rules as an import meets them. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { eventually, runCli } from './support/cli.js';
+import { RawClient } from './support/client.js';
+import { newAuthor, sign } from './support/events.js';
+import { startTestNode, type TestNode } from './support/node.js';
+
+let folder: string;
+let relay: TestNode;
+let client: RawClient;
+const author = newAuthor();
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'minato-moderation-cli-'));
+  relay = await startTestNode({ env: { MINATO_DATA_DIR: folder } });
+  client = await RawClient.connect(relay.url);
+});
+afterAll(async () => {
+  await client.close();
+  await relay.close();
+  await rm(folder, { recursive: true });
+});
+
+const minato = (args: string[], stdin?: string) =>
+  runCli(args, { DATABASE_URL: relay.test.url, MINATO_DATA_DIR: folder }, stdin);
+const says = async (args: string[], stdin?: string): Promise<string> => {
+  const { code, stdout, stderr } = await minato(['moderation', ...args], stdin);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  return stdout;
+};
+const served = async ({ id }: { id: string }) => (await client.query({ ids: [id] })).events.length === 1;
+
+describe('minato moderation', () => {
+  it('teaches by its help', async () => {
+    const { stdout } = await minato(['moderation', '--help']);
+    for (const words of ['rules', 'try', 'cases', 'case', 'act', 'Examples:'])
+      expect(stdout).toContain(words);
+  });
+
+  it('goes from a rule to a case and to what is done about it', async () => {
+    const before = sign(author, { content: 'a casino' });
+    expect(await client.publish(before)).toEqual([true, '']);
+    const rule = { name: 'casino', action: 'hold', conditions: { words: ['Casino'] } };
+    expect(await says(['rules', 'add', '-'], JSON.stringify(rule))).toContain(
+      '"casino"  hold  priority 0  not tried',
+    );
+    const early = await minato(['moderation', 'rules', 'enable', 'casino']);
+    expect(early).toMatchObject({ code: 1, stderr: expect.stringContaining('Try this rule') });
+    const tried = await says(['try', 'casino', '--last', '100']);
+    expect(tried).toContain('it would have met 1');
+    expect(tried).toContain(`${before.id}  "a casino"`);
+    expect(await says(['rules', 'enable', 'casino'])).toContain('  enabled  ');
+    const held = sign(author, { content: 'another casino' });
+    expect(await client.publish(held)).toEqual([true, '']);
+    await eventually('it is held', async () => ((await served(held)) ? undefined : true));
+    expect(await served(before), 'what came before the rule').toBe(true);
+    const cases = await says(['cases', '--status', 'held']);
+    expect(cases).toContain(`event ${held.id}`);
+    const id = cases.slice(0, 36);
+    expect(await says(['act', id, 'restore', '--note', 'a joke'])).toContain(
+      'restore by the command line: restored  "a joke"',
+    );
+    expect(await served(held)).toBe(true);
+    await says(['act', id, 'label', '--label', 'safe', '--days', '3']);
+    const shown = await says(['case', id]);
+    for (const words of ['resolved', held.id, 'remove by a rule: removed', 'label safe 1, until'])
+      expect(shown).toContain(words);
+    expect(await says(['rules', 'remove', 'casino'])).toBe('casino is deleted\n');
+    expect(await says(['rules'])).toBe('there are no rules\n');
+  });
+
+  it('says in a sentence what is wrong with a rule', async () => {
+    const wrong = JSON.stringify({ name: 'x', action: 'hide', conditions: { patterns: ['(['] } });
+    const { code, stderr } = await minato(['moderation', 'rules', 'add', '-'], wrong);
+    expect({ code, stderr }).toEqual({
+      code: 1,
+      stderr: expect.stringMatching(/conditions\.patterns\.0: the pattern cannot be read/),
+    });
+  });
+});
+
+describe('an import', () => {
+  it('is refused by a rule as a post is', async () => {
+    const rule = { name: 'rum', action: 'refuse', conditions: { words: ['rum'] } };
+    await says(['rules', 'add', '-'], JSON.stringify(rule));
+    await says(['try', 'rum']);
+    await says(['rules', 'enable', 'rum']);
+    const file = join(folder, 'events.jsonl');
+    const rejects = join(folder, 'rejects.jsonl');
+    const events = ['rum', 'water'].map((content) => sign(author, { content }));
+    await writeFile(file, events.map((event) => `${JSON.stringify(event)}\n`).join(''));
+    const { code, stdout } = await minato(['import', file, '--rejects', rejects]);
+    expect({ code, stdout }).toEqual({ code: 2, stdout: expect.any(String) });
+    expect(await Promise.all(events.map(served))).toEqual([false, true]);
+  });
+});

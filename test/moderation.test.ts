@@ -1,0 +1,472 @@
+/** Moderation over real HTTP and sockets, on two instances: rules, cases, what is removed and restored, labels. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { noteEncode, npubEncode } from 'nostr-tools/nip19';
+import { verifyEvent } from 'nostr-tools/pure';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { isDenial } from '../src/core/errors.js';
+import type { NostrEvent } from '../src/core/event.js';
+import { requestRules } from '../src/core/membership.js';
+import { addCommunity, writeSetting } from '../src/store/communities.js';
+import { requestTopic } from '../src/store/topic-requests.js';
+import { type Api, createApi } from './support/api.js';
+import { eventually } from './support/cli.js';
+import { RawClient } from './support/client.js';
+import { type Author, type Draft, newAuthor, sign } from './support/events.js';
+import { startTestNode, type TestNode } from './support/node.js';
+import { writeTopic } from './support/topics.js';
+
+const RULES = '/v1/admin/moderation/rules';
+const CASES = '/v1/admin/moderation/cases';
+const root = newAuthor();
+/** How far the clock of the nodes is put forward, in milliseconds. */
+let ahead = 0;
+const now = () => Date.now() + ahead;
+let folder: string;
+let first: TestNode;
+let second: TestNode;
+let api: Api;
+let client: RawClient;
+let far: RawClient;
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'minato-moderation-'));
+  const env = { MINATO_ADMIN_PUBKEYS: root.pubkey, MINATO_DATA_DIR: folder };
+  first = await startTestNode({ env, now });
+  second = await startTestNode({ env, now, on: first.test, roles: ['relay', 'api'] });
+  api = createApi(first.http);
+  client = await RawClient.connect(first.url);
+  far = await RawClient.connect(second.url);
+});
+afterAll(async () => {
+  await client.close();
+  await far.close();
+  await second.close();
+  await first.close();
+  await rm(folder, { recursive: true });
+});
+
+type Row = Record<string, unknown>;
+async function done<T = Row>(method: string, path: string, body?: unknown, as: Author = root): Promise<T> {
+  const answer = await api.ask<T>(method, path, { as, ...(body === undefined ? {} : { body }) });
+  expect({ status: answer.status, body: answer.body }).toEqual({
+    status: expect.toSatisfy((status: number) => status < 300),
+    body: expect.anything(),
+  });
+  return answer.body;
+}
+
+interface Rule extends Row {
+  readonly rule_id: string;
+  readonly version: number;
+  readonly enabled: boolean;
+}
+let made = 0;
+const write = (rule: Row) => {
+  made += 1;
+  return done<Rule>('POST', RULES, { name: `rule ${made}`, ...rule });
+};
+const attempt = (ruleId: string, last = 100) => done<Row>('POST', `${RULES}/try`, { rule_id: ruleId, last });
+const change = (ruleId: string, body: Row) => done<Rule>('PATCH', `${RULES}/${ruleId}`, body);
+/** Tried, enabled, and known to both doors. */
+async function enable(rule: Row): Promise<Rule> {
+  const { rule_id: id } = await write(rule);
+  await attempt(id);
+  const enabled = await change(id, { enabled: true });
+  if (rule.action === 'refuse')
+    await eventually('the rule is at both doors', () =>
+      [first, second].every(({ node }) =>
+        node.communities.all()[0]!.rules.ordered.some((one) => one.rule.ruleId === id),
+      )
+        ? true
+        : undefined,
+    );
+  return enabled;
+}
+afterEach(async () => {
+  const { items } = await done<{ items: Rule[] }>('GET', RULES);
+  for (const { rule_id: id } of items) await done('DELETE', `${RULES}/${id}`);
+  await eventually('no rule is at a door', () =>
+    [first, second].every(({ node }) => node.communities.all()[0]!.rules.ordered.length === 0)
+      ? true
+      : undefined,
+  );
+});
+
+let posted = 0;
+const post = async (draft: Draft = {}, author: Author = newAuthor(), by = client): Promise<NostrEvent> => {
+  posted += 1;
+  const event = sign(author, { content: `note ${posted}`, ...draft });
+  expect(await by.publish(event)).toEqual([true, '']);
+  return event;
+};
+const served = async ({ id }: { id: string }, by = client) =>
+  (await by.query({ ids: [id] })).events.length === 1;
+const until = (what: string, look: () => Promise<boolean>) =>
+  eventually(what, async () => ((await look()) ? true : undefined));
+const gone = async (event: { id: string }) => {
+  await until('it is gone', async () => !(await served(event)));
+  await until('it is gone on the other instance', async () => !(await served(event, far)));
+};
+
+interface Case extends Row {
+  readonly case_id: string;
+  readonly status: string;
+  readonly reports: number;
+  readonly actions: Row[];
+  readonly labels: Row[];
+}
+const casesAbout = async (target: string) =>
+  (await done<{ items: Case[] }>('GET', `${CASES}?limit=200`)).items.filter(
+    ({ target_event: event, target_pubkey: key }) => event === target || (event === null && key === target),
+  );
+const caseAbout = (target: string) =>
+  eventually(`a case about ${target}`, async () => (await casesAbout(target))[0]);
+const whole = (id: string) => done<Case>('GET', `${CASES}/${id}`);
+const act = (id: string, action: string, more: Row = {}) =>
+  done<Row>('POST', `${CASES}/${id}/actions`, { action, ...more });
+const labelEvents = async (target: { id: string }, by = client) =>
+  (await by.query({ kinds: [1_985, 39_006], '#e': [target.id] })).events as NostrEvent[];
+const drained = () => first.node.consumers!.drained();
+
+describe('a rule', () => {
+  it('is enabled only after it was tried as it is now', async () => {
+    const rule = await write({ action: 'hide', conditions: { words: ['casino'] } });
+    const path = `${RULES}/${rule.rule_id}`;
+    const enabling = { as: root, body: { enabled: true } };
+    await api.refused(409, 'RULE_NOT_TRIED', 'PATCH', path, enabling);
+    await attempt(rule.rule_id);
+    expect((await change(rule.rule_id, { enabled: true })).enabled).toBe(true);
+    const changed = await change(rule.rule_id, { conditions: { words: ['roulette'] } });
+    expect(changed).toMatchObject({ enabled: false, version: 2, tried_version: 1 });
+    await api.refused(409, 'RULE_NOT_TRIED', 'PATCH', path, enabling);
+    expect(await change(rule.rule_id, { priority: 5 }), 'no other version').toMatchObject({ version: 2 });
+  });
+
+  it('tells when tried how many it would have met, by author and kind, and does nothing', async () => {
+    const author = newAuthor();
+    const word = `zebra${posted}`;
+    const met = [await post({ content: `a ${word}` }, author), await post({ content: `${word}!` }, author)];
+    await post({ content: `${word}x` }, author);
+    const rule = { name: 'tried', action: 'refuse', conditions: { words: [word.toUpperCase()] } };
+    const told = await done<{ samples: Row[] } & Row>('POST', `${RULES}/try`, { rule, last: 10_000 });
+    expect(told).toMatchObject({
+      met: 2,
+      authors: [{ pubkey: author.pubkey, events: 2 }],
+      kinds: [{ kind: 1, events: 2 }],
+      tried_version: null,
+    });
+    expect(told.samples.map(({ event_id: id }) => id).sort()).toEqual(met.map(({ id }) => id).sort());
+    expect(await served(met[0]!)).toBe(true);
+  });
+
+  it('with a bad pattern, without a condition, or with a label that it does not put is refused with a sentence', async () => {
+    const refuse = async (rule: Row) =>
+      JSON.stringify(
+        (await api.refused(400, 'INVALID_REQUEST', 'POST', RULES, { as: root, body: { name: 'x', ...rule } }))
+          .body.details,
+      );
+    expect(await refuse({ action: 'hide', conditions: { patterns: ['(?=a)'] } })).toContain('cannot be read');
+    expect(await refuse({ action: 'hide', conditions: {} })).toContain('at least one condition');
+    expect(await refuse({ action: 'label', conditions: { kinds: [1] } })).toContain('has a label');
+  });
+
+  it('refuses at the door of every instance, but no deletion', async () => {
+    const author = newAuthor();
+    const before = await post({ content: 'buy gold' }, author);
+    await enable({ action: 'refuse', conditions: { patterns: ['(?i)buy\\s+gold'] } });
+    for (const by of [client, far])
+      expect(await by.publish(sign(author, { content: `Buy  GOLD ${Math.random()}` }))).toEqual([
+        false,
+        'blocked: refused by a rule of this community',
+      ]);
+    await post({ kind: 5, content: 'buy gold', tags: [['e', before.id]] }, author);
+    await post({ content: 'buy silver' }, author);
+  });
+
+  it('with a rate refuses what one author sends beyond it, over all instances, and nobody else', async () => {
+    const author = newAuthor();
+    await enable({ action: 'refuse', conditions: { kinds: [7_001], rate: { count: 2, seconds: 3_600 } } });
+    await post({ kind: 7_001 }, author);
+    await post({ kind: 7_001 }, author, far);
+    expect((await client.publish(sign(author, { kind: 7_001 })))[0]).toBe(false);
+    expect((await far.publish(sign(author, { kind: 7_001 })))[0]).toBe(false);
+    await post({ kind: 7_002 }, author);
+    await post({ kind: 7_001 });
+  });
+
+  it('holds an event back until a moderator restores it, and then leaves it alone', async () => {
+    const rule = await enable({ action: 'hold', conditions: { tags: [{ name: 'x', values: ['odd'] }] } });
+    const event = await post({ tags: [['x', 'odd']] });
+    const other = await post({ tags: [['x', 'even']] });
+    await gone(event);
+    const { case_id: id } = await caseAbout(event.id);
+    expect(await whole(id)).toMatchObject({
+      status: 'held',
+      rule_id: rule.rule_id,
+      event: null,
+      actions: [{ action: 'remove', outcome: 'removed', rule_id: rule.rule_id, actor: null }],
+    });
+    await api.refused(409, 'STATUS_CONFLICT', 'POST', `${CASES}/${id}/actions`, {
+      as: root,
+      body: { action: 'dismiss' },
+    });
+    expect(await act(id, 'restore', { note: 'it is fine' })).toMatchObject({ outcome: 'restored' });
+    await until('it is back', () => served(event));
+    await until('it is back on the other instance', () => served(event, far));
+    await drained();
+    expect(await served(event)).toBe(true);
+    expect((await whole(id)).status).toBe('resolved');
+    expect(await served(other)).toBe(true);
+  });
+
+  it('hides an event for good, which is seen as a resolved case', async () => {
+    await enable({ action: 'hide', conditions: { kinds: [1], words: ['viagra'] } });
+    const event = await post({ content: 'V\u200biagra' });
+    await gone(event);
+    expect(await caseAbout(event.id)).toMatchObject({
+      status: 'resolved',
+      reason: expect.stringMatching(/^rule: /),
+    });
+    expect(await client.publish(event)).toEqual([false, 'blocked: removed by a moderator']);
+  });
+
+  it('with a rate acts on what goes beyond it', async () => {
+    await enable({ action: 'hide', conditions: { kinds: [7_003], rate: { count: 2, seconds: 600 } } });
+    const author = newAuthor();
+    const events = [];
+    for (let at = 0; at < 4; at += 1) events.push(await post({ kind: 7_003 }, author));
+    await gone(events[2]!);
+    await gone(events[3]!);
+    expect(await Promise.all(events.map((event) => served(event)))).toEqual([true, true, false, false]);
+  });
+
+  it('of a higher priority goes first: what it labels is labelled, and what it decides is decided', async () => {
+    const conditions = { kinds: [7_004] };
+    const nsfw = { label: 'nsfw', confidence: 0.9, days: 7, policy: 'rule 3' };
+    await enable({ action: 'label', priority: 3, conditions, label: nsfw });
+    await enable({ action: 'hold', priority: 2, conditions });
+    await enable({ action: 'refuse', priority: 1, conditions });
+    await enable({ action: 'label', priority: 0, conditions, label: { label: 'spam' } });
+    const event = await post({ kind: 7_004 });
+    await gone(event);
+    const found = await whole((await caseAbout(event.id)).case_id);
+    expect(found.status).toBe('held');
+    expect(found.labels).toMatchObject([{ label: 'nsfw', confidence: 0.9, policy: 'rule 3' }]);
+  });
+});
+
+describe('a label', () => {
+  it('is told by the node as events that verify, with the topics of its target, until it lapses', async () => {
+    await enable({
+      action: 'label',
+      conditions: { kinds: [7_005] },
+      label: { label: 'spam', confidence: 0.8, days: 2 },
+    });
+    const event = await post({ kind: 7_005, tags: [['t', 'harbour']] });
+    const told = await eventually('both events of the label', async () => {
+      const found = await labelEvents(event, far);
+      return found.length === 2 ? found : undefined;
+    });
+    expect(told.every((one) => verifyEvent(JSON.parse(JSON.stringify(one))))).toBe(true);
+    expect(new Set(told.map(({ pubkey }) => pubkey)).size).toBe(1);
+    const label = told.find(({ kind }) => kind === 1_985)!;
+    const claim = told.find(({ kind }) => kind === 39_006)!;
+    const lapses = String(label.created_at + 2 * 86_400);
+    expect(label.tags).toEqual([
+      ['L', 'minato.moderation'],
+      ['l', 'spam', 'minato.moderation'],
+      ['e', event.id],
+      ['t', 'harbour'],
+      ['expiration', lapses],
+    ]);
+    expect(claim.tags).toEqual(
+      expect.arrayContaining([
+        ['d', `${event.id}:spam`],
+        ['label', 'spam'],
+        ['confidence', '0.8'],
+        ['exp', lapses],
+        ['t', 'harbour'],
+      ]),
+    );
+    expect(await served(event), 'labelling removes nothing').toBe(true);
+    for (const target of [event.id, noteEncode(event.id)])
+      expect(await done('GET', `/v1/labels?target=${target}`)).toMatchObject({
+        target_event: event.id,
+        shown: true,
+        labels: [{ label: 'spam', confidence: 0.8, label_event: label.id }],
+      });
+  });
+
+  it('is put and withdrawn by a moderator, also on a person, and put again', async () => {
+    const person = newAuthor();
+    const { case_id: id } = await done<Case>('POST', CASES, { pubkey: person.pubkey, note: 'looks odd' });
+    const about = () =>
+      done<Row & { labels: Row[] }>('GET', `/v1/labels?target=${npubEncode(person.pubkey)}`);
+    const eventsAbout = async () =>
+      (await client.query({ kinds: [1_985, 39_006], '#p': [person.pubkey] })).events.length;
+    const label = { label: 'impersonation' };
+    await act(id, 'label', { label });
+    await api.refused(409, 'STATUS_CONFLICT', 'POST', `${CASES}/${id}/actions`, {
+      as: root,
+      body: { action: 'label', label },
+    });
+    await until('it is published', async () => (await eventsAbout()) === 2);
+    expect((await about()).labels).toMatchObject([label]);
+    await act(id, 'unlabel', { label });
+    await until('it is withdrawn', async () => (await eventsAbout()) === 0);
+    expect((await about()).labels).toEqual([]);
+    await act(id, 'label', { label });
+    await until('it is published again', async () => (await eventsAbout()) === 2);
+  });
+});
+
+describe('a case', () => {
+  it('is opened by a report, over HTTP and as kind 1984 alike, and shared by those about the same target', async () => {
+    const event = await post();
+    const member = newAuthor();
+    await done('POST', '/v1/reports', { event_id: event.id, reason: 'spam' }, member);
+    await done('POST', '/v1/reports', { event_id: event.id, reason: 'spam' }, member);
+    await post({
+      kind: 1_984,
+      tags: [
+        ['e', event.id, 'illegal'],
+        ['p', event.pubkey],
+      ],
+    });
+    await until('both reports are in it', async () => (await casesAbout(event.id))[0]?.reports === 2);
+    const found = await whole((await casesAbout(event.id))[0]!.case_id);
+    expect(found).toMatchObject({ status: 'open', target_pubkey: event.pubkey, event: { id: event.id } });
+    expect(await casesAbout(event.id)).toHaveLength(1);
+    await act(found.case_id, 'dismiss', { note: 'no' });
+    await drained();
+    expect(await casesAbout(event.id), 'it does not come back by itself').toHaveLength(1);
+    await done('POST', '/v1/reports', { event_id: event.id, reason: 'illegal' }, newAuthor());
+    expect((await casesAbout(event.id)).map(({ status }) => status)).toEqual(['open', 'dismissed']);
+    await api.refused(409, 'STATUS_CONFLICT', 'POST', `${CASES}/${found.case_id}/actions`, {
+      as: root,
+      body: { action: 'reopen' },
+    });
+  });
+
+  it('is not opened about what never came here', async () => {
+    await done('POST', '/v1/reports', { event_id: 'a'.repeat(64), reason: 'spam' }, newAuthor());
+    expect(await casesAbout('a'.repeat(64))).toEqual([]);
+    await api.refused(404, 'NOT_FOUND', 'POST', CASES, { as: root, body: { event_id: 'a'.repeat(64) } });
+  });
+
+  it('lets a moderator remove an event and restore it, live and in search, on both instances, with audit rows', async () => {
+    const word = `quagga${posted}`;
+    const event = await post({ content: `a ${word}` });
+    const search = async () => (await far.query({ search: word })).events.length;
+    await until('it is found', async () => (await search()) === 1);
+    const { case_id: id } = await done<Case>('POST', CASES, { event_id: event.id });
+    const live = far.frames.length;
+    far.send(['REQ', 'live', { ids: [event.id], limit: 0 }]);
+    await far.waitFor(([verb, sub]) => verb === 'EOSE' && sub === 'live', live);
+    expect(await act(id, 'remove', { note: 'not here' })).toMatchObject({
+      outcome: 'removed',
+      actor: root.pubkey,
+    });
+    await gone(event);
+    expect(await search()).toBe(0);
+    expect(await act(id, 'restore')).toMatchObject({ outcome: 'restored' });
+    await far.waitFor((frame) => frame[0] === 'EVENT' && frame[1] === 'live', live);
+    far.send(['CLOSE', 'live']);
+    await until('it is found again', async () => (await search()) === 1);
+    const { items } = await done<{ items: Row[] }>('GET', '/v1/admin/audit-log?limit=3');
+    expect(items.map(({ action }) => action)).toEqual([
+      'moderation.restore',
+      'moderation.remove',
+      'moderation.open',
+    ]);
+    expect(items[1]).toMatchObject({ target: id, details: { note: 'not here', event: event.id } });
+  });
+
+  it('does not bring back what its author deleted meanwhile', async () => {
+    const author = newAuthor();
+    const event = await post({}, author);
+    const { case_id: id } = await done<Case>('POST', CASES, { event_id: event.id });
+    await act(id, 'remove');
+    await post({ kind: 5, tags: [['e', event.id]] }, author);
+    const refused = await api.refused(409, 'NOT_DONE', 'POST', `${CASES}/${id}/actions`, {
+      as: root,
+      body: { action: 'restore' },
+    });
+    expect(refused.body.details).toMatchObject({ outcome: 'deleted' });
+    await drained();
+    expect(await served(event)).toBe(false);
+    expect((await whole(id)).actions.map(({ outcome }) => outcome)).toEqual(['removed', 'deleted']);
+  });
+
+  it('bans and unbans the author, who may not be one who runs the node', async () => {
+    const author = newAuthor();
+    const event = await post({}, author);
+    const { case_id: id } = await done<Case>('POST', CASES, { event_id: event.id });
+    await act(id, 'ban', { note: 'a flood' });
+    const again = async () => (await client.publish(sign(author, { content: `${Math.random()}` })))[0];
+    await until('the author is blocked', async () => !(await again()));
+    const { items } = await done<{ items: Row[] }>('GET', '/v1/admin/blocks/authors');
+    expect(items).toMatchObject([{ pubkey: author.pubkey, reason: `case ${id}: a flood` }]);
+    await act(id, 'unban');
+    await until('the author is let in', again);
+    const { case_id: own } = await done<Case>('POST', CASES, { pubkey: root.pubkey });
+    await api.refused(409, 'FIXED_OPERATOR', 'POST', `${CASES}/${own}/actions`, {
+      as: root,
+      body: { action: 'ban' },
+    });
+  });
+
+  it('is for operators only', async () => {
+    await api.refused(403, 'OPERATORS_ONLY', 'GET', CASES, { as: newAuthor() });
+    await api.refused(403, 'OPERATORS_ONLY', 'GET', RULES, { as: newAuthor() });
+  });
+});
+
+describe('labels on events of a topic that is not public', () => {
+  it('are told to those only who may read the topic', async () => {
+    const { pool } = first.database;
+    const now = Date.now();
+    const community = await addCommunity(pool, 'closed', undefined, now);
+    const topic = `kukuri:${'c'.repeat(64)}`;
+    const rules = { pinned: true, public: false, priority: 0, policy: {} };
+    await writeTopic(pool, community, topic, rules, now);
+    await writeSetting(pool, community, 'topic.mode', 'open', now);
+    const known = () => first.node.communities.get(community);
+    await until('the community is known', async () => known()?.topics.get(topic)?.enabled === true);
+    const inside = await RawClient.connect(`${first.url}/c/closed`);
+    const event = await post({ tags: [['t', topic]] }, newAuthor(), inside);
+    await inside.close();
+    const { case_id: id } = await done<Case>('POST', `/c/closed${CASES}`, { event_id: event.id });
+    await done('POST', `/c/closed${CASES}/${id}/actions`, { action: 'label', label: { label: 'nsfw' } });
+    await writeSetting(pool, community, 'auth.mode', 'required', now);
+    await until('everybody has to authenticate', async () => known()?.settings['auth.mode'] === 'required');
+    const told = (as: Author) =>
+      done<{ labels: Row[]; shown: boolean }>('GET', `/c/closed/v1/labels?target=${event.id}`, undefined, as);
+    const [member, stranger] = [newAuthor(), newAuthor()];
+    await api.refused(401, 'AUTH_REQUIRED', 'GET', `/c/closed/v1/labels?target=${event.id}`);
+    expect(await told(stranger)).toMatchObject({ labels: [] });
+    const ask = { community, pubkey: member.pubkey, topic, name: undefined, services: [] };
+    const approval = { ...requestRules(known()!.settings), autoApproval: 'within-limits' } as const;
+    expect(isDenial(await requestTopic(pool, ask, approval, now))).toBe(false);
+    expect(await told(member)).toMatchObject({ shown: true, labels: [{ label: 'nsfw' }] });
+    expect(await told(stranger)).toMatchObject({ labels: [] });
+  });
+});
+
+describe('a label that has lapsed', () => {
+  it('is neither served nor told', async () => {
+    await enable({ action: 'label', conditions: { kinds: [7_006] }, label: { label: 'safe', days: 1 } });
+    const event = await post({ kind: 7_006 });
+    await until('it is published', async () => (await labelEvents(event)).length === 2);
+    ahead = 86_400_000 + 10_000;
+    try {
+      expect(await labelEvents(event)).toEqual([]);
+      const { body } = await api.ask<{ labels: Row[] }>('GET', `/v1/labels?target=${event.id}`);
+      expect(body).toMatchObject({ shown: true, labels: [] });
+    } finally {
+      ahead = 0;
+    }
+  });
+});
