@@ -2,11 +2,14 @@
 import { npubEncode } from 'nostr-tools/nip19';
 import { verifyEvent } from 'nostr-tools/pure';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { isDenial } from '../src/core/errors.js';
+import { requestRules } from '../src/core/membership.js';
 import type { SettingKey } from '../src/core/settings.js';
 import { eraseVanished } from '../src/jobs/erase-vanished.js';
 import { expire } from '../src/jobs/expire.js';
 import { forgetTrust } from '../src/jobs/trust.js';
 import { addCommunity, writeSetting } from '../src/store/communities.js';
+import { approveRequest, requestTopic } from '../src/store/topic-requests.js';
 import { eventually } from './support/cli.js';
 import { type Author, newAuthor, sign } from './support/events.js';
 import { writeTopic } from './support/topics.js';
@@ -228,6 +231,29 @@ describe('report-based', () => {
     await node.settled();
     expect(await risk(ann)).toMatchObject({ score: 0.1 });
     expect(await risk(innocent)).toMatchObject({ score: 0 });
+  });
+
+  it('counts a newcomer whom an operator has approved, and not one whom a setting has', async () => {
+    const { pool } = node.database;
+    const subject = newAuthor();
+    const [approved, waved] = [newAuthor(), newAuthor()];
+    const rules = requestRules(node.node.communities.get(home)!.settings);
+    const ask = async ({ pubkey }: Author, autoApproval: 'off' | 'within-limits') => {
+      const asked = { community: home, pubkey, topic: `kukuri:${pubkey}`, name: 'x', services: [] };
+      const made = await requestTopic(pool, asked, { ...rules, autoApproval }, clock.now);
+      if (isDenial(made)) throw new Error(made.denied);
+      return made.request.requestId;
+    };
+    const requestId = await ask(approved, 'off');
+    const review = { community: home, requestId, actor: elders[0]!.pubkey };
+    expect(isDenial(await approveRequest(pool, review, rules, clock.now))).toBe(false);
+    await ask(waved, 'within-limits');
+    await report(waved, subject);
+    await node.settled();
+    expect(await risk(subject)).toMatchObject({ score: 0 });
+    await report(approved, subject);
+    await node.settled();
+    expect(await risk(subject)).toMatchObject({ score: 0.1 });
   });
 
   it('counts labels while they hold, one each, and never "safe"', async () => {

@@ -128,6 +128,24 @@ const ENTRIES: Record<PersonalStoreName, Entry> = {
     about: 'What you reported.',
     columns: ['reports.pubkey', 'reports.comment', 'reports.event_id'],
   },
+  'trust-contacts': {
+    about:
+      'Public events by which you named others, or others you, as they count for your communication density; whether the event is gone.',
+    columns: ['trust_contacts.author', 'trust_contacts.named', 'trust_contacts.event_id'],
+  },
+  'trust-reports': {
+    about: 'What you reported, with the weight that your report had when it came.',
+    columns: ['trust_reports.reporter', 'trust_reports.source', 'trust_reports.target_event'],
+  },
+  'trust-scores': {
+    about: 'Your scores of trust, and what was last asserted of them. Who reported you is not told.',
+    columns: ['trust_scores.subject', 'trust_scores.assertion'],
+    also: ['trust_due'],
+  },
+  'first-seen': {
+    about: 'When you were first seen here.',
+    columns: ['trust_authors.pubkey'],
+  },
   labels: {
     about: 'Labels that this community has put on you or on events of yours, and the events that tell them.',
     columns: [
@@ -157,24 +175,6 @@ const ENTRIES: Record<PersonalStoreName, Entry> = {
   'moderation-rates': {
     about: 'Events of yours that rules with a rate count; forgotten after two days.',
     columns: ['moderation_rates.pubkey', 'moderation_rates.event_id'],
-  },
-  'trust-contacts': {
-    about:
-      'Public events by which you named others, or others you, as they count for your communication density; whether the event is gone.',
-    columns: ['trust_contacts.author', 'trust_contacts.named', 'trust_contacts.event_id'],
-  },
-  'trust-reports': {
-    about: 'What you reported, with the weight that your report had when it came.',
-    columns: ['trust_reports.reporter', 'trust_reports.source', 'trust_reports.target_event'],
-  },
-  'trust-scores': {
-    about: 'Your scores of trust, and what was last asserted of them. Who reported you is not told.',
-    columns: ['trust_scores.subject', 'trust_scores.assertion'],
-    also: ['trust_due'],
-  },
-  'first-seen': {
-    about: 'When you were first seen here.',
-    columns: ['trust_authors.pubkey'],
   },
   invites: {
     about: 'Invites that you made or used. Who made or used the other end is not told.',
@@ -237,17 +237,17 @@ export const EXEMPT_COLUMNS: Readonly<Record<string, string>> = {
   'used_credentials.key': 'Signatures that were used, by themselves; forgotten after minutes.',
   'reports.target_event': 'What others said about an event is theirs; whose event it is stands elsewhere.',
   'reports.target_pubkey': 'What others said about a person is theirs, and told to nobody but the operators.',
-  'moderation_cases.target_event':
-    'That somebody reported an event is told to the operators only; what was done about it is told to its author.',
-  'moderation_cases.target_pubkey':
-    'That somebody reported a person is told to the operators only; what was done about it is told to that person.',
-  'node_keys.pubkey': 'A key of the node itself, which stands for no person.',
   'trust_reports.subject':
     'What others said about a person is theirs, and told to nobody; the score tells the sum.',
   'trust_scores.asserted_by': "The node's own key, which signed the assertion.",
   'trust_due.subject': 'That a score is to be computed again; gone within seconds.',
   'trust_sweeps.after': 'How far the scores of a community have been gone through; gone when it is done.',
   'trust_sweeps.passed': 'How far the daily pass over the scores has come; gone when it is done.',
+  'moderation_cases.target_event':
+    'That somebody reported an event is told to the operators only; what was done about it is told to its author.',
+  'moderation_cases.target_pubkey':
+    'That somebody reported a person is told to the operators only; what was done about it is told to that person.',
+  'node_keys.pubkey': 'A key of the node itself, which stands for no person.',
   'blocked_addresses.network': 'Networks that the operator blocks; nothing here links an address to a key.',
   'invites.code_hash': 'The hash of a random code.',
   'consents.content_hash': 'The hash of a text of the community.',

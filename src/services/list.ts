@@ -19,9 +19,6 @@ export interface ConsumerContext {
 }
 
 export function consumersOf(context: ConsumerContext): readonly Consumer[] {
-  return [
-    searchConsumer(context),
-    moderationConsumer({ ...context, pool: context.database.ownPool }),
-    trustConsumer(context),
-  ];
+  const pool = context.database.ownPool;
+  return [searchConsumer(context), moderationConsumer({ ...context, pool }), trustConsumer(context)];
 }

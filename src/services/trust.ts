@@ -9,7 +9,6 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { ClientBase } from 'pg';
 import type { Communities, Community } from '../communities.js';
 import { type NostrEvent, serializeEvent } from '../core/event.js';
-import { isRefusal } from '../core/reply.js';
 import { KIND_REPORT, reportedBy } from '../core/report.js';
 import { asMatched } from '../core/topic.js';
 import {
@@ -210,40 +209,59 @@ async function computeDue(
   }
 }
 
-/** Returns how many were taken up. What one community fails at, such as a key that is missing, does not keep back the others. */
+/**
+ * Returns how many were taken up. They are signed one after another, with the relay's work in between, and committed together. What one
+ * community fails at, such as a key that is missing, does not keep back the others.
+ */
 async function assertSome(options: TrustConsumerOptions): Promise<number> {
   const { database, now } = options;
   const wanted = await takeUnasserted(database.ownPool, now(), ASSERTIONS_MAX);
   const failed: unknown[] = [];
-  const made: AssertedScore[] = [];
+  const submitted: Promise<AssertedScore | undefined>[] = [];
   for (const one of wanted) {
     try {
-      const asserted = await assertOne(one, options);
-      if (asserted !== undefined) made.push(asserted);
+      submitted.push(submit(await signOne(one, options), options));
     } catch (error) {
       failed.push(error);
     }
     await nextTurn();
   }
-  await saveAsserted(database.ownPool, made);
+  const made = await Promise.all(submitted);
+  await saveAsserted(
+    database.ownPool,
+    made.filter((one) => one !== undefined),
+  );
   if (failed.length > 0) throw failed[0];
   return wanted.length;
 }
 
-/** One that the lane does not take now is tried again later. */
-async function assertOne(
+interface Signed {
+  readonly asserted: AssertedScore;
+  readonly event: NostrEvent;
+}
+
+async function signOne(
   wanted: Unasserted,
-  { communities, keys, lane }: TrustConsumerOptions,
-): Promise<AssertedScore | undefined> {
+  { communities, keys }: TrustConsumerOptions,
+): Promise<Signed | undefined> {
   const { community, claim, assertedAt } = wanted;
   const settings = communities.get(community)?.settings;
   if (settings === undefined) return undefined;
-  const template = assertionOf({ ...wanted, at: assertedAt }, settings);
-  const event = await keys.sign(community, claim, template);
-  const outcome = await lane.submit({ community, event, payload: serializeEvent(event) });
-  if (isRefusal(outcome) || outcome !== 'stored') return undefined;
+  const event = await keys.sign(community, claim, assertionOf({ ...wanted, at: assertedAt }, settings));
   const renewAt = Math.floor(assertedAt * 1_000 + renewalMs(settings));
-  return { ...wanted, eventId: event.id, by: event.pubkey, renewAt };
+  return { asserted: { ...wanted, eventId: event.id, by: event.pubkey, renewAt }, event };
+}
+
+/** One that the lane does not take now is tried again later. */
+async function submit(
+  signed: Signed | undefined,
+  { lane }: TrustConsumerOptions,
+): Promise<AssertedScore | undefined> {
+  if (signed === undefined) return undefined;
+  const { asserted, event } = signed;
+  const { community } = asserted;
+  const outcome = await lane.submit({ community, event, payload: serializeEvent(event) });
+  return outcome === 'stored' ? asserted : undefined;
 }
 
 // ── By which rules ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -144,6 +144,20 @@ export const PERSONAL_SELECTS = {
     columns: `report_id, ${hex('target_event')}, ${hex('target_pubkey')}, reason, comment, ${hex('event_id')}, created_at`,
     from: `FROM reports ${OF_PUBKEY} ORDER BY created_at, report_id`,
   },
+  'trust-contacts': {
+    columns: `CASE WHEN author = :pubkey THEN 'out' ELSE 'in' END AS direction, ${hex('event_id')}, kind, at, gone`,
+    from: `FROM (SELECT * FROM trust_contacts WHERE community = :community AND author = :pubkey
+      UNION ALL SELECT * FROM trust_contacts WHERE community = :community AND named = :pubkey) c ORDER BY at, event_id`,
+  },
+  'trust-reports': {
+    columns: `${hex('subject')}, ${hex('target_event')}, ${hex('source')}, reason, weight, at`,
+    from: 'FROM trust_reports WHERE community = :community AND reporter = :pubkey ORDER BY at, source, subject',
+  },
+  'trust-scores': {
+    columns: `claim, score, rank, computed_at, ${hex('assertion')}, asserted_rank, asserted_at`,
+    from: 'FROM trust_scores WHERE community = :community AND subject = :pubkey ORDER BY claim',
+  },
+  'first-seen': { columns: 'first_seen_at', from: `FROM trust_authors ${OF_PUBKEY}` },
   labels: {
     columns: `label, confidence, policy, ${hex('target_event')}, created_at, lapses_at, withdrawn_at, topics,
       ${hex('label_event')}, ${hex('label_address_event')}`,
@@ -165,20 +179,6 @@ export const PERSONAL_SELECTS = {
     columns: `${hex('event_id')}, at`,
     from: `FROM moderation_rates ${OF_PUBKEY} ORDER BY at`,
   },
-  'trust-contacts': {
-    columns: `CASE WHEN author = :pubkey THEN 'out' ELSE 'in' END AS direction, ${hex('event_id')}, kind, at, gone`,
-    from: `FROM (SELECT * FROM trust_contacts WHERE community = :community AND author = :pubkey
-      UNION ALL SELECT * FROM trust_contacts WHERE community = :community AND named = :pubkey) c ORDER BY at, event_id`,
-  },
-  'trust-reports': {
-    columns: `${hex('subject')}, ${hex('target_event')}, ${hex('source')}, reason, weight, at`,
-    from: 'FROM trust_reports WHERE community = :community AND reporter = :pubkey ORDER BY at, source, subject',
-  },
-  'trust-scores': {
-    columns: `claim, score, rank, computed_at, ${hex('assertion')}, asserted_rank, asserted_at`,
-    from: 'FROM trust_scores WHERE community = :community AND subject = :pubkey ORDER BY claim',
-  },
-  'first-seen': { columns: 'first_seen_at', from: `FROM trust_authors ${OF_PUBKEY}` },
   invites: {
     columns: `invite_id, topic, coalesce(created_by = :pubkey, false) AS made_by_you,
       coalesce(used_by = :pubkey, false) AS used_by_you, created_at, expires_at, revoked_at, used_at`,

@@ -11,6 +11,7 @@ import { hexArray, int4Array, int8Array, textArray } from './binary.js';
 import { bytes, bytesOrNull, type Db, isUuid } from './config-change.js';
 import { caseReports } from './moderation-cases.js';
 import { NEWEST_FIRST, type Page, type PageOf, readPage } from './page.js';
+import { BEGIN_BRIEFLY, inTransaction } from './transaction.js';
 
 // ── In the lane ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -100,12 +101,20 @@ export interface NewReport {
 
 /**
  * The same words about the same target are the same report: one who did not get the answer may send it again. It opens a case, or
- * joins the one that is open. In a transaction of the caller's.
+ * joins the one that is open. `also` belongs to it, too.
  */
-export async function addReport(db: ClientBase, report: NewReport, now: number): Promise<Report> {
-  const made = await writeReport(db, report, now);
-  await caseReports(db, { community: report.community, reportId: made.reportId }, now);
-  return made;
+export async function addReport(
+  pool: Pool,
+  report: NewReport,
+  now: number,
+  also?: (db: ClientBase, made: Report) => Promise<void>,
+): Promise<Report | Denial> {
+  return inTransaction(pool, BEGIN_BRIEFLY, async (db) => {
+    const made = await writeReport(db, report, now);
+    await caseReports(db, { community: report.community, reportId: made.reportId }, now);
+    await also?.(db, made);
+    return made;
+  });
 }
 
 async function writeReport(db: Db, report: NewReport, now: number): Promise<Report> {

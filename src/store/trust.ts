@@ -4,13 +4,13 @@
  * a report keeps the weight that it had.
  */
 import type { ClientBase, Pool } from 'pg';
+import type { Denial } from '../core/errors.js';
 import type { Reported } from '../core/report.js';
 import { DAY_MS } from '../core/retention.js';
 import { riskOf, STANDING, standingOf, type TrustSettings, windowStart } from '../core/trust.js';
 import { hexArray, int4Array, int8Array, textArray } from './binary.js';
 import { bytes, type Db } from './config-change.js';
 import { addReport, type NewReport, type Report } from './reports.js';
-import { BEGIN_BRIEFLY, inTransaction } from './transaction.js';
 import { gatherRisks, markDue } from './trust-scores.js';
 
 // ── Authors ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -174,15 +174,13 @@ export function addWeighedReport(
   report: NewReport,
   settings: TrustSettings,
   now: number,
-): Promise<Report> {
+): Promise<Report | Denial> {
   const { community, pubkey: reporter, targetEvent: event, targetPubkey: pubkey, reason } = report;
-  return inTransaction(pool, BEGIN_BRIEFLY, async (tx) => {
-    const added = await addReport(tx, report, now);
-    const source = added.reportId.replaceAll('-', '');
-    const ground = { community, reporter, source, at: added.createdAt, cameAt: now };
-    await writeReport(tx, { ...ground, targets: [{ event, pubkey, reason }] }, settings, now);
-    return added;
-  }) as Promise<Report>;
+  return addReport(pool, report, now, async (tx, { reportId, createdAt: at }) => {
+    const source = reportId.replaceAll('-', '');
+    const targets = [{ event, pubkey, reason }];
+    await writeReport(tx, { community, reporter, source, at, cameAt: now, targets }, settings, now);
+  });
 }
 
 interface Target {

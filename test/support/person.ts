@@ -195,30 +195,6 @@ async function fillRows(
   );
 }
 
-/** Judged by a rule that names them, labelled, counted; and a moderator themselves. */
-async function putModeration(pool: Pool, community: number, key: Buffer, mark: string): Promise<void> {
-  const [rule, event] = [randomUUID(), randomBytes(32)];
-  await pool.query(
-    `INSERT INTO moderation_rules (rule_id, community, name, conditions, action, created_at, updated_at)
-     VALUES ($1, $2, $3, $4, 'hide', 1, 1)`,
-    [rule, community, mark, JSON.stringify({ authors: [key.toString('hex')] })],
-  );
-  await pool.query(
-    `INSERT INTO moderation_rates (community, rule_id, at, seq, pubkey, event_id) VALUES ($1, $2, $5, 1, $3, $4)`,
-    [community, rule, key, event, Date.now()],
-  );
-  await pool.query(
-    `INSERT INTO moderation_actions (action_id, community, rule_id, action, at, done_at, outcome, actor, target_event, target_pubkey, note)
-     VALUES ($1, $2, $3, 'remove', 1, 1, 'removed', NULL, $4, $5, $6), ($7, $2, NULL, 'ban', 1, 1, 'done', $5, NULL, $8, 'whispered')`,
-    [randomUUID(), community, rule, event, key, `${mark} judged`, randomUUID(), randomBytes(32)],
-  );
-  await pool.query(
-    `INSERT INTO labels (label_id, community, created_at, signed_at, lapses_at, published_at, confidence, label, target_event,
-       target_pubkey, policy) VALUES ($1, $2, 1, 1, 2, 1, 1, 'spam', $3, $4, $5)`,
-    [randomUUID(), community, event, key, `${mark} policy`],
-  );
-}
-
 async function putTrust(pool: Pool, community: number, key: Buffer, stranger: Buffer): Promise<void> {
   await pool.query(
     'INSERT INTO trust_contacts (community, kind, at, author, named, event_id) VALUES ($1, 1, 1, $2, $3, $4)',
@@ -243,6 +219,30 @@ async function putTrust(pool: Pool, community: number, key: Buffer, stranger: Bu
   await pool.query(
     'INSERT INTO trust_authors (community, first_seen_at, pubkey) VALUES ($1, 1, $2) ON CONFLICT DO NOTHING',
     [community, key],
+  );
+}
+
+/** Judged by a rule that names them, labelled, counted; and a moderator themselves. */
+async function putModeration(pool: Pool, community: number, key: Buffer, mark: string): Promise<void> {
+  const [rule, event] = [randomUUID(), randomBytes(32)];
+  await pool.query(
+    `INSERT INTO moderation_rules (rule_id, community, name, conditions, action, created_at, updated_at)
+     VALUES ($1, $2, $3, $4, 'hide', 1, 1)`,
+    [rule, community, mark, JSON.stringify({ authors: [key.toString('hex')] })],
+  );
+  await pool.query(
+    `INSERT INTO moderation_rates (community, rule_id, at, seq, pubkey, event_id) VALUES ($1, $2, $5, 1, $3, $4)`,
+    [community, rule, key, event, Date.now()],
+  );
+  await pool.query(
+    `INSERT INTO moderation_actions (action_id, community, rule_id, action, at, done_at, outcome, actor, target_event, target_pubkey, note)
+     VALUES ($1, $2, $3, 'remove', 1, 1, 'removed', NULL, $4, $5, $6), ($7, $2, NULL, 'ban', 1, 1, 'done', $5, NULL, $8, 'whispered')`,
+    [randomUUID(), community, rule, event, key, `${mark} judged`, randomUUID(), randomBytes(32)],
+  );
+  await pool.query(
+    `INSERT INTO labels (label_id, community, created_at, signed_at, lapses_at, published_at, confidence, label, target_event,
+       target_pubkey, policy) VALUES ($1, $2, 1, 1, 2, 1, 1, 'spam', $3, $4, $5)`,
+    [randomUUID(), community, event, key, `${mark} policy`],
   );
 }
 
