@@ -24,6 +24,7 @@ import { Batches } from './batches.js';
 import type { Consumer } from './consumer.js';
 import { backOffMs, Overtaken, wordsOf } from './failures.js';
 import { type Follower, liveCourse, retryLetters } from './follow.js';
+import { restAfter } from './pace.js';
 import { rebuildStep } from './rebuild.js';
 import { awaitTurn, keepTurn } from './turn.js';
 
@@ -62,6 +63,8 @@ export class Consuming {
   private behind: number | undefined;
   /** The one before this generation is gone. */
   private tidied: number | undefined;
+  /** How long what it has not read yet has been waiting. */
+  private behindMs = 0;
   private nextUpkeep = 0;
   private nextFollowUp = 0;
   private followUpFailures = 0;
@@ -121,10 +124,13 @@ export class Consuming {
     while (!this.stopped && !this.turnLost) {
       this.wanted = false;
       let more = false;
+      const startMs = performance.now();
       await this.attempt(async () => {
         more = await this.round();
       });
-      if (!more) await this.rest();
+      const worked = { tookMs: performance.now() - startMs, behindMs: this.behindMs };
+      if (more) await restAfter(worked, () => this.hurried || this.stopped || this.turnLost);
+      else await this.rest();
     }
     await kept.stop();
     const { ownPool } = this.options.database;
@@ -195,6 +201,8 @@ export class Consuming {
     const course = liveCourse(this.follower, turn);
     try {
       const page = await this.batches.take(course);
+      const last = page.changes.at(-1);
+      this.behindMs = page.full && last !== undefined ? this.options.now() - last.ingestedAt : 0;
       const more = await retryLetters(this.batches, this.follower, generation);
       return { liveSeq: course.from, more: page.full || more };
     } catch (error) {
