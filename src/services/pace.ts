@@ -7,7 +7,7 @@ import { performance } from 'node:perf_hooks';
 import { setTimeout as delay } from 'node:timers/promises';
 
 /** In times of the work before it. */
-const REST_MAX = 8;
+const REST_MAX = 20;
 /** From here on behind it does not rest any more. */
 const PATIENCE_MS = 60_000;
 const STEP_MS = 10;
