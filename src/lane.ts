@@ -10,13 +10,14 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Client } from 'pg';
-import { KIND_DELETION } from './core/classify.js';
+import { classify, KIND_DELETION } from './core/classify.js';
 import type { Decision } from './core/decide.js';
 import type { Announced } from './core/hidden.js';
 import { factKey, type Plan, planBatch, planHiding, type StoredEvent, type Submission } from './core/plan.js';
 import { type Outcome, outcomeOf, type Refusal, refusal } from './core/reply.js';
-import type { TopicSubscription } from './core/retention.js';
+import { cutoff, eventDays, type Retention, type TopicSubscription } from './core/retention.js';
 import type { Settings } from './core/settings.js';
+import { topicsOf } from './core/topic.js';
 import { LaneQueue } from './lane-queue.js';
 import type { Log } from './log.js';
 import type { Metrics } from './metrics.js';
@@ -25,7 +26,7 @@ import { writePlan } from './store/batch.js';
 import { readFacts } from './store/facts.js';
 import { readHead } from './store/outbox.js';
 import { ensurePartitions } from './store/partitions.js';
-import { dropRemoved, type EventRef, readRemoved } from './store/restore.js';
+import { dropRemoved, type EventRef, type RemovedEvent, readRemoved } from './store/restore.js';
 import type { TagHash } from './store/tag-hash.js';
 
 export const LANE_LOCK = 7_447_001;
@@ -310,16 +311,37 @@ async function transactRestore(
   const submissions = found.map(({ submission }) => submission);
   const facts = await readFacts(session, submissions, { ...options, now });
   const known = new Map([...facts.known].filter(([, state]) => state !== 'removed'));
-  const plan = planBatch(submissions, { ...facts, known }, now);
+  const isPast = (one: RemovedEvent) =>
+    isPastRetention(one, facts.retention!.get(one.submission.community)!, now);
+  const young = found.filter((one) => !isPast(one));
+  const plan = planBatch(
+    young.map(({ submission }) => submission),
+    { ...facts, known },
+    now,
+  );
   await dropRemoved(
     session,
-    found.filter((_, place) => plan.decisions[place] === 'stored'),
+    young.filter((_, place) => plan.decisions[place] === 'stored'),
   );
-  const outcomes = new Map([...removed.keys()].map((key, place) => [key, plan.decisions[place]!]));
+  const keyOf = ({ submission: { community, event } }: RemovedEvent) => factKey(community, event.id);
+  const outcomes = new Map<string, Restored>(found.map((one) => [keyOf(one), 'gone']));
+  young.forEach((one, place) => {
+    outcomes.set(keyOf(one), plan.decisions[place]!);
+  });
   const restored = refs.map(({ community, id }) => outcomes.get(factKey(community, id)) ?? 'unknown');
   await work.note(session, restored, now);
   await writeAndCommit(session, plan, now, options, { isUnknown: false });
   return { plan, restored };
+}
+
+/** What a sweep would have taken meanwhile does not come back. */
+function isPastRetention(
+  { submission: { event }, row }: RemovedEvent,
+  retention: Retention,
+  now: number,
+): boolean {
+  if (classify(event.kind) !== 'regular') return false;
+  return row.ingestedAt < cutoff(eventDays(retention, topicsOf(event)), now);
 }
 
 /** The statements of a batch go out in two bundles: what is to be known, and what is to be written with its COMMIT. */

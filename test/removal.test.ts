@@ -148,6 +148,15 @@ describe('what a moderator removes', () => {
     expect(await restore(last)).toEqual(['vanished']);
   });
 
+  it('stays away when it is past its days by now, however long it can be undone', async () => {
+    const event = await post();
+    const page = await post({ kind: 30_023, tags: [['d', 'kept']] });
+    await remove(event, page);
+    life.now = START + 30 * DAY_MS + 1;
+    expect(await restore(event, page)).toEqual(['gone', 'stored']);
+    life.now = START;
+  });
+
   it('is purged when its days are over, and stays refused', async () => {
     const event = await post();
     await remove(event);

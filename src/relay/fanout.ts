@@ -193,7 +193,9 @@ export class Fanout {
     entries.forEach((entry, at) => {
       if (entry.seq !== this.position + 1) this.skipTo(entry.seq - 1);
       const found = read.get(factKey(entry.community, entry.id));
-      this.dispatch(entry, own[at] ?? (found && { ...found, event: parse(found.payload) }));
+      // One that was removed and restored since has another number: there it is delivered, once (I10).
+      const foreignEvent = found?.seq === entry.seq ? { ...found, event: parse(found.payload) } : undefined;
+      this.dispatch(entry, own[at] ?? foreignEvent);
     });
     if (entries.length < READ_MAX && lastSeq > this.position) this.skipTo(lastSeq);
     this.release(waiting, lastSeq);
@@ -271,7 +273,7 @@ interface Waiting {
   reject(why: unknown): void;
 }
 
-interface Parsed extends ReadEvent {
+interface Parsed extends Omit<ReadEvent, 'seq'> {
   readonly event: NostrEvent;
 }
 

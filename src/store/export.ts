@@ -61,7 +61,7 @@ export async function readExportPage(
   });
   const nowSeconds = Math.floor(now / 1_000);
   const inTime = rows
-    .map(([, payload, bound]) => ({ payload, bound: bound ?? UNBOUND }))
+    .map(([seq, payload, bound]) => ({ seq, payload, bound: bound ?? UNBOUND }))
     .filter(({ payload }) => !isPast(payload, nowSeconds));
   const events = what === 'served' ? inTime : await withoutDeleted(pool, community, inTime);
   return { events, seq: rows.at(-1)?.[0] ?? upTo };

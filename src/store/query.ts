@@ -462,6 +462,8 @@ export async function readPayloads(
 }
 
 export interface ReadEvent {
+  /** The number of its upsert. */
+  readonly seq: number;
   readonly payload: string;
   readonly bound: readonly string[];
 }
@@ -471,8 +473,8 @@ export async function readEventsById(
   pool: Pool | ClientBase,
   asked: readonly { readonly community: number; readonly id: string }[],
 ): Promise<Map<string, ReadEvent>> {
-  const { rows } = await run<[number, string, string, string[] | null]>(pool, {
-    text: `SELECT d.community, encode(d.event_id, 'hex'), e.payload, e.bound
+  const { rows } = await run<[number, string, number, string, string[] | null]>(pool, {
+    text: `SELECT d.community, encode(d.event_id, 'hex'), e.seq, e.payload, e.bound
       FROM unnest($1::int[], $2::bytea[]) AS asked (community, event_id)
       ${dedupeOf('asked.community', 'asked.event_id')}
       ${eventAt('d')}
@@ -480,9 +482,9 @@ export async function readEventsById(
     values: [int4Array(asked.map((a) => a.community)), hexArray(asked.map((a) => a.id))],
   });
   return new Map(
-    rows.map(([community, id, payload, bound]) => [
+    rows.map(([community, id, seq, payload, bound]) => [
       `${community}/${id}`,
-      { payload, bound: bound ?? UNBOUND },
+      { seq, payload, bound: bound ?? UNBOUND },
     ]),
   );
 }
