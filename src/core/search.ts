@@ -4,7 +4,15 @@
  * third, together.
  */
 import { type Refusal, refusal } from './reply.js';
-import { foldWords, hashtagOf, type Token, tokensOf } from './search-text.js';
+import {
+  foldWords,
+  hashtagOf,
+  pairsOfRun,
+  type Run,
+  type Token,
+  tokensOf,
+  wordsOfRun,
+} from './search-text.js';
 import { placeOf, quoteLexeme, WEIGHTS, type Words, weightOf } from './search-words.js';
 
 export const SEARCH_LENGTH_MAX = 256;
@@ -95,9 +103,10 @@ function quotedTerms(tokens: readonly Token[]): Phrases[] {
 
 function wordsInARow(tokens: readonly Token[]): Phrase {
   return phrase(
-    tokens.flatMap((token) =>
-      token.type === 'words' || token.type === 'run' ? token.words : [token.lexeme],
-    ),
+    tokens.flatMap((token) => {
+      if (token.type === 'run') return [...wordsOfRun(token)];
+      return token.type === 'words' ? token.words : [token.lexeme];
+    }),
   );
 }
 
@@ -112,7 +121,9 @@ const HIRAGANA = /^[\u3041-\u309f]+$/;
  * By its words, and by its characters wherever the words of the post begin and end. One character is the beginning of a pair.
  * What particles join (京都の紅葉) may also be apart.
  */
-function runPhrases({ words, pairs }: Token & { type: 'run' }): Phrases {
+function runPhrases(run: Run): Phrases {
+  const words = [...wordsOfRun(run)];
+  const pairs = [...pairsOfRun(run)];
   const byWords = phrase(words);
   if (pairs.length === 0) return [byWords];
   if (pairs.length === 1) return [{ lexemes: pairs, among: 'pairs', isPrefix: true }];
