@@ -411,6 +411,85 @@ describe('pages', () => {
   });
 });
 
+describe('what raises a score', () => {
+  const OPEN = 'kukuri:open';
+  const CLOSED = 'kukuri:closed';
+  const scoreOf = async (word: string) => (await page({ search: word }, 5)).items[0]!.score;
+
+  it('is what anyone may see: nothing private, nothing of a closed topic', async () => {
+    withRules(
+      { 'auth.mode': 'required' },
+      new Map([
+        [OPEN, topic(true)],
+        [CLOSED, topic(false)],
+      ]),
+    );
+    const { id } = await post({ content: 'zebra', tags: [['t', OPEN]] });
+    const before = await scoreOf('zebra');
+    const refer = (kind: number, ...tags: string[][]) =>
+      post({ kind, pubkey: BOB, content: `${posts}`, tags: [['e', id], ...tags] });
+    await refer(4, ['p', ALICE]);
+    await refer(1059, ['p', ALICE]);
+    await refer(1, ['t', CLOSED]);
+    expect(await scoreOf('zebra')).toBe(before);
+    await refer(1, ['t', OPEN]);
+    const replied = await scoreOf('zebra');
+    expect(replied).toBeGreaterThan(before);
+    await refer(7);
+    expect(await scoreOf('zebra')).toBeGreaterThan(replied);
+  });
+
+  it('is gone with its expiry, its deletion, and with who vanished', async () => {
+    const { id } = await post({ content: 'giraffe' });
+    withRules({ 'search.freshnessWeight': 0 });
+    const before = await scoreOf('giraffe');
+    const refer = (pubkey: string, ...tags: string[][]) =>
+      post({ kind: 7, pubkey, content: `${posts}`, tags: [['e', id], ...tags] });
+    await refer(BOB, ['expiration', String(now / 1_000 + 10)]);
+    expect(await scoreOf('giraffe')).toBeGreaterThan(before);
+    now += 10_000;
+    expect(await scoreOf('giraffe')).toBe(before);
+    const reaction = await refer(BOB);
+    expect(await scoreOf('giraffe')).toBeGreaterThan(before);
+    await remove(reaction);
+    expect(await scoreOf('giraffe')).toBe(before);
+    const vanishing = 'c'.repeat(64);
+    const { created_at } = await refer(vanishing);
+    expect(await scoreOf('giraffe')).toBeGreaterThan(before);
+    await client.query(
+      `INSERT INTO vanish_marks (community, pubkey, until, recipient_tag, request) VALUES (1, decode($1, 'hex'), $2, 0, '')`,
+      [vanishing, created_at],
+    );
+    expect(await scoreOf('giraffe')).toBe(before);
+    await client.query('DELETE FROM vanish_marks');
+  });
+
+  it('does not raise what is far from the best by its words, and pages hold the order', async () => {
+    withRules({ 'search.freshnessWeight': 0 });
+    const far = await post({ content: `ostrich ${'and more '.repeat(30)}` });
+    await Promise.all(
+      Array.from({ length: 105 }, (_, at) =>
+        post({ content: `ostrich`, created_at: START / 1_000 - 5_000 + at }),
+      ),
+    );
+    const whole = await page({ search: 'ostrich' }, 200);
+    const near = whole.items[50]!;
+    for (const id of [far.id, near.id])
+      await post({ kind: 7, pubkey: BOB, content: `${posts}`, tags: [['e', id]] });
+    await index();
+    const ids = (await page({ search: 'ostrich' }, 200)).items.map(({ id }) => id);
+    expect(ids[0]).toBe(near.id);
+    expect(ids.at(-1)).toBe(far.id);
+    const seen: string[] = [];
+    for (let cursor: string | undefined, at = 0; at === 0 || cursor !== undefined; at += 1) {
+      const next: SearchPage = await page({ search: 'ostrich' }, 30, cursor);
+      seen.push(...next.items.map(({ id }) => id));
+      cursor = next.nextCursor;
+    }
+    expect(seen).toEqual(ids);
+  });
+});
+
 it('an index that is replaced under a search is asked again', async () => {
   const event = await post({ content: 'a breakwater' });
   await index();

@@ -3,28 +3,26 @@
  * the event by the same SQL as a REQ, so what is deleted, expired or aged is gone from search with its commit, however far the
  * index is behind (I6, I7, I8). What the index has not read yet is read from the outbox and matched here.
  *
- * The newest matches are the candidates; they are scored by their words, their age and how often others refer to them. All of it is
- * bounded (I14): candidates, documents that are looked at, changes that are read ahead of the index, time.
+ * The newest matches are the candidates; they are scored by their words and their age, and the best of them by how often others
+ * refer to them, in events that anyone may see. All of it is bounded (I14): candidates, documents that are looked at, changes that are read ahead of the index, time.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Pool } from 'pg';
 import { z } from 'zod';
-import { type AccessRules, searchView } from '../core/access.js';
+import { type AccessRules, publicView, searchView } from '../core/access.js';
 import { type Denial, denial, isDenial } from '../core/errors.js';
 import type { NostrEvent } from '../core/event.js';
 import { type Filter, matchesNothing, matchFilter } from '../core/filter.js';
 import { toRankQuery, toTsquery } from '../core/search.js';
-import { type Measured, scoreOf } from '../core/search-score.js';
+import { REFERENCES_MAX, scoreOf } from '../core/search-score.js';
 import { toTsvector, wordsOf } from '../core/search-words.js';
 import { asMatched } from '../core/topic.js';
-import { hexArray, int4Array, int8Array, textArray } from './binary.js';
+import { hexArray, int4Array, textArray } from './binary.js';
 import { type Change, readChanges, withPayloads } from './changes.js';
 import { bytes } from './config-change.js';
 import { OutboxBehind } from './outbox.js';
-import { type FoundRow, findEvents, readEventsById } from './query.js';
+import { countReferences, type FoundRow, findEvents, readEventsById } from './query.js';
 import type { TagHash } from './tag-hash.js';
-
-export { eraseDocumentsOf, purgeDocuments } from './search-documents.js';
 
 /** So many of the newest matches are scored. */
 export const CANDIDATES_MAX = 1_000;
@@ -35,8 +33,8 @@ const DOCUMENTS_MAX = 20_000;
 const AHEAD_MAX = 1_000;
 const AHEAD_PORTION = 100;
 const SEARCH_MS_MAX = 10_000;
-/** References are counted up to here. */
-const REFERENCES_MAX = 100;
+/** So many of the best by words and age have their references counted. */
+const REFERRED_MAX = 100;
 /** The index may be replaced by a newer one under a search, which then begins again. */
 const TRIES_MAX = 3;
 
@@ -98,7 +96,7 @@ export async function searchEvents(
   if (isDenial(found)) return found;
   const { index, rows, ahead, behind } = found;
   const { limit, after, asOf = Math.floor(asked.now / 1_000) } = asked;
-  const scored = await score(pools, community, filter, { rows, ahead, index, asOf });
+  const scored = await score(pools, community, filter, { rows, ahead, index, asOf, now: asked.now });
   const left = after === undefined ? scored : scored.filter((row) => compare(after, row) < 0);
   return { rows: left.slice(0, limit), asOf, cut: index.cut, behind };
 }
@@ -350,6 +348,7 @@ interface Scoring {
   readonly ahead: ReadonlyMap<string, string>;
   readonly index: Index;
   readonly asOf: number;
+  readonly now: number;
 }
 
 /** Of the weights D, C, B and A. */
@@ -357,42 +356,64 @@ const WEIGHTS = '{0.1, 0.3, 0.5, 1.0}';
 /** Long texts hold more words of any kind. */
 const BY_LENGTH = 1;
 
+/** Those that are not among the best without their references are not raised by them either. */
 async function score(
-  { pool, tagHash }: SearchPools,
-  { id: community, settings }: SearchedCommunity,
+  pools: SearchPools,
+  community: SearchedCommunity,
   { search }: Filter,
-  { rows, ahead, index, asOf }: Scoring,
+  scoring: Scoring,
 ): Promise<ScoredRow[]> {
-  if (rows.length === 0) return [];
-  const counts = settings['search.popularityWeight'] > 0 ? REFERENCES_MAX : 0;
-  const result = await pool.query<[number, number | null, number]>({
+  if (scoring.rows.length === 0) return [];
+  const { settings } = community;
+  const texts = await rank(pools, community.id, toRankQuery(search!) ?? '', scoring);
+  const scoreBy = (row: FoundRow, references: number) =>
+    scoreOf({ text: texts.get(row.id) ?? 0, references }, row.createdAt, scoring.asOf, settings);
+  const scored = scoring.rows.map((row) => ({ ...row, score: scoreBy(row, 0) })).sort(compare);
+  if (settings['search.popularityWeight'] === 0) return scored;
+  const best = scored.slice(0, REFERRED_MAX);
+  const counts = await referencesOf(pools, community, best, scoring);
+  const raised = best.map((row, place) => ({ ...row, score: scoreBy(row, counts[place] ?? 0) }));
+  return [...raised, ...scored.slice(REFERRED_MAX)].sort(compare);
+}
+
+/** How well the words of each fit, by id. */
+async function rank(
+  { pool }: SearchPools,
+  community: number,
+  query: string,
+  { rows, ahead, index }: Scoring,
+): Promise<Map<string, number>> {
+  const result = await pool.query<[number, number | null]>({
     name: 'search-scores',
-    text: `SELECT a.place::int,
-        ts_rank('${WEIGHTS}', coalesce(a.words::tsvector, d.words), $6::tsquery, ${BY_LENGTH}),
-        (SELECT count(*) FROM (SELECT 1 FROM event_tags g WHERE g.tag = a.tag AND g.seq <= $7 LIMIT $8) r)
-      FROM unnest($3::bytea[], $4::bigint[], $5::text[]) WITH ORDINALITY AS a (id, tag, words, place)
+    text: `SELECT a.place::int, ts_rank('${WEIGHTS}', coalesce(a.words::tsvector, d.words), $5::tsquery, ${BY_LENGTH})
+      FROM unnest($3::bytea[], $4::text[]) WITH ORDINALITY AS a (id, words, place)
       LEFT JOIN LATERAL (SELECT words FROM post_search_documents at
         WHERE at.generation = $1 AND at.community = $2 AND at.event_id = a.id OFFSET 0) d ON true`,
     values: [
       index.generation,
       community,
       hexArray(rows.map(({ id }) => id)),
-      int8Array(rows.map(({ id }) => tagHash(community, 'e', id))),
       textArray(rows.map(({ id }) => ahead.get(id))),
-      toRankQuery(search!) ?? '',
-      index.cut,
-      counts,
+      query,
     ],
     rowMode: 'array',
   });
-  const measured = new Map<number, Measured>();
-  for (const [place, text, references] of result.rows)
-    measured.set(place - 1, { text: text ?? 0, references });
-  const scored = rows.map((row, place) => ({
-    ...row,
-    score: scoreOf(measured.get(place)!, row.createdAt, asOf, settings),
-  }));
-  return scored.sort(compare);
+  return new Map(result.rows.map(([place, text]) => [rows[place - 1]!.id, text ?? 0]));
+}
+
+function referencesOf(
+  { pool, tagHash }: SearchPools,
+  community: SearchedCommunity,
+  rows: readonly ScoredRow[],
+  { index, now }: Scoring,
+): Promise<number[]> {
+  const asked = {
+    ids: rows.map(({ id }) => id),
+    max: REFERENCES_MAX,
+    cut: index.cut,
+    view: publicView(community),
+  };
+  return countReferences(pool, community.id, asked, tagHash, { rules: community, now });
 }
 
 // ── Pages ─────────────────────────────────────────────────────────────────────────────────────────────────────────
