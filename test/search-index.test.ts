@@ -4,7 +4,7 @@
  * order while posts and reactions come in.
  */
 import type { Client } from 'pg';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Communities, Community } from '../src/communities.js';
 import { isDenial } from '../src/core/errors.js';
 import { type NostrEvent, serializeEvent } from '../src/core/event.js';
@@ -408,6 +408,41 @@ describe('pages', () => {
     await index();
     const found = await page({ search: 'pier', '#l': ['rare'] }, 50);
     expect(found.items.map(({ id }) => id).sort()).toEqual(wanted.sort());
+  });
+});
+
+describe('what the index has not read', () => {
+  it('is cut into words once for all searches, and what is deleted or new meanwhile is seen', async () => {
+    await index();
+    const made = await Promise.all(
+      Array.from({ length: 30 }, (_, at) => post({ content: `penguin 東京の港 ${at}` })),
+    );
+    const segmented = vi.spyOn(Intl.Segmenter.prototype, 'segment');
+    const find = async () => (await page({ search: 'penguin' }, 100)).items.map(({ id }) => id);
+    const together = await Promise.all(Array.from({ length: 5 }, find));
+    for (const ids of together) expect(ids).toHaveLength(30);
+    expect(segmented).toHaveBeenCalledTimes(30);
+    await remove(made[3]!);
+    const late = await post({ content: 'penguin 港' });
+    const ids = await find();
+    expect(ids).toHaveLength(30);
+    expect(ids).toContain(late.id);
+    expect(ids).not.toContain(made[3]!.id);
+    expect(segmented).toHaveBeenCalledTimes(31);
+    segmented.mockRestore();
+  });
+
+  it('is read from where each search begins: a later page of an old one, and one far behind', async () => {
+    await index();
+    for (let at = 0; at < 3; at += 1) await post({ content: `walrus ${at}` });
+    const first = await page({ search: 'walrus' }, 1);
+    await index();
+    await post({ content: 'walrus new' });
+    expect(contents(await page({ search: 'walrus' }, 9))).toHaveLength(4);
+    await replayFrom(client, 'search', 0);
+    expect(contents(await page({ search: 'walrus' }, 9))).toHaveLength(4);
+    expect(contents(await page({ search: 'walrus' }, 9, first.nextCursor))).toHaveLength(2);
+    await index();
   });
 });
 

@@ -1,27 +1,22 @@
 /**
  * Searching: the words find documents, the events themselves decide. Every condition of the filter and of its view is checked on
  * the event by the same SQL as a REQ, so what is deleted, expired or aged is gone from search with its commit, however far the
- * index is behind (I6, I7, I8). What the index has not read yet is read from the outbox and matched here.
+ * index is behind (I6, I7, I8). What the index has not read yet is read from the outbox (search-ahead.ts).
  *
  * The newest matches are the candidates; they are scored by their words and their age, and the best of them by how often others
  * refer to them, in events that anyone may see. All of it is bounded (I14): candidates, documents that are looked at, changes that are read ahead of the index, time.
  */
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Pool } from 'pg';
 import { z } from 'zod';
 import { type AccessRules, publicView, searchView } from '../core/access.js';
 import { type Denial, denial, isDenial } from '../core/errors.js';
-import type { NostrEvent } from '../core/event.js';
-import { type Filter, matchesNothing, matchFilter } from '../core/filter.js';
+import { type Filter, matchesNothing } from '../core/filter.js';
 import { toRankQuery, toTsquery } from '../core/search.js';
 import { REFERENCES_MAX, scoreOf } from '../core/search-score.js';
-import { toTsvector, wordsOf } from '../core/search-words.js';
-import { asMatched } from '../core/topic.js';
 import { hexArray, int4Array, textArray } from './binary.js';
-import { type Change, readChanges, withPayloads } from './changes.js';
 import { bytes } from './config-change.js';
-import { OutboxBehind } from './outbox.js';
 import { countReferences, type FoundRow, findEvents, readEventsById } from './query.js';
+import { readAhead } from './search-ahead.js';
 import type { TagHash } from './tag-hash.js';
 
 /** So many of the newest matches are scored. */
@@ -29,9 +24,6 @@ export const CANDIDATES_MAX = 1_000;
 /** Documents of one portion, and of one search. */
 const PORTION = 1_000;
 const DOCUMENTS_MAX = 20_000;
-/** Changes that are read ahead of the index. */
-const AHEAD_MAX = 1_000;
-const AHEAD_PORTION = 100;
 const SEARCH_MS_MAX = 10_000;
 /** So many of the best by words and age have their references counted. */
 const REFERRED_MAX = 100;
@@ -174,8 +166,9 @@ async function candidatesOf(
   for (let tries = 1; ; tries += 1) {
     const { generation, lastSeq, head } = await readIndex(pools);
     if (generation === 0) return denial('SEARCH_NOT_READY');
-    const index = { generation, lastSeq, cut: cut ?? head };
-    const { words: ahead, behind } = await readAhead(pools.pool, community, filter, index);
+    const index = { generation, lastSeq, cut: Math.min(cut ?? head, head) };
+    const asked = { community: community.id, filter, ...index };
+    const { words: ahead, behind } = await readAhead(pools.pool, asked);
     const indexed = isDrivenByEvents(filter)
       ? await find(pools, community, filter, limit, now, generation)
       : await findByDocuments(pools, community, filter, { index, limit, now, documentsMax });
@@ -280,61 +273,6 @@ async function readDocuments(
     values,
   );
   return rows;
-}
-
-// ── Ahead of the index ────────────────────────────────────────────────────────────────────────────────────────────
-
-interface Ahead {
-  /** By the id of the event: its words. */
-  readonly words: ReadonlyMap<string, string>;
-  readonly behind: number;
-}
-
-/** What matches among the changes that the index has not read. Of more than it may read, the newest. */
-async function readAhead(
-  pool: Pool,
-  community: SearchedCommunity,
-  filter: Filter,
-  { lastSeq, cut }: Index,
-): Promise<Ahead> {
-  const words = new Map<string, string>();
-  if (cut <= lastSeq) return { words, behind: 0 };
-  const after = Math.max(lastSeq, cut - AHEAD_MAX);
-  const changes = (await changesAfter(pool, after)).filter((change) =>
-    mayMatch(change, community.id, filter),
-  );
-  for (let at = 0; at < changes.length; at += AHEAD_PORTION) {
-    for (const { payload, bound } of await withPayloads(pool, changes.slice(at, at + AHEAD_PORTION))) {
-      if (payload === undefined) continue;
-      const event = asMatched(JSON.parse(payload) as NostrEvent, bound);
-      if (matchFilter(filter, event)) words.set(event.id, toTsvector(wordsOf(event)));
-    }
-    await nextTurn();
-  }
-  return { words, behind: after - lastSeq };
-}
-
-/** One that is further behind than the outbox reaches is rebuilt; until then it answers with what it has. */
-async function changesAfter(pool: Pool, after: number): Promise<readonly Change[]> {
-  try {
-    return (await readChanges(pool, { after, limit: AHEAD_MAX, bare: true })).changes;
-  } catch (error) {
-    if (error instanceof OutboxBehind) return [];
-    throw error;
-  }
-}
-
-/** By what the change itself says, so that few events are read. */
-function mayMatch(change: Change, community: number, { kinds, authors, since, until, ids }: Filter): boolean {
-  return (
-    change.op === 'upsert' &&
-    change.community === community &&
-    (kinds === undefined || kinds.has(change.kind)) &&
-    (authors === undefined || authors.has(change.author)) &&
-    (ids === undefined || ids.has(change.id)) &&
-    change.createdAt >= (since ?? 0) &&
-    change.createdAt <= (until ?? Number.MAX_SAFE_INTEGER)
-  );
 }
 
 function among(filter: Filter, ahead: ReadonlyMap<string, string>): Filter {
