@@ -148,6 +148,18 @@ export function wordsOf(event: MatchedEvent): Words {
   return words;
 }
 
+const beginnings = new WeakMap<Words, ReadonlySet<string>>();
+
+/** The first character of each lexeme. Made once, however many searches ask for one. */
+export function beginningsOf(words: Words): ReadonlySet<string> {
+  let first = beginnings.get(words);
+  if (first === undefined) {
+    first = new Set([...words.keys()].map((lexeme) => String.fromCodePoint(lexeme.codePointAt(0) ?? 0)));
+    beginnings.set(words, first);
+  }
+  return first;
+}
+
 /** Topics first: a filter by topic looks for them, and must find them whatever else the event holds. */
 function readWords(event: MatchedEvent): Words {
   const list = new WordList();

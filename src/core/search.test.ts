@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import * as nip19 from 'nostr-tools/nip19';
 import { describe, expect, it, vi } from 'vitest';
-import { type Filter, matchesNothing, parseFilter } from './filter.js';
+import { type Filter, matchesNothing, parseFilter, valuesIn } from './filter.js';
 import { pubkeyOf } from './public-key-text.js';
 import { isRefusal } from './reply.js';
 import { matchSearch, parseSearch, type SearchQuery, toRankQuery, toTsquery } from './search.js';
@@ -252,12 +252,43 @@ describe('a query', () => {
   });
 
   it('without a usable word matches nothing', () => {
-    for (const text of ['!!!', '""', '-', '& | ! <-> :*', '\u0000', '\ud800']) {
+    for (const text of [
+      '"http://--"',
+      '-"https://__"',
+      'http://--',
+      '!!!',
+      '""',
+      '-',
+      '& | ! <-> :*',
+      '\u0000',
+      '\ud800',
+    ]) {
       expect(matchSearch(query(text), wordsIn(`a ${text} b`)), text).toBe(false);
       expect(matchesNothing(parseFilter({ search: text }, { 'limits.filterValuesMax': 10 }) as Filter)).toBe(
         true,
       );
     }
+  });
+
+  it('asks for what is needed before what is excluded, and counts by its words', () => {
+    expect(query('-red boat -blue "old sail"').terms.map(({ excluded }) => excluded)).toEqual([
+      false,
+      false,
+      true,
+      true,
+    ]);
+    const filter = (search: string) => parseFilter({ search, kinds: [1] }, { 'limits.filterValuesMax': 10 });
+    expect(valuesIn([filter('boat -red') as Filter])).toBe(21);
+  });
+
+  it('for one character looks at the beginnings of words, which are gathered once', () => {
+    const words = wordsIn(Array.from({ length: 500 }, (_, at) => `港${at} w${at}`).join(' '));
+    const keys = vi.spyOn(words, 'keys');
+    for (let time = 0; time < 5; time += 1) {
+      expect(matchSearch(query('港'), words)).toBe(true);
+      expect(matchSearch(query('海'), words)).toBe(false);
+    }
+    expect(keys).toHaveBeenCalledTimes(1);
   });
 
   it('is refused when it is too long or has too many words', () => {
