@@ -183,11 +183,42 @@ describe('documents', () => {
 describe('rules', () => {
   const consumer = searchConsumer({ communities });
   const outdated = () => consumer.outdated!(client, 1);
+  /** With a post that is judged by the rules of now. */
   const open = async () => {
     await client.query('DELETE FROM search_rules');
+    const [change] = await readView(client, { after: 0, upTo: await readHead(client), limit: 1 });
+    await consumer.apply([change!], client, 1);
     expect(await outdated()).toBeUndefined();
     expect((await client.query('SELECT 1 FROM search_rules')).rowCount).toBe(1);
   };
+
+  it('that changed and changed back between two looks are found out by what was judged meanwhile', async () => {
+    const required = { 'auth.mode': 'required' } as const;
+    const [isOpen, isClosed] = [true, false].map((isPublic) => new Map([['kukuri:flip', topic(isPublic)]]));
+    withRules(required, isOpen);
+    await open();
+    withRules(required, isClosed);
+    await post({ content: 'tapir', tags: [['t', 'kukuri:flip']] });
+    await index();
+    withRules(required, isOpen);
+    expect(await outdated()).toMatch(/kukuri:flip/);
+    await index();
+    expect(await outdated()).toMatch(/kukuri:flip/);
+  });
+
+  it('of a community that is not seen yet are waited for; of one that is gone there are none', async () => {
+    await index();
+    await client.query('DELETE FROM search_rules');
+    const event = await post({ content: 'okapi' });
+    const [change] = (await readChanges(client, { after: (await readHead(client)) - 1, limit: 1 })).changes;
+    const unseen = searchConsumer({ communities: { all: () => [], get: () => undefined } });
+    await expect(unseen.apply([change!], client, 1)).rejects.toMatchObject({ code: '55P03' });
+    await unseen.apply([{ ...change!, community: 999 }], client, 1);
+    expect(await outdated()).toMatch(/not known/);
+    await index();
+    expect(await documentOf(event)).toMatchObject({ deleted_at: null });
+    expect(await outdated()).toBeUndefined();
+  });
 
   it('that have not changed, or not in what matters, are no reason to build anew', async () => {
     await open();
