@@ -147,7 +147,12 @@ async function tidyUp({ database }: SqlStore): Promise<void> {
 }
 
 async function ask({ database, tagHash, now }: SqlStore, name: string, raw: object): Promise<void> {
-  const pools = { pool: database.pool, searchPool: database.searchPool, tagHash };
+  const pools = {
+    pool: database.pool,
+    searchPool: database.searchPool,
+    tagHash,
+    cursorSecret: '00'.repeat(32),
+  };
   const filter = parseFilter(raw, community.settings) as Filter;
   const tookMs: number[] = [];
   for (let time = 0; time < ASKED; time += 1) {

@@ -15,7 +15,8 @@ import { searchConsumer } from '../src/services/search.js';
 import { readChanges, readView } from '../src/store/changes.js';
 import { replayFrom } from '../src/store/consumer-admin.js';
 import { readHead } from '../src/store/outbox.js';
-import { type SearchPage, searchPage } from '../src/store/search.js';
+import { countSearched, type SearchPage, SearchTooLong, searchPage } from '../src/store/search.js';
+import { sealPlace } from '../src/store/search-cursor.js';
 import { eraseDocumentsOf, purgeDocuments } from '../src/store/search-documents.js';
 import { purgeDeleted } from '../src/store/sweeps.js';
 import { unsigned } from './support/life.js';
@@ -25,6 +26,7 @@ import { openTestStore, type TestStore } from './support/store.js';
 const START = Date.UTC(2026, 5, 1);
 const ALICE = 'a'.repeat(64);
 const BOB = 'b'.repeat(64);
+const SECRET = '5e'.repeat(32);
 let now = START;
 let store: TestStore;
 let lane: Lane;
@@ -75,7 +77,7 @@ const documentOf = async (event: NostrEvent) => (await documents()).find(({ id }
 const filterOf = (raw: object) => parseFilter(raw, { 'limits.filterValuesMax': 100 }) as Filter;
 async function page(raw: object, limit: number, cursor?: string): Promise<SearchPage> {
   const { database, tagHash } = store;
-  const pools = { pool: database.pool, searchPool: database.searchPool, tagHash };
+  const pools = { pool: database.pool, searchPool: database.searchPool, tagHash, cursorSecret: SECRET };
   const found = await searchPage(pools, rules, filterOf(raw), { limit, cursor, now });
   if (isDenial(found)) throw new Error(JSON.stringify(found));
   return found;
@@ -395,7 +397,7 @@ describe('pages', () => {
 
   it('a cursor that is not ours, and a question without words, are refused by name', async () => {
     const { database, tagHash } = store;
-    const pools = { pool: database.pool, searchPool: database.searchPool, tagHash };
+    const pools = { pool: database.pool, searchPool: database.searchPool, tagHash, cursorSecret: SECRET };
     const ask = (raw: object, cursor: string | undefined) =>
       searchPage(pools, rules, filterOf(raw), { limit: 5, cursor, now });
     const text = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url');
@@ -411,7 +413,24 @@ describe('pages', () => {
       text([1, 1, 'x', 1, 'a']),
     ])
       expect(await ask({ search: 'sea' }, cursor)).toMatchObject({ denied: 'INVALID_REQUEST' });
-    expect(await ask({ search: 'sea' }, text(good))).toMatchObject({ items: [] });
+    const place = { asOf: 1, cut: 1, score: 0.1, createdAt: 1, id: ALICE };
+    const ours = sealPlace({ secret: SECRET, community: 1 }, place);
+    expect(await ask({ search: 'sea' }, ours)).toMatchObject({ items: [] });
+    expect(Buffer.from(ours, 'base64url').includes(ALICE)).toBe(false);
+    const changed = Buffer.from(ours, 'base64url');
+    changed[20]! ^= 1;
+    for (const cursor of [
+      text(good),
+      changed.toString('base64url'),
+      ours.slice(0, -8),
+      sealPlace({ secret: SECRET, community: 2 }, place),
+      sealPlace({ secret: '00'.repeat(32), community: 1 }, place),
+    ])
+      expect(await ask({ search: 'sea' }, cursor)).toMatchObject({ denied: 'INVALID_REQUEST' });
+    const ahead = { ...place, cut: Number.MAX_SAFE_INTEGER, score: 9 };
+    await post({ content: 'open sea' });
+    const beyond = await ask({ search: 'sea' }, sealPlace({ secret: SECRET, community: 1 }, ahead));
+    expect(beyond).toMatchObject({ items: [{}] });
     expect(await ask({ kinds: [1] }, undefined)).toMatchObject({ denied: 'INVALID_REQUEST' });
     expect(await ask({ search: '!!!' }, undefined)).toEqual({ items: [], nextCursor: undefined });
     await client.query(`UPDATE consumer_offsets SET generation = 0 WHERE consumer = 'search'`);
@@ -556,6 +575,26 @@ describe('what raises a score', () => {
   });
 });
 
+it('a count has one time for all its filters', async () => {
+  const { database, tagHash } = store;
+  const time = new AbortController();
+  let asked = 0;
+  const searchPool = new Proxy(database.searchPool, {
+    get: (pool, name) =>
+      name !== 'query'
+        ? Reflect.get(pool, name)
+        : async (text: string, values: unknown[]) => {
+            asked += 1;
+            time.abort();
+            return pool.query(text, values);
+          },
+  });
+  const pools = { pool: database.pool, searchPool, tagHash };
+  const filters = [filterOf({ search: 'boat' }), filterOf({ search: 'sea' })];
+  await expect(countSearched(pools, rules, filters, 100, now, time.signal)).rejects.toThrow(SearchTooLong);
+  expect(asked).toBe(1);
+});
+
 it('an index that is replaced under a search is asked again', async () => {
   const event = await post({ content: 'a breakwater' });
   await index();
@@ -580,7 +619,7 @@ it('an index that is replaced under a search is asked again', async () => {
             return pool.query(text, values);
           },
   });
-  const pools = { pool: database.pool, searchPool, tagHash };
+  const pools = { pool: database.pool, searchPool, tagHash, cursorSecret: SECRET };
   const found = await searchPage(pools, rules, filterOf({ search: 'breakwater' }), {
     limit: 5,
     cursor: undefined,

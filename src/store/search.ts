@@ -7,7 +7,6 @@
  * refer to them, in events that anyone may see. All of it is bounded (I14): candidates, documents that are looked at, changes that are read ahead of the index, time.
  */
 import type { Pool } from 'pg';
-import { z } from 'zod';
 import { type AccessRules, publicView, searchView } from '../core/access.js';
 import { type Denial, denial, isDenial } from '../core/errors.js';
 import { type Filter, matchesNothing } from '../core/filter.js';
@@ -17,6 +16,7 @@ import { hexArray, int4Array, textArray } from './binary.js';
 import { bytes } from './config-change.js';
 import { countReferences, type FoundRow, findEvents, readEventsById } from './query.js';
 import { readAhead } from './search-ahead.js';
+import { openPlace, type Seal, sealPlace } from './search-cursor.js';
 import type { TagHash } from './tag-hash.js';
 
 /** So many of the newest matches are scored. */
@@ -38,6 +38,11 @@ export interface SearchPools {
   /** Documents by plans of their own. */
   readonly searchPool: Pool;
   readonly tagHash: TagHash;
+}
+
+export interface PagePools extends SearchPools {
+  /** What cursors are sealed with. */
+  readonly cursorSecret: string;
 }
 
 export interface SearchedCommunity extends AccessRules {
@@ -84,7 +89,11 @@ export async function searchEvents(
   filter: Filter,
   asked: SearchOf,
 ): Promise<Searched | Denial> {
-  const found = await candidatesOf(pools, community, filter, asked, CANDIDATES_MAX);
+  const found = await candidatesOf(pools, community, filter, asked, {
+    limit: CANDIDATES_MAX,
+    documentsMax: DOCUMENTS_MAX,
+    tooLong: AbortSignal.timeout(SEARCH_MS_MAX),
+  });
   if (isDenial(found)) return found;
   const { index, rows, ahead, behind } = found;
   const { limit, after, asOf = Math.floor(asked.now / 1_000) } = asked;
@@ -106,16 +115,24 @@ export async function countSearched(
   filters: readonly Filter[],
   max: number,
   now: number,
+  tooLong = AbortSignal.timeout(SEARCH_MS_MAX),
 ): Promise<Counted | Denial> {
   const found = new Set<number>();
   let behind = 0;
   for (const filter of filters) {
     const limit = Math.min(filter.limit ?? max + 1, max + 1);
     if (limit === 0) continue;
+    if (tooLong.aborted) throw new SearchTooLong();
     const rows =
       filter.search === undefined
         ? await find(pools, community, filter, limit, now)
-        : await candidatesOf(pools, community, filter, { now }, limit, Number.POSITIVE_INFINITY);
+        : await candidatesOf(
+            pools,
+            community,
+            filter,
+            { now },
+            { limit, tooLong, documentsMax: Number.POSITIVE_INFINITY },
+          );
     if (isDenial(rows)) return rows;
     if ('behind' in rows) behind = Math.max(behind, rows.behind);
     for (const { seq } of 'rows' in rows ? rows.rows : rows) found.add(seq);
@@ -135,6 +152,13 @@ interface Index {
   /** It holds what came up to here. */
   readonly lastSeq: number;
   readonly cut: number;
+}
+
+interface Bounds {
+  readonly limit: number;
+  /** Documents that are looked at. */
+  readonly documentsMax: number;
+  readonly tooLong: AbortSignal;
 }
 
 interface Candidates {
@@ -160,9 +184,9 @@ async function candidatesOf(
   community: SearchedCommunity,
   filter: Filter,
   { now, cut }: Pick<SearchOf, 'now' | 'cut'>,
-  limit: number,
-  documentsMax = DOCUMENTS_MAX,
+  bounds: Bounds,
 ): Promise<Candidates | Denial> {
+  const { limit } = bounds;
   for (let tries = 1; ; tries += 1) {
     const { generation, lastSeq, head } = await readIndex(pools);
     if (generation === 0) return denial('SEARCH_NOT_READY');
@@ -171,7 +195,7 @@ async function candidatesOf(
     const { words: ahead, behind } = await readAhead(pools.pool, asked);
     const indexed = isDrivenByEvents(filter)
       ? await find(pools, community, filter, limit, now, generation)
-      : await findByDocuments(pools, community, filter, { index, limit, now, documentsMax });
+      : await findByDocuments(pools, community, filter, index, now, bounds);
     const isStill = (await readIndex(pools)).generation === generation;
     if (!isStill && tries < TRIES_MAX) continue;
     const others = await find(pools, community, among(filter, ahead), limit, now);
@@ -209,21 +233,15 @@ function isDrivenByEvents({ ids, authors, tags }: Filter): boolean {
   return ids !== undefined || authors !== undefined || tags.some(({ name }) => FEW.has(name));
 }
 
-interface ByDocuments {
-  readonly index: Index;
-  readonly limit: number;
-  readonly now: number;
-  readonly documentsMax: number;
-}
-
 /** The newest documents with these words, portion by portion, until enough of their events pass. */
 async function findByDocuments(
   pools: SearchPools,
   community: SearchedCommunity,
   filter: Filter,
-  { index, limit, now, documentsMax }: ByDocuments,
+  index: Index,
+  now: number,
+  { limit, documentsMax, tooLong }: Bounds,
 ): Promise<FoundRow[]> {
-  const tooLong = AbortSignal.timeout(SEARCH_MS_MAX);
   const found: FoundRow[] = [];
   let after: Pick<Position, 'createdAt' | 'id'> | undefined;
   for (let looked = 0; looked < documentsMax && found.length < limit; looked += PORTION) {
@@ -384,12 +402,13 @@ export interface SearchPageOf {
  * The first page fixes from when age is counted and what is old enough to count, so that later pages go on in the same order.
  */
 export async function searchPage(
-  pools: SearchPools,
+  pools: PagePools,
   community: SearchedCommunity,
   filter: Filter,
   { limit, cursor, now }: SearchPageOf,
 ): Promise<SearchPage | Denial> {
-  const from = cursor === undefined ? {} : decode(cursor);
+  const seal = { secret: pools.cursorSecret, community: community.id };
+  const from = cursor === undefined ? {} : goOn(seal, cursor);
   if (from === undefined) return invalid('cursor', 'not a cursor of a search');
   if (filter.search === undefined) return invalid('search', 'there is nothing to search for');
   if (matchesNothing(filter)) return { items: [], nextCursor: undefined };
@@ -398,8 +417,15 @@ export async function searchPage(
   if (isDenial(found)) return found;
   const rows = found.rows.slice(0, limit);
   const last = rows.at(-1);
-  const nextCursor = found.rows.length > limit && last !== undefined ? encode(found, last) : undefined;
+  const isMore = found.rows.length > limit && last !== undefined;
+  const { asOf, cut } = found;
+  const nextCursor = isMore ? sealPlace(seal, { ...last, asOf, cut }) : undefined;
   return { items: await withTexts(pools.pool, community.id, rows), nextCursor };
+}
+
+function goOn(seal: Seal, cursor: string): Pick<Required<SearchOf>, 'asOf' | 'cut' | 'after'> | undefined {
+  const place = openPlace(seal, cursor);
+  return place && { asOf: place.asOf, cut: place.cut, after: place };
 }
 
 function invalid(path: string, message: string): Denial {
@@ -417,22 +443,4 @@ async function withTexts(pool: Pool, community: number, rows: readonly ScoredRow
     const payload = events.get(`${community}/${id}`)?.payload;
     return payload === undefined ? [] : [{ payload, id, createdAt, score }];
   });
-}
-
-const number = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
-const cursorSchema = z.tuple([number, number, z.number().min(0), number, z.string().regex(/^[0-9a-f]{64}$/)]);
-
-function encode({ asOf, cut }: Searched, { score, createdAt, id }: Position): string {
-  return Buffer.from(JSON.stringify([asOf, cut, score, createdAt, id])).toString('base64url');
-}
-
-function decode(cursor: string): Pick<Required<SearchOf>, 'asOf' | 'cut' | 'after'> | undefined {
-  try {
-    const parsed = cursorSchema.safeParse(JSON.parse(Buffer.from(cursor, 'base64url').toString()));
-    if (!parsed.success) return undefined;
-    const [asOf, cut, score, createdAt, id] = parsed.data;
-    return { asOf, cut, after: { score, createdAt, id } };
-  } catch {
-    return undefined;
-  }
 }
