@@ -62,10 +62,11 @@ class WordList {
   /** A gap between two texts, so that the last word of one is no neighbour of the first of the next. */
   text(text: string, weight: Weight): void {
     const part = text.slice(0, this.left);
-    this.left -= part.length;
+    const folded = foldWords(part, this.left);
+    this.left -= Math.max(part.length, folded.length);
     this.place += 1;
     this.pairs += 1;
-    for (const token of tokensOf(foldWords(part, TEXT_LENGTH_MAX))) {
+    for (const token of tokensOf(folded)) {
       if (this.isFull && this.isFullOfPairs) return;
       this.token(token, weight);
     }

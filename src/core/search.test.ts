@@ -210,6 +210,19 @@ describe('words of a post', () => {
     }
   });
 
+  it('of all its texts are cut from so many characters together, folded or not', () => {
+    const tags = Array.from({ length: 2_000 }, () => ['title', '\ufdfa'.repeat(600)]);
+    const folded = vi.spyOn(String.prototype, 'toLowerCase');
+    try {
+      wordsIn('\ufdfa'.repeat(600), { tags });
+      const length = folded.mock.contexts.reduce<number>((sum, text) => sum + String(text).length, 0);
+      expect(length).toBeGreaterThan(0);
+      expect(length).toBeLessThanOrEqual(TEXT_LENGTH_MAX);
+    } finally {
+      folded.mockRestore();
+    }
+  });
+
   it('NUL, lone surrogates and quotes are harmless', () => {
     const words = wordsIn("sea\u0000wind \ud800 it's \\ \udc00boat", { tags: [['t', "a'b\\c\u0000\ud800"]] });
     expect(lexemes(words)).toEqual(["#a'b\\c\ufffd", 'sea', 'wind', 'it', 'boat']);
