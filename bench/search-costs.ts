@@ -86,6 +86,16 @@ function eventOf(number: number, startSeconds: number): NostrEvent {
   };
 }
 
+/** The newest posts have some each, as those that a search ranks would. */
+const REACTED = 1_000;
+const REACTIONS = 10;
+
+function reactionOf(number: number, startSeconds: number): NostrEvent {
+  const to = DOCUMENTS - 1 - (number % REACTED);
+  const event = eventOf(DOCUMENTS + number, startSeconds - REACTED * REACTIONS);
+  return { ...event, kind: 7, content: '+', tags: [['e', to.toString(16).padStart(64, '0')]] };
+}
+
 function costOfWords(content: string): string {
   const event = { ...eventOf(0, 0), content };
   let best = Number.POSITIVE_INFINITY;
@@ -107,9 +117,12 @@ async function write({ database, tagHash, log, now }: SqlStore): Promise<void> {
     settingsOf: () => community.settings,
   });
   const startSeconds = Math.floor(now() / 1_000) - DOCUMENTS;
-  for (let from = 0; from < DOCUMENTS; from += 5_000) {
-    const events = Array.from({ length: Math.min(5_000, DOCUMENTS - from) }, (_, at) =>
-      eventOf(from + at, startSeconds),
+  const all = DOCUMENTS + REACTED * REACTIONS;
+  for (let from = 0; from < all; from += 5_000) {
+    const events = Array.from({ length: Math.min(5_000, all - from) }, (_, at) =>
+      from + at < DOCUMENTS
+        ? eventOf(from + at, startSeconds)
+        : reactionOf(from + at - DOCUMENTS, startSeconds),
     );
     await Promise.all(
       events.map((event) => lane.submit({ community: 1, event, payload: serializeEvent(event) })),
@@ -147,7 +160,12 @@ async function tidyUp({ database }: SqlStore): Promise<void> {
 }
 
 async function ask({ database, tagHash, now }: SqlStore, name: string, raw: object): Promise<void> {
-  const pools = { pool: database.pool, searchPool: database.searchPool, tagHash };
+  const pools = {
+    pool: database.pool,
+    searchPool: database.searchPool,
+    tagHash,
+    cursorSecret: '00'.repeat(32),
+  };
   const filter = parseFilter(raw, community.settings) as Filter;
   const tookMs: number[] = [];
   for (let time = 0; time < ASKED; time += 1) {

@@ -37,7 +37,7 @@ import { SeenCounts, startSeenFlush } from './seen-counts.js';
 import type { Consumer } from './services/consumer.js';
 import { consumersOf } from './services/list.js';
 import { type RunningConsumers, startConsumers } from './services/start.js';
-import { fixDownloadSecret, fixTokenSecret } from './store/node-state.js';
+import { fixCursorSecret, fixDownloadSecret, fixTokenSecret } from './store/node-state.js';
 import { readHead } from './store/outbox.js';
 import { isServed } from './store/seen.js';
 import type { TagHash } from './store/tag-hash.js';
@@ -256,7 +256,12 @@ export async function startNode(options: NodeOptions): Promise<Node> {
       downloadSecret: await fixDownloadSecret(database.ownPool),
       // Where no worker runs in this process, another one finds the request within a minute.
       exportSoon: async () => schedule?.trigger(exportPersonalData.name),
-      search: { pool: database.pool, searchPool: database.searchPool, tagHash },
+      search: {
+        pool: database.pool,
+        searchPool: database.searchPool,
+        tagHash,
+        cursorSecret: await fixCursorSecret(database.ownPool),
+      },
       inTurn: (client, query) => gate.run(client, query),
       rates,
       addressOf,

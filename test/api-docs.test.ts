@@ -46,7 +46,12 @@ async function existingRoutes(): Promise<string[]> {
     carryOut: async () => undefined,
     downloadSecret: '',
     exportSoon: async () => undefined,
-    search: { pool: relay.database.pool, searchPool: relay.database.searchPool, tagHash: () => 0n },
+    search: {
+      pool: relay.database.pool,
+      searchPool: relay.database.searchPool,
+      tagHash: () => 0n,
+      cursorSecret: '',
+    },
     inTurn: (_client, query) => query(),
     addressOf: createAddressOf(['loopback']),
     rates: { take: () => ({ allowed: true, retryAfterMs: 0 }) },

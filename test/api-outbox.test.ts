@@ -473,7 +473,12 @@ describe('a port of its own', () => {
       tokenSecret: 'secret',
       downloadSecret: 'secret',
       exportSoon: async () => undefined,
-      search: { pool: relay.database.pool, searchPool: relay.database.searchPool, tagHash: () => 0n },
+      search: {
+        pool: relay.database.pool,
+        searchPool: relay.database.searchPool,
+        tagHash: () => 0n,
+        cursorSecret: '',
+      },
       inTurn: (_client, query) => query(),
       adminPubkeys: [root.pubkey],
       carryOut: async () => undefined,

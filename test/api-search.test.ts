@@ -1,5 +1,7 @@
 /** Search over real HTTP: what is found, in pages, who may ask and what it costs; each refusal by its code. */
+import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { isUnavailable } from '../src/api/search.js';
 import { isDenial } from '../src/core/errors.js';
 import type { SettingKey } from '../src/core/settings.js';
 import { addCommunity, writeSetting } from '../src/store/communities.js';
@@ -262,4 +264,32 @@ it('counts by address where nobody signs', async () => {
     for (let at = 0; at < 6; at += 1) statuses.push((await api.ask('GET', asked({ q: 'x' }))).status);
     expect(statuses).toContain(429);
   });
+});
+
+it('a search that the database gives up, or has no session for, can be asked again later', async () => {
+  await post({ content: 'a quayside' });
+  await relay.node.consumers!.drained();
+  const blocker = await relay.database.connect();
+  await blocker.query('BEGIN; LOCK TABLE post_search_documents IN ACCESS EXCLUSIVE MODE');
+  const answer = api.ask('GET', asked({ q: 'quayside', topic: OPEN }));
+  await eventually('it waits', async () => {
+    const { rowCount } = await relay.database.ownPool.query(
+      `SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
+         AND query LIKE '%encode(event_id%post_search_documents%tsquery%' AND datname = current_database()`,
+    );
+    return rowCount === 0 ? undefined : true;
+  });
+  await blocker.query('ROLLBACK');
+  await blocker.end();
+  expect(await answer).toMatchObject({ status: 503, body: { code: 'UNAVAILABLE' } });
+
+  const pool = new pg.Pool({ ...relay.database.searchPool.options, max: 1, connectionTimeoutMillis: 10 });
+  const held = await pool.connect();
+  const [refused] = await Promise.allSettled([pool.query('SELECT 1')]);
+  held.release();
+  await pool.end();
+  expect(refused).toMatchObject({ status: 'rejected' });
+  expect(isUnavailable((refused as PromiseRejectedResult).reason)).toBe(true);
+  expect(isUnavailable(new TypeError('a fault of our own'))).toBe(false);
+  expect(isUnavailable(Object.assign(new Error('syntax'), { code: '42601' }))).toBe(false);
 });

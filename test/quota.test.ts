@@ -67,7 +67,7 @@ async function serve({ node, database }: TestNode): Promise<[Http, string]> {
       tokenSecret: 'secret',
       downloadSecret: 'secret',
       exportSoon: async () => undefined,
-      search: { pool: database.pool, searchPool: database.searchPool, tagHash: () => 0n },
+      search: { pool: database.pool, searchPool: database.searchPool, tagHash: () => 0n, cursorSecret: '' },
       inTurn: (_client, query) => query(),
       adminPubkeys: [],
       carryOut: async () => undefined,

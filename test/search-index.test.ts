@@ -4,7 +4,7 @@
  * order while posts and reactions come in.
  */
 import type { Client } from 'pg';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Communities, Community } from '../src/communities.js';
 import { isDenial } from '../src/core/errors.js';
 import { type NostrEvent, serializeEvent } from '../src/core/event.js';
@@ -15,7 +15,8 @@ import { searchConsumer } from '../src/services/search.js';
 import { readChanges, readView } from '../src/store/changes.js';
 import { replayFrom } from '../src/store/consumer-admin.js';
 import { readHead } from '../src/store/outbox.js';
-import { type SearchPage, searchPage } from '../src/store/search.js';
+import { countSearched, type SearchPage, SearchTooLong, searchPage } from '../src/store/search.js';
+import { sealPlace } from '../src/store/search-cursor.js';
 import { eraseDocumentsOf, purgeDocuments } from '../src/store/search-documents.js';
 import { purgeDeleted } from '../src/store/sweeps.js';
 import { unsigned } from './support/life.js';
@@ -25,6 +26,7 @@ import { openTestStore, type TestStore } from './support/store.js';
 const START = Date.UTC(2026, 5, 1);
 const ALICE = 'a'.repeat(64);
 const BOB = 'b'.repeat(64);
+const SECRET = '5e'.repeat(32);
 let now = START;
 let store: TestStore;
 let lane: Lane;
@@ -75,7 +77,7 @@ const documentOf = async (event: NostrEvent) => (await documents()).find(({ id }
 const filterOf = (raw: object) => parseFilter(raw, { 'limits.filterValuesMax': 100 }) as Filter;
 async function page(raw: object, limit: number, cursor?: string): Promise<SearchPage> {
   const { database, tagHash } = store;
-  const pools = { pool: database.pool, searchPool: database.searchPool, tagHash };
+  const pools = { pool: database.pool, searchPool: database.searchPool, tagHash, cursorSecret: SECRET };
   const found = await searchPage(pools, rules, filterOf(raw), { limit, cursor, now });
   if (isDenial(found)) throw new Error(JSON.stringify(found));
   return found;
@@ -183,11 +185,42 @@ describe('documents', () => {
 describe('rules', () => {
   const consumer = searchConsumer({ communities });
   const outdated = () => consumer.outdated!(client, 1);
+  /** With a post that is judged by the rules of now. */
   const open = async () => {
     await client.query('DELETE FROM search_rules');
+    const [change] = await readView(client, { after: 0, upTo: await readHead(client), limit: 1 });
+    await consumer.apply([change!], client, 1);
     expect(await outdated()).toBeUndefined();
     expect((await client.query('SELECT 1 FROM search_rules')).rowCount).toBe(1);
   };
+
+  it('that changed and changed back between two looks are found out by what was judged meanwhile', async () => {
+    const required = { 'auth.mode': 'required' } as const;
+    const [isOpen, isClosed] = [true, false].map((isPublic) => new Map([['kukuri:flip', topic(isPublic)]]));
+    withRules(required, isOpen);
+    await open();
+    withRules(required, isClosed);
+    await post({ content: 'tapir', tags: [['t', 'kukuri:flip']] });
+    await index();
+    withRules(required, isOpen);
+    expect(await outdated()).toMatch(/kukuri:flip/);
+    await index();
+    expect(await outdated()).toMatch(/kukuri:flip/);
+  });
+
+  it('of a community that is not seen yet are waited for; of one that is gone there are none', async () => {
+    await index();
+    await client.query('DELETE FROM search_rules');
+    const event = await post({ content: 'okapi' });
+    const [change] = (await readChanges(client, { after: (await readHead(client)) - 1, limit: 1 })).changes;
+    const unseen = searchConsumer({ communities: { all: () => [], get: () => undefined } });
+    await expect(unseen.apply([change!], client, 1)).rejects.toMatchObject({ code: '55P03' });
+    await unseen.apply([{ ...change!, community: 999 }], client, 1);
+    expect(await outdated()).toMatch(/not known/);
+    await index();
+    expect(await documentOf(event)).toMatchObject({ deleted_at: null });
+    expect(await outdated()).toBeUndefined();
+  });
 
   it('that have not changed, or not in what matters, are no reason to build anew', async () => {
     await open();
@@ -364,7 +397,7 @@ describe('pages', () => {
 
   it('a cursor that is not ours, and a question without words, are refused by name', async () => {
     const { database, tagHash } = store;
-    const pools = { pool: database.pool, searchPool: database.searchPool, tagHash };
+    const pools = { pool: database.pool, searchPool: database.searchPool, tagHash, cursorSecret: SECRET };
     const ask = (raw: object, cursor: string | undefined) =>
       searchPage(pools, rules, filterOf(raw), { limit: 5, cursor, now });
     const text = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url');
@@ -380,7 +413,24 @@ describe('pages', () => {
       text([1, 1, 'x', 1, 'a']),
     ])
       expect(await ask({ search: 'sea' }, cursor)).toMatchObject({ denied: 'INVALID_REQUEST' });
-    expect(await ask({ search: 'sea' }, text(good))).toMatchObject({ items: [] });
+    const place = { asOf: 1, cut: 1, score: 0.1, createdAt: 1, id: ALICE };
+    const ours = sealPlace({ secret: SECRET, community: 1 }, place);
+    expect(await ask({ search: 'sea' }, ours)).toMatchObject({ items: [] });
+    expect(Buffer.from(ours, 'base64url').includes(ALICE)).toBe(false);
+    const changed = Buffer.from(ours, 'base64url');
+    changed[20]! ^= 1;
+    for (const cursor of [
+      text(good),
+      changed.toString('base64url'),
+      ours.slice(0, -8),
+      sealPlace({ secret: SECRET, community: 2 }, place),
+      sealPlace({ secret: '00'.repeat(32), community: 1 }, place),
+    ])
+      expect(await ask({ search: 'sea' }, cursor)).toMatchObject({ denied: 'INVALID_REQUEST' });
+    const ahead = { ...place, cut: Number.MAX_SAFE_INTEGER, score: 9 };
+    await post({ content: 'open sea' });
+    const beyond = await ask({ search: 'sea' }, sealPlace({ secret: SECRET, community: 1 }, ahead));
+    expect(beyond).toMatchObject({ items: [{}] });
     expect(await ask({ kinds: [1] }, undefined)).toMatchObject({ denied: 'INVALID_REQUEST' });
     expect(await ask({ search: '!!!' }, undefined)).toEqual({ items: [], nextCursor: undefined });
     await client.query(`UPDATE consumer_offsets SET generation = 0 WHERE consumer = 'search'`);
@@ -411,6 +461,140 @@ describe('pages', () => {
   });
 });
 
+describe('what the index has not read', () => {
+  it('is cut into words once for all searches, and what is deleted or new meanwhile is seen', async () => {
+    await index();
+    const made = await Promise.all(
+      Array.from({ length: 30 }, (_, at) => post({ content: `penguin 東京の港 ${at}` })),
+    );
+    const segmented = vi.spyOn(Intl.Segmenter.prototype, 'segment');
+    const find = async () => (await page({ search: 'penguin' }, 100)).items.map(({ id }) => id);
+    const together = await Promise.all(Array.from({ length: 5 }, find));
+    for (const ids of together) expect(ids).toHaveLength(30);
+    expect(segmented).toHaveBeenCalledTimes(30);
+    await remove(made[3]!);
+    const late = await post({ content: 'penguin 港' });
+    const ids = await find();
+    expect(ids).toHaveLength(30);
+    expect(ids).toContain(late.id);
+    expect(ids).not.toContain(made[3]!.id);
+    expect(segmented).toHaveBeenCalledTimes(31);
+    segmented.mockRestore();
+  });
+
+  it('is read from where each search begins: a later page of an old one, and one far behind', async () => {
+    await index();
+    for (let at = 0; at < 3; at += 1) await post({ content: `walrus ${at}` });
+    const first = await page({ search: 'walrus' }, 1);
+    await index();
+    await post({ content: 'walrus new' });
+    expect(contents(await page({ search: 'walrus' }, 9))).toHaveLength(4);
+    await replayFrom(client, 'search', 0);
+    expect(contents(await page({ search: 'walrus' }, 9))).toHaveLength(4);
+    expect(contents(await page({ search: 'walrus' }, 9, first.nextCursor))).toHaveLength(2);
+    await index();
+  });
+});
+
+describe('what raises a score', () => {
+  const OPEN = 'kukuri:open';
+  const CLOSED = 'kukuri:closed';
+  const scoreOf = async (word: string) => (await page({ search: word }, 5)).items[0]!.score;
+
+  it('is what anyone may see: nothing private, nothing of a closed topic', async () => {
+    withRules(
+      { 'auth.mode': 'required' },
+      new Map([
+        [OPEN, topic(true)],
+        [CLOSED, topic(false)],
+      ]),
+    );
+    const { id } = await post({ content: 'zebra', tags: [['t', OPEN]] });
+    const before = await scoreOf('zebra');
+    const refer = (kind: number, ...tags: string[][]) =>
+      post({ kind, pubkey: BOB, content: `${posts}`, tags: [['e', id], ...tags] });
+    await refer(4, ['p', ALICE]);
+    await refer(1059, ['p', ALICE]);
+    await refer(1, ['t', CLOSED]);
+    expect(await scoreOf('zebra')).toBe(before);
+    await refer(1, ['t', OPEN]);
+    const replied = await scoreOf('zebra');
+    expect(replied).toBeGreaterThan(before);
+    await refer(7);
+    expect(await scoreOf('zebra')).toBeGreaterThan(replied);
+  });
+
+  it('is gone with its expiry, its deletion, and with who vanished', async () => {
+    const { id } = await post({ content: 'giraffe' });
+    withRules({ 'search.freshnessWeight': 0 });
+    const before = await scoreOf('giraffe');
+    const refer = (pubkey: string, ...tags: string[][]) =>
+      post({ kind: 7, pubkey, content: `${posts}`, tags: [['e', id], ...tags] });
+    await refer(BOB, ['expiration', String(now / 1_000 + 10)]);
+    expect(await scoreOf('giraffe')).toBeGreaterThan(before);
+    now += 10_000;
+    expect(await scoreOf('giraffe')).toBe(before);
+    const reaction = await refer(BOB);
+    expect(await scoreOf('giraffe')).toBeGreaterThan(before);
+    await remove(reaction);
+    expect(await scoreOf('giraffe')).toBe(before);
+    const vanishing = 'c'.repeat(64);
+    const { created_at } = await refer(vanishing);
+    expect(await scoreOf('giraffe')).toBeGreaterThan(before);
+    await client.query(
+      `INSERT INTO vanish_marks (community, pubkey, until, recipient_tag, request) VALUES (1, decode($1, 'hex'), $2, 0, '')`,
+      [vanishing, created_at],
+    );
+    expect(await scoreOf('giraffe')).toBe(before);
+    await client.query('DELETE FROM vanish_marks');
+  });
+
+  it('does not raise what is far from the best by its words, and pages hold the order', async () => {
+    withRules({ 'search.freshnessWeight': 0 });
+    const far = await post({ content: `ostrich ${'and more '.repeat(30)}` });
+    await Promise.all(
+      Array.from({ length: 105 }, (_, at) =>
+        post({ content: `ostrich`, created_at: START / 1_000 - 5_000 + at }),
+      ),
+    );
+    const whole = await page({ search: 'ostrich' }, 200);
+    const near = whole.items[50]!;
+    for (const id of [far.id, near.id])
+      await post({ kind: 7, pubkey: BOB, content: `${posts}`, tags: [['e', id]] });
+    await index();
+    const ids = (await page({ search: 'ostrich' }, 200)).items.map(({ id }) => id);
+    expect(ids[0]).toBe(near.id);
+    expect(ids.at(-1)).toBe(far.id);
+    const seen: string[] = [];
+    for (let cursor: string | undefined, at = 0; at === 0 || cursor !== undefined; at += 1) {
+      const next: SearchPage = await page({ search: 'ostrich' }, 30, cursor);
+      seen.push(...next.items.map(({ id }) => id));
+      cursor = next.nextCursor;
+    }
+    expect(seen).toEqual(ids);
+  });
+});
+
+it('a count has one time for all its filters', async () => {
+  const { database, tagHash } = store;
+  const time = new AbortController();
+  let asked = 0;
+  const searchPool = new Proxy(database.searchPool, {
+    get: (pool, name) =>
+      name !== 'query'
+        ? Reflect.get(pool, name)
+        : async (text: string, values: unknown[]) => {
+            asked += 1;
+            time.abort();
+            return pool.query(text, values);
+          },
+  });
+  const pools = { pool: database.pool, searchPool, tagHash };
+  const filters = [filterOf({ search: 'boat' }), filterOf({ search: 'sea' })];
+  await expect(countSearched(pools, rules, filters, 100, now, time.signal)).rejects.toThrow(SearchTooLong);
+  expect(asked).toBe(1);
+});
+
 it('an index that is replaced under a search is asked again', async () => {
   const event = await post({ content: 'a breakwater' });
   await index();
@@ -435,7 +619,7 @@ it('an index that is replaced under a search is asked again', async () => {
             return pool.query(text, values);
           },
   });
-  const pools = { pool: database.pool, searchPool, tagHash };
+  const pools = { pool: database.pool, searchPool, tagHash, cursorSecret: SECRET };
   const found = await searchPage(pools, rules, filterOf({ search: 'breakwater' }), {
     limit: 5,
     cursor: undefined,

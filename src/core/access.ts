@@ -283,6 +283,12 @@ export function searchView(rules: AccessRules): View {
   return view;
 }
 
+/** What anyone may see, of whatever kind. */
+export function publicView(rules: AccessRules): View {
+  const view = searchView(rules);
+  return { ...view, key: `public${view.key}`, kinds: undefined };
+}
+
 export function isSearchable(event: MatchedEvent, rules: AccessRules): boolean {
   return sees(searchView(rules), event);
 }

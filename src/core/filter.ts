@@ -128,6 +128,9 @@ export function parseFilters(
   return filters;
 }
 
+/** To look for a word costs about what comparing so many values does. */
+const VALUES_OF_TERM = 10;
+
 /** How many values the filters hold, all fields together. */
 export function valuesIn(filters: readonly Filter[]): number {
   return filters.reduce((sum, { ids, authors, kinds, tags, search }) => {
@@ -137,7 +140,7 @@ export function valuesIn(filters: readonly Filter[]): number {
       (ids?.size ?? 0) +
       (authors?.size ?? 0) +
       (kinds?.size ?? 0) +
-      (search?.terms.length ?? 0) +
+      VALUES_OF_TERM * (search?.terms.length ?? 0) +
       inTags
     );
   }, 0);

@@ -4,7 +4,7 @@ import type { Settings } from './settings.js';
 export interface Measured {
   /** How well its words fit. */
   readonly text: number;
-  /** Events that refer to it (`e`), counted up to a hundred. */
+  /** Events that refer to it (`e`) and that anyone may see, counted up to a hundred. */
   readonly references: number;
 }
 
@@ -14,7 +14,8 @@ export type ScoreSettings = Pick<
 >;
 
 const DAY_SECONDS = 86_400;
-const REFERENCES_MAX = 100;
+/** References are counted up to here. */
+export const REFERENCES_MAX = 100;
 const DECIMALS = 1_000_000;
 
 /** Rounded, so that a score in a cursor is the score that is compared with it. */

@@ -13,15 +13,16 @@ export type Token =
   /** Words that follow one another; an address has several. */
   | { readonly type: 'words'; readonly words: readonly string[] }
   /** Characters without blanks between words; pairs of them are worth finding only in some scripts. */
-  | {
-      readonly type: 'run';
-      readonly text: string;
-      readonly words: readonly string[];
-      readonly pairs: readonly string[];
-    }
+  | Run
   /** With the words that it shows. */
   | { readonly type: 'hashtag'; readonly lexeme: string; readonly shown: string }
   | { readonly type: 'mention'; readonly lexeme: string };
+
+export interface Run {
+  readonly type: 'run';
+  readonly text: string;
+  readonly isPaired: boolean;
+}
 
 const IDEOGRAPHIC = '[[\\p{scx=Han}\\p{scx=Hira}\\p{scx=Kana}]&&[\\p{L}\\p{M}\\p{N}]]';
 const BLANKLESS = '[[\\p{scx=Thai}\\p{scx=Laoo}\\p{scx=Khmr}\\p{scx=Mymr}]&&[\\p{L}\\p{M}\\p{N}]]';
@@ -29,7 +30,9 @@ const LETTER = `[[\\p{L}\\p{M}\\p{N}]--${IDEOGRAPHIC}--${BLANKLESS}]`;
 const ADDRESS = 'https?:\\/\\/[!#-;=?-~]+';
 /** Keys, and other things that NIP-19 spells, which are no words. */
 const ENTITY = '(?:nostr:)?n(?:pub|profile|event|ote|addr)1[02-9ac-hj-np-z]{20,}';
-const EMOJI = '\\p{RGI_Emoji}|\\p{Extended_Pictographic}';
+/** What is joined is one, also where it is spelt without the variation selectors that it should have. */
+const PICTURE = '\\p{Extended_Pictographic}\\p{Emoji_Modifier}?';
+const EMOJI = `\\p{RGI_Emoji_Tag_Sequence}|${PICTURE}(?:\\u200d${PICTURE})*|\\p{RGI_Emoji}`;
 
 /** The groups: address, entity, hashtag, emoji, ideographs, other runs; what is in none is a word. */
 const TOKENS = new RegExp(
@@ -51,11 +54,21 @@ const LATIN: Readonly<Record<string, string>> = { ß: 'ss', æ: 'ae', œ: 'oe', 
 const ACCENTED = /[\u00df-\u024f\u1e00-\u1eff]/g;
 const ACCENTS = /(?<=[a-z])[\u0300-\u036f]+/g;
 
-export function foldWords(text: string): string {
-  if (IS_ASCII.test(text)) return text.toLowerCase();
+/** No word has more marks in a row; the two are marks once they are folded. To put thousands in order takes seconds. */
+const MARKS = /([\p{M}\uff9e\uff9f]{16})[\p{M}\uff9e\uff9f]+/gu;
+/** How a character is drawn. */
+const VARIATIONS = /[\ufe00-\ufe0f\u{e0100}-\u{e01ef}]/gu;
+
+/** At most so many characters of the result: one character may stand for eighteen. */
+export function foldWords(text: string, lengthMax = Number.POSITIVE_INFINITY): string {
+  if (IS_ASCII.test(text)) return text.slice(0, lengthMax).toLowerCase();
   return text
     .toWellFormed()
+    .replace(VARIATIONS, '')
+    .replace(MARKS, '$1')
     .normalize('NFKC')
+    .slice(0, lengthMax)
+    .toWellFormed()
     .toLowerCase()
     .replace(ACCENTED, (letter) => LATIN[letter] ?? letter.normalize('NFD').charAt(0))
     .replace(ACCENTS, '')
@@ -85,15 +98,23 @@ export function wordOf(text: string): string {
 
 /** Never through the middle of a character. */
 export function cut(text: string): string {
-  if (text.length <= LEXEME_LENGTH_MAX) return text;
-  const end = text.slice(0, LEXEME_LENGTH_MAX);
-  return end.isWellFormed() ? end : end.slice(0, -1);
+  return text.length <= LEXEME_LENGTH_MAX ? text : wellFormed(text.slice(0, LEXEME_LENGTH_MAX));
 }
+
+function wellFormed(beginning: string): string {
+  return beginning.isWellFormed() ? beginning : beginning.slice(0, -1);
+}
+
+const UNSEEN = /[\p{C}\s]/gu;
 
 /** The lexeme of a topic or a hashtag; nothing is left of one that has no visible character. */
 export function hashtagOf(value: string): string | undefined {
-  const folded = foldWords(value.slice(0, 4 * LEXEME_LENGTH_MAX)).replace(/[\p{C}\s]/gu, '');
-  return folded === '' ? undefined : `#${cut(folded)}`;
+  return foldedHashtag(foldWords(value.slice(0, 4 * LEXEME_LENGTH_MAX), 2 * LEXEME_LENGTH_MAX));
+}
+
+function foldedHashtag(folded: string): string | undefined {
+  const seen = folded.replace(UNSEEN, '');
+  return seen === '' ? undefined : `#${cut(seen)}`;
 }
 
 export function mentionOf(pubkey: string): string {
@@ -107,23 +128,33 @@ const thai = new Intl.Segmenter('th', { granularity: 'word' });
 /** Servers and users drop the last stroke as they like: サーバー, サーバ. */
 const LONG_ENDING = /^([\u30a1-\u30fa\u30fc]{3,})\u30fc$/;
 
-function segments(run: string, segmenter: Intl.Segmenter): string[] {
-  const words: string[] = [];
-  for (const { segment } of segmenter.segment(run))
-    words.push(cut(segment.endsWith('ー') ? segment.replace(LONG_ENDING, '$1') : segment));
-  return words;
+/** The cost of a segmenter grows faster than its text. */
+const PIECE_LENGTH = 256;
+
+/** Piece by piece, so that no more is cut than is asked for. What ends with a piece may go on: it begins the next. */
+export function* wordsOfRun({ text, isPaired }: Run): Generator<string> {
+  const segmenter = isPaired ? japanese : thai;
+  for (let from = 0; from < text.length; ) {
+    const piece = wellFormed(text.slice(from, from + PIECE_LENGTH));
+    const isLast = from + piece.length === text.length;
+    for (const { segment, index } of segmenter.segment(piece)) {
+      const goesOn = index > 0 && index + segment.length === piece.length && !isLast;
+      if (goesOn) break;
+      from += segment.length;
+      yield cut(segment.endsWith('ー') ? segment.replace(LONG_ENDING, '$1') : segment);
+    }
+  }
 }
 
 /** Each two neighbours, and the last one alone: so every character begins one of them. */
-function pairsOf(run: string): string[] {
-  const pairs: string[] = [];
+export function* pairsOfRun({ text, isPaired }: Run): Generator<string> {
+  if (!isPaired) return;
   let before = '';
-  for (const character of run) {
-    if (before !== '') pairs.push(before + character);
+  for (const character of text) {
+    if (before !== '') yield before + character;
     before = character;
   }
-  pairs.push(before);
-  return pairs;
+  yield before;
 }
 
 // ── Tokens ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -138,15 +169,9 @@ export function* tokensOf(text: string): Generator<Token> {
     if (address !== undefined) yield { type: 'words', words: addressWords(address) };
     else if (entity !== undefined) yield* mentionIn(entity);
     else if (hashtag !== undefined) yield* hashtagIn(hashtag);
-    else if (ideographs !== undefined)
-      yield {
-        type: 'run',
-        text: ideographs,
-        words: segments(ideographs, japanese),
-        pairs: pairsOf(ideographs),
-      };
-    else if (run !== undefined) yield { type: 'run', text: run, words: segments(run, thai), pairs: [] };
-    else if (emoji !== undefined) yield { type: 'words', words: [emoji.replaceAll('\ufe0f', '')] };
+    else if (ideographs !== undefined) yield { type: 'run', text: ideographs, isPaired: true };
+    else if (run !== undefined) yield { type: 'run', text: run, isPaired: false };
+    else if (emoji !== undefined) yield { type: 'words', words: [cut(emoji)] };
     else yield { type: 'words', words: [wordOf(found)] };
   }
 }
@@ -163,7 +188,9 @@ function* mentionIn(entity: string): Generator<Token> {
 }
 
 function* hashtagIn(found: string): Generator<Token> {
-  const shown = found.replace(/[:-]+$/, '');
-  const lexeme = hashtagOf(shown);
+  let end = found.length;
+  while (end > 0 && (found[end - 1] === ':' || found[end - 1] === '-')) end -= 1;
+  const shown = found.slice(0, end);
+  const lexeme = foldedHashtag(shown.slice(0, 2 * LEXEME_LENGTH_MAX));
   if (lexeme !== undefined) yield { type: 'hashtag', lexeme, shown };
 }

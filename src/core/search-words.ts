@@ -7,7 +7,16 @@
  * 256 places of a word, 16,383 as a place, 1 MB.
  */
 import { isHex64, type NostrEvent } from './event.js';
-import { foldWords, hashtagOf, mentionOf, type Token, tokensOf } from './search-text.js';
+import {
+  foldWords,
+  hashtagOf,
+  mentionOf,
+  pairsOfRun,
+  type Run,
+  type Token,
+  tokensOf,
+  wordsOfRun,
+} from './search-text.js';
 import type { MatchedEvent } from './topic.js';
 
 /** As a tsvector has them. */
@@ -15,7 +24,7 @@ export const WEIGHTS = { D: 0, C: 1, B: 2, A: 3 } as const;
 export type Weight = keyof typeof WEIGHTS;
 
 /** Changes whenever the same event would give other words. */
-export const WORDS_VERSION = 1;
+export const WORDS_VERSION = 2;
 
 export const WORD_PLACES_MAX = 2_000;
 export const PAIR_PLACES_MAX = 2_000;
@@ -23,8 +32,8 @@ const PLACES_OF_ONE_MAX = 250;
 const PAIRS_FROM = 8_000;
 /** Hashtags and mentions have no neighbours. */
 const ASIDE = 16_000;
-/** Characters that are looked at, of one event: more than the places can hold. */
-const TEXT_LENGTH_MAX = 40_000;
+/** Characters that are looked at, of one event: about what the places can hold. */
+export const TEXT_LENGTH_MAX = 12_000;
 const PLACE_BITS = 14;
 
 /** By lexeme: its places, each with its weight in the bits above. */
@@ -43,14 +52,22 @@ class WordList {
   private pairs = PAIRS_FROM;
   private left = TEXT_LENGTH_MAX;
 
+  private get isFull(): boolean {
+    return this.place >= WORD_PLACES_MAX;
+  }
+  private get isFullOfPairs(): boolean {
+    return this.pairs >= PAIRS_FROM + PAIR_PLACES_MAX;
+  }
+
   /** A gap between two texts, so that the last word of one is no neighbour of the first of the next. */
   text(text: string, weight: Weight): void {
     const part = text.slice(0, this.left);
-    this.left -= part.length;
+    const folded = foldWords(part, this.left);
+    this.left -= Math.max(part.length, folded.length);
     this.place += 1;
     this.pairs += 1;
-    for (const token of tokensOf(foldWords(part))) {
-      if (this.place >= WORD_PLACES_MAX && this.pairs >= PAIRS_FROM + PAIR_PLACES_MAX) return;
+    for (const token of tokensOf(folded)) {
+      if (this.isFull && this.isFullOfPairs) return;
       this.token(token, weight);
     }
   }
@@ -61,27 +78,40 @@ class WordList {
         for (const word of token.words) this.word(word, weight);
         return;
       case 'run':
-        for (const word of token.words) this.word(word, weight);
-        for (const pair of token.pairs) this.pair(pair);
-        this.pairs += 1;
+        this.run(token, weight);
         return;
       case 'hashtag':
         this.aside(token.lexeme);
-        for (const shown of tokensOf(token.shown)) this.token(shown, weight);
+        if (!this.isFull) for (const shown of tokensOf(token.shown)) this.token(shown, weight);
         return;
       case 'mention':
         this.aside(token.lexeme);
     }
   }
 
+  /** No more of it is cut than there are places. */
+  private run(run: Run, weight: Weight): void {
+    if (!this.isFull)
+      for (const word of wordsOfRun(run)) {
+        this.word(word, weight);
+        if (this.isFull) break;
+      }
+    if (!this.isFullOfPairs)
+      for (const pair of pairsOfRun(run)) {
+        this.pair(pair);
+        if (this.isFullOfPairs) break;
+      }
+    this.pairs += 1;
+  }
+
   private word(lexeme: string, weight: Weight): void {
-    if (this.place >= WORD_PLACES_MAX) return;
+    if (this.isFull) return;
     this.place += 1;
     this.add(lexeme, this.place, weight);
   }
 
   private pair(lexeme: string): void {
-    if (this.pairs >= PAIRS_FROM + PAIR_PLACES_MAX) return;
+    if (this.isFullOfPairs) return;
     this.pairs += 1;
     this.add(lexeme, this.pairs, 'D');
   }
@@ -100,6 +130,7 @@ class WordList {
 
 const KIND_PROFILE = 0;
 const TITLES: Readonly<Record<string, Weight>> = { title: 'A', subject: 'A', summary: 'B' };
+const TITLES_MAX = 20;
 const PROFILE_FIELDS = [
   ['name', 'A'],
   ['display_name', 'A'],
@@ -118,6 +149,18 @@ export function wordsOf(event: MatchedEvent): Words {
   return words;
 }
 
+const beginnings = new WeakMap<Words, ReadonlySet<string>>();
+
+/** The first character of each lexeme. Made once, however many searches ask for one. */
+export function beginningsOf(words: Words): ReadonlySet<string> {
+  let first = beginnings.get(words);
+  if (first === undefined) {
+    first = new Set([...words.keys()].map((lexeme) => String.fromCodePoint(lexeme.codePointAt(0) ?? 0)));
+    beginnings.set(words, first);
+  }
+  return first;
+}
+
 /** Topics first: a filter by topic looks for them, and must find them whatever else the event holds. */
 function readWords(event: MatchedEvent): Words {
   const list = new WordList();
@@ -126,15 +169,22 @@ function readWords(event: MatchedEvent): Words {
   for (const [name, value] of event.tags) {
     if (name === 'p' && isHex64(value)) list.aside(mentionOf(value));
   }
-  for (const [name, value] of event.tags) {
-    const weight = Object.hasOwn(TITLES, name ?? '') ? TITLES[name!] : undefined;
-    if (weight !== undefined && value !== undefined) list.text(value, weight);
-  }
+  for (const [text, weight] of titlesOf(event)) list.text(text, weight);
   for (const [text, weight] of textsOf(event)) list.text(text, weight);
   return list.words;
 }
 
+function titlesOf({ tags }: NostrEvent): (readonly [string, Weight])[] {
+  return tags
+    .flatMap(([name = '', value]) => {
+      const weight = Object.hasOwn(TITLES, name) ? TITLES[name] : undefined;
+      return weight === undefined || value === undefined ? [] : [[value, weight] as const];
+    })
+    .slice(0, TITLES_MAX);
+}
+
 function hashtag(list: WordList, value: string): void {
+  if (list.words.size >= WORD_PLACES_MAX) return;
   const lexeme = hashtagOf(value);
   if (lexeme !== undefined) list.aside(lexeme);
 }

@@ -1,11 +1,12 @@
+import fc from 'fast-check';
 import * as nip19 from 'nostr-tools/nip19';
-import { describe, expect, it } from 'vitest';
-import { type Filter, matchesNothing, parseFilter } from './filter.js';
+import { describe, expect, it, vi } from 'vitest';
+import { type Filter, matchesNothing, parseFilter, valuesIn } from './filter.js';
 import { pubkeyOf } from './public-key-text.js';
 import { isRefusal } from './reply.js';
 import { matchSearch, parseSearch, type SearchQuery, toRankQuery, toTsquery } from './search.js';
 import { scoreOf } from './search-score.js';
-import { toTsvector, type Words, wordsOf } from './search-words.js';
+import { TEXT_LENGTH_MAX, toTsvector, type Words, wordsOf } from './search-words.js';
 import { settingsFrom } from './settings.js';
 
 const KEY = 'ab'.repeat(32);
@@ -20,6 +21,25 @@ const query = (text: string) => parseSearch(text) as SearchQuery;
 const finds = (text: string, content: string, draft?: Draft) =>
   matchSearch(query(text), wordsIn(content, draft));
 const lexemes = (words: Words) => [...words.keys()];
+
+/** As long as an event may be, and dear to cut. */
+const HOSTILE = [
+  `#a${':'.repeat(TEXT_LENGTH_MAX - 3)}b`,
+  `é #a${'-'.repeat(TEXT_LENGTH_MAX - 5)}b`,
+  `a${'\u0301\u0323'.repeat(20_000)}`,
+  `ｶ${'\uff9e\u0301'.repeat(16_000)}`,
+  '\ufdfa'.repeat(30_000),
+  '\u3300'.repeat(30_000),
+  'ア'.repeat(30_000),
+  'あいうえお'.repeat(6_000),
+  '一'.repeat(30_000),
+  'ก'.repeat(30_000),
+  'ភ'.repeat(30_000),
+  'က'.repeat(30_000),
+  "a'".repeat(40_000),
+  '❤\u200d'.repeat(15_000),
+  '#é '.repeat(20_000),
+];
 
 describe('words of a post', () => {
   it.each([
@@ -37,6 +57,10 @@ describe('words of a post', () => {
     ['the last character', '静かな港', '港'],
     ['Thai words', 'ภาษาไทยสวยมาก', 'ไทย'],
     ['an emoji', 'good morning ☕️!', '☕'],
+    ['an emoji as a picture', 'fine 👍', '👍\ufe0f'],
+    ['an emoji as a text', 'fine 👍\ufe0f', '"fine 👍"'],
+    ['a joined emoji, spelt without variation selectors', 'us ❤\ufe0f‍🔥', '❤‍🔥'],
+    ['another drawing of a character', '葛\u{e0100}飾区', '葛飾'],
     ['an emoji of several parts', 'us 👩‍👩‍👧', '👩‍👩‍👧'],
     ['the host of an address', 'see https://example.org/docs/Relay-List?x=1', 'example.org'],
     ['the path of an address', 'see https://example.org/docs/Relay-List?x=1', '"relay list"'],
@@ -53,6 +77,7 @@ describe('words of a post', () => {
     ['the scheme of an address', 'see https://example.org', 'https'],
     ['the query of an address', 'see https://example.org/?secret=1', 'secret'],
     ['a hashtag that is only a word', 'boats', '#boats'],
+    ['a part of a joined emoji', 'us ❤\ufe0f‍🔥', '🔥'],
   ])('are not found by %s', (_what, content, text) => {
     expect(finds(text, content)).toBe(false);
   });
@@ -126,6 +151,78 @@ describe('words of a post', () => {
     }
   });
 
+  it('are those of its first characters', () => {
+    const piece = fc.constantFrom(
+      ...HOSTILE,
+      '東京都の港 ',
+      'harbour lights ',
+      '#a:-',
+      '👍',
+      '\ufdfa',
+      '\ud800',
+    );
+    fc.assert(
+      fc.property(
+        fc.array(fc.tuple(piece, fc.integer({ min: 1, max: 2_000 })), { maxLength: 30 }),
+        (pieces) => {
+          const text = pieces.map(([of, length]) => of.repeat(20).slice(0, length)).join('');
+          expect(wordsIn(text)).toEqual(wordsIn(text.slice(0, TEXT_LENGTH_MAX)));
+        },
+      ),
+      { numRuns: 50 },
+    );
+  });
+
+  it('of a run are whole where a piece of it ends', () => {
+    expect(lexemes(wordsIn('ภาษาไทย'.repeat(150)))).toEqual(lexemes(wordsIn('ภาษาไทย')));
+  });
+
+  it('cost about what those of a plain text cost, whatever the post holds', () => {
+    const costOf = (content: string) => {
+      const took = [1, 2, 3].map(() => {
+        const start = performance.now();
+        wordsIn(content);
+        return performance.now() - start;
+      });
+      return Math.min(...took);
+    };
+    const plain = costOf('harbour lights '.repeat(6_000));
+    for (const content of HOSTILE) expect(costOf(content) / plain, content.slice(0, 4)).toBeLessThan(40);
+  });
+
+  it('are cut from no more than the places can hold', () => {
+    const segmented = vi.spyOn(Intl.Segmenter.prototype, 'segment');
+    const normalized = vi.spyOn(String.prototype, 'normalize');
+    try {
+      for (const content of HOSTILE) {
+        segmented.mockClear();
+        normalized.mockClear();
+        wordsIn(content);
+        const handed = segmented.mock.calls.reduce((sum, [text]) => sum + text.length, 0);
+        expect(handed, content.slice(0, 4)).toBeLessThan(1.5 * TEXT_LENGTH_MAX);
+        const pieces = segmented.mock.calls.map(([text]) => text.length);
+        expect(Math.max(0, ...pieces)).toBeLessThanOrEqual(256);
+        expect(normalized.mock.contexts.every((text) => String(text).length <= TEXT_LENGTH_MAX)).toBe(true);
+      }
+    } finally {
+      segmented.mockRestore();
+      normalized.mockRestore();
+    }
+  });
+
+  it('of all its texts are cut from so many characters together, folded or not', () => {
+    const tags = Array.from({ length: 2_000 }, () => ['title', '\ufdfa'.repeat(600)]);
+    const folded = vi.spyOn(String.prototype, 'toLowerCase');
+    try {
+      wordsIn('\ufdfa'.repeat(600), { tags });
+      const length = folded.mock.contexts.reduce<number>((sum, text) => sum + String(text).length, 0);
+      expect(length).toBeGreaterThan(0);
+      expect(length).toBeLessThanOrEqual(TEXT_LENGTH_MAX);
+    } finally {
+      folded.mockRestore();
+    }
+  });
+
   it('NUL, lone surrogates and quotes are harmless', () => {
     const words = wordsIn("sea\u0000wind \ud800 it's \\ \udc00boat", { tags: [['t', "a'b\\c\u0000\ud800"]] });
     expect(lexemes(words)).toEqual(["#a'b\\c\ufffd", 'sea', 'wind', 'it', 'boat']);
@@ -168,12 +265,43 @@ describe('a query', () => {
   });
 
   it('without a usable word matches nothing', () => {
-    for (const text of ['!!!', '""', '-', '& | ! <-> :*', '\u0000', '\ud800']) {
+    for (const text of [
+      '"http://--"',
+      '-"https://__"',
+      'http://--',
+      '!!!',
+      '""',
+      '-',
+      '& | ! <-> :*',
+      '\u0000',
+      '\ud800',
+    ]) {
       expect(matchSearch(query(text), wordsIn(`a ${text} b`)), text).toBe(false);
       expect(matchesNothing(parseFilter({ search: text }, { 'limits.filterValuesMax': 10 }) as Filter)).toBe(
         true,
       );
     }
+  });
+
+  it('asks for what is needed before what is excluded, and counts by its words', () => {
+    expect(query('-red boat -blue "old sail"').terms.map(({ excluded }) => excluded)).toEqual([
+      false,
+      false,
+      true,
+      true,
+    ]);
+    const filter = (search: string) => parseFilter({ search, kinds: [1] }, { 'limits.filterValuesMax': 10 });
+    expect(valuesIn([filter('boat -red') as Filter])).toBe(21);
+  });
+
+  it('for one character looks at the beginnings of words, which are gathered once', () => {
+    const words = wordsIn(Array.from({ length: 500 }, (_, at) => `港${at} w${at}`).join(' '));
+    const keys = vi.spyOn(words, 'keys');
+    for (let time = 0; time < 5; time += 1) {
+      expect(matchSearch(query('港'), words)).toBe(true);
+      expect(matchSearch(query('海'), words)).toBe(false);
+    }
+    expect(keys).toHaveBeenCalledTimes(1);
   });
 
   it('is refused when it is too long or has too many words', () => {

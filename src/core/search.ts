@@ -4,8 +4,16 @@
  * third, together.
  */
 import { type Refusal, refusal } from './reply.js';
-import { foldWords, hashtagOf, type Token, tokensOf } from './search-text.js';
-import { placeOf, quoteLexeme, WEIGHTS, type Words, weightOf } from './search-words.js';
+import {
+  foldWords,
+  hashtagOf,
+  pairsOfRun,
+  type Run,
+  type Token,
+  tokensOf,
+  wordsOfRun,
+} from './search-text.js';
+import { beginningsOf, placeOf, quoteLexeme, WEIGHTS, type Words, weightOf } from './search-words.js';
 
 export const SEARCH_LENGTH_MAX = 256;
 export const SEARCH_TERMS_MAX = 16;
@@ -26,7 +34,7 @@ export interface Term {
 }
 
 export interface SearchQuery {
-  /** None: nothing in it can be searched for, and it matches nothing. */
+  /** Those that are needed first. None: nothing in it can be searched for, and it matches nothing. */
   readonly terms: readonly Term[];
 }
 
@@ -46,7 +54,9 @@ export function parseSearch(text: string): SearchQuery | Refusal | undefined {
   );
   if (terms.length > SEARCH_TERMS_MAX)
     return refusal('invalid', `a search may have at most ${SEARCH_TERMS_MAX} words`);
-  return { terms };
+  return {
+    terms: [...terms.filter(({ excluded }) => !excluded), ...terms.filter(({ excluded }) => excluded)],
+  };
 }
 
 /** What belongs together in one part of a query. */
@@ -54,14 +64,17 @@ function termsOf(part: string, excluded: boolean, quoted: boolean): Term[] {
   const tokens = [...tokensOf(part)];
   const loose = quoted ? quotedTerms(tokens) : bareTerms(tokens);
   // What is excluded, or in quotes, is meant as it is written.
-  const anyOf = quoted || excluded ? loose.map((phrases) => phrases.filter(isStrict)) : loose;
+  const isMeant = quoted || excluded ? isStrict : isUsable;
+  const anyOf = loose.map((phrases) => phrases.filter(isMeant)).filter(({ length }) => length > 0);
   if (!excluded || anyOf.length <= 1) return anyOf.map((phrases) => ({ anyOf: phrases, excluded }));
   // To exclude several things that belong together would need "not all of these": the words in a row are what is meant.
   return [{ anyOf: [wordsInARow(tokens)], excluded }];
 }
 
 type Phrases = readonly Phrase[];
-const isStrict = ({ among }: Phrase) => among !== 'anywhere';
+/** An address may have no word in it. */
+const isUsable = ({ lexemes }: Phrase) => lexemes.length > 0;
+const isStrict = (phrase: Phrase) => isUsable(phrase) && phrase.among !== 'anywhere';
 
 /** Words that are written together (well-known, example.com) follow one another; each run is looked for by itself. */
 function bareTerms(tokens: readonly Token[]): Phrases[] {
@@ -95,9 +108,10 @@ function quotedTerms(tokens: readonly Token[]): Phrases[] {
 
 function wordsInARow(tokens: readonly Token[]): Phrase {
   return phrase(
-    tokens.flatMap((token) =>
-      token.type === 'words' || token.type === 'run' ? token.words : [token.lexeme],
-    ),
+    tokens.flatMap((token) => {
+      if (token.type === 'run') return [...wordsOfRun(token)];
+      return token.type === 'words' ? token.words : [token.lexeme];
+    }),
   );
 }
 
@@ -112,7 +126,9 @@ const HIRAGANA = /^[\u3041-\u309f]+$/;
  * By its words, and by its characters wherever the words of the post begin and end. One character is the beginning of a pair.
  * What particles join (京都の紅葉) may also be apart.
  */
-function runPhrases({ words, pairs }: Token & { type: 'run' }): Phrases {
+function runPhrases(run: Run): Phrases {
+  const words = [...wordsOfRun(run)];
+  const pairs = [...pairsOfRun(run)];
   const byWords = phrase(words);
   if (pairs.length === 0) return [byWords];
   if (pairs.length === 1) return [{ lexemes: pairs, among: 'pairs', isPrefix: true }];
@@ -165,7 +181,7 @@ export function toRankQuery({ terms }: SearchQuery): string | undefined {
 
 // ── Live ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** The live twin of the tsquery. */
+/** The live twin of the tsquery. Terms that exclude are the last: most posts lack what is needed, and are done with. */
 export function matchSearch({ terms }: SearchQuery, words: Words): boolean {
   if (terms.length === 0) return false;
   return terms.every(({ anyOf, excluded }) => anyOf.some((phrase) => holds(words, phrase)) !== excluded);
@@ -185,7 +201,7 @@ function holds(words: Words, { lexemes, among, isPrefix }: Phrase): boolean {
     .some((entry) => followers.every((places, at) => places.has(placeOf(entry) + at + 1)));
 }
 
+/** A beginning is one character (runPhrases). */
 function holdsBeginning(words: Words, beginning: string): boolean {
-  for (const lexeme of words.keys()) if (lexeme.startsWith(beginning)) return true;
-  return false;
+  return beginningsOf(words).has(beginning);
 }

@@ -338,7 +338,7 @@ export class Connection implements FrameSource {
       const asking = new Asking(stored, community, this.ask);
       metrics.rowsServed.inc(await sendStored(asking, subscription, this.outgoing));
       if (subscription.ended) return;
-      if (asking.behind > 0) this.outgoing.send(noticeFrame(searchBehind(asking.behind)));
+      if (asking.behind > 0) this.outgoing.send(noticeFrame(SEARCH_BEHIND));
       this.outgoing.send(eoseFrame(subscription.id));
       subscription.goLive(nowSeconds(stored.now));
       this.context.fanout.index(this.client.community).settle(subscription);
@@ -529,9 +529,7 @@ interface Filters {
 
 const SEARCH_NOT_READY = refusal('error', 'what can be searched is still being gathered; try again later');
 
-function searchBehind(changes: number): Refusal {
-  return refusal('error', `search is ${changes} changes behind, which are not among its answers`);
-}
+const SEARCH_BEHIND = refusal('error', 'search is behind: the latest changes are not all among its answers');
 
 interface Reviewed {
   readonly access: Access;

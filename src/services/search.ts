@@ -17,7 +17,10 @@ import {
   type DocumentKey,
   dropGeneration,
   firstUsedTopic,
+  hasCommunity,
+  hasReadEvents,
   makeGeneration,
+  markMixed,
   readRules,
   type SearchRules,
   saveRules,
@@ -37,7 +40,9 @@ export function searchConsumer({ communities }: SearchConsumerOptions): Consumer
     name: 'search',
     about: 'the words of posts, for search (NIP-50)',
     apply: async (batch, tx, generation) => {
-      await writeDocuments(tx, generation, await sort(batch, communities));
+      const judges = await judgesOf(batch, tx, communities);
+      await noteRules(tx, generation, judges);
+      await writeDocuments(tx, generation, await sort(batch, judges));
     },
     open: async (tx, generation) => {
       await makeGeneration(tx, generation);
@@ -57,19 +62,56 @@ export function searchConsumer({ communities }: SearchConsumerOptions): Consumer
   };
 }
 
+// ── Who judges a batch ────────────────────────────────────────────────────────────────────────────────────────────
+
+/** The communities of a batch, as they are for all of it. */
+type Judges = ReadonlyMap<number, Community>;
+
+/** Its code is that of a lock that did not come: nothing is wrong with the batch, and it is tried again. */
+class CommunityNotYetSeen extends Error {
+  readonly code = '55P03';
+}
+
+/** A new community is seen here with the next poll; till then its posts wait. One that is gone is nobody's. */
+async function judgesOf(
+  batch: readonly Change[],
+  tx: ClientBase,
+  communities: SearchConsumerOptions['communities'],
+): Promise<Judges> {
+  const judges = new Map<number, Community>();
+  const unseen: number[] = [];
+  for (const id of new Set(batch.map(({ community }) => community))) {
+    const community = communities.get(id);
+    if (community === undefined) unseen.push(id);
+    else judges.set(id, community);
+  }
+  if (unseen.length > 0 && (await hasCommunity(tx, unseen)))
+    throw new CommunityNotYetSeen('a community is too new to be known here');
+  return judges;
+}
+
+/** Rules may change and change back between two looks at them: what was judged by others than the rest is remembered with it. */
+async function noteRules(tx: ClientBase, generation: number, judges: Judges): Promise<void> {
+  const made = await readRules(tx, generation, [...judges.keys()]);
+  for (const [id, community] of judges) {
+    const [before, rules] = [made.get(id), rulesOf(community)];
+    if (before !== undefined && isSame(spelt(before), spelt(rules))) continue;
+    const why = before && (await whyChanged(tx, id, before, rules));
+    if (why === undefined) await saveRules(tx, generation, new Map([[id, rules]]));
+    else await markMixed(tx, generation, id, why);
+  }
+}
+
 // ── What a batch changes ──────────────────────────────────────────────────────────────────────────────────────────
 
 type Action = Document | 'remove' | { readonly deletedAt: number };
 
 /** The last change of an event decides. An upsert without its event says nothing: a later change says why. */
-async function sort(
-  batch: readonly Change[],
-  communities: SearchConsumerOptions['communities'],
-): Promise<DocumentChanges> {
+async function sort(batch: readonly Change[], judges: Judges): Promise<DocumentChanges> {
   const actions = new Map<string, { readonly change: Change; readonly action: Action }>();
   let turn = performance.now();
   for (const change of batch) {
-    const action = actionOf(change, communities.get(change.community));
+    const action = actionOf(change, judges.get(change.community));
     if (action !== undefined) actions.set(`${change.community}/${change.id}`, { change, action });
     if (performance.now() - turn < TURN_MS) continue;
     await nextTurn();
@@ -116,14 +158,23 @@ export function publicTopicsOf(community: Community): SearchRules['topics'] {
   return { prefix: carried.prefix, plain: [...carried.plain].sort(), public: [...carried.public].sort() };
 }
 
-/** Those of a community that is new are judged by today's rules only. */
+/** What is known of no community was judged by no rules, unless it has nothing yet. */
 async function whyOutdated(
   client: ClientBase,
   community: number,
   made: SearchRules | undefined,
   today: SearchRules,
 ): Promise<string | undefined> {
-  if (made === undefined) return undefined;
+  if (made !== undefined) return made.mixed ?? whyChanged(client, community, made, today);
+  return (await hasReadEvents(client, community)) ? 'it was not known when its posts came' : undefined;
+}
+
+async function whyChanged(
+  client: ClientBase,
+  community: number,
+  made: SearchRules,
+  today: SearchRules,
+): Promise<string | undefined> {
   if (made.words !== today.words) return 'words are cut in another way';
   if (!isSame([made.kinds, made.privateKinds], [today.kinds, today.privateKinds]))
     return 'the kinds that can be searched have changed';
@@ -151,10 +202,11 @@ export async function whyTopicsOutdated(
 function inOrder(all: ReadonlyMap<number, SearchRules>): unknown {
   return [...all]
     .sort(([one], [other]) => one - other)
-    .map(([community, { words, kinds, privateKinds, topics }]) => [
-      community,
-      [words, kinds, privateKinds, topics && [topics.prefix, topics.plain, topics.public]],
-    ]);
+    .map(([community, rules]) => [community, spelt(rules)]);
+}
+
+function spelt({ words, kinds, privateKinds, topics }: SearchRules): unknown {
+  return [words, kinds, privateKinds, topics && [topics.prefix, topics.plain, topics.public]];
 }
 
 function isSame(one: unknown, other: unknown): boolean {

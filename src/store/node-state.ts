@@ -41,6 +41,11 @@ export async function fixDownloadSecret(db: ClientBase | Pool): Promise<string> 
   return fixOnce(db, 'download_secret', randomBytes(32).toString('hex'));
 }
 
+/** Cursors of searches are sealed with it: a page may be asked of any instance. */
+export function fixCursorSecret(db: ClientBase | Pool): Promise<string> {
+  return fixOnce(db, 'cursor_secret', randomBytes(32).toString('hex'));
+}
+
 /** How far a sweep has come; 0 at its beginning. */
 export async function readCursor(db: ClientBase | Pool, key: string): Promise<number> {
   return Number(await fixOnce(db, key, '0'));

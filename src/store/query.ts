@@ -437,6 +437,49 @@ export async function countEvents(
   return rows[0]![0];
 }
 
+/** Of one event: rows of tags that are looked at, however many of them lead to what nobody may see. */
+const REFERENCES_LOOKED_MAX = 500;
+
+export interface ReferencesOf {
+  readonly ids: readonly string[];
+  /** Counted up to here. */
+  readonly max: number;
+  /** What came later does not count. */
+  readonly cut: number;
+  /** Whose eyes count. */
+  readonly view: View;
+}
+
+/** How many events that pass the view refer to each of these (`e`), in their order. A hash is enough: nothing is shown. */
+export async function countReferences(
+  pool: Pool,
+  community: number,
+  { ids, max, cut, view }: ReferencesOf,
+  tagHash: TagHash,
+  retention: ReadRetention,
+): Promise<number[]> {
+  const params = new Parameters();
+  const context = {
+    community: params.add(community, 'int'),
+    limit: params.add(max, 'bigint'),
+    nowSeconds: params.add(Math.floor(retention.now / 1_000), 'bigint'),
+    params,
+    tagHash,
+    retention,
+    columns: '',
+    generation: undefined,
+  };
+  const tags = params.add(int8Array(ids.map((id) => tagHash(community, 'e', id))), 'bigint[]');
+  const text = `SELECT asked.place::int, (SELECT count(*) FROM (
+      SELECT 1 FROM (SELECT * FROM event_tags t WHERE t.tag = asked.tag AND t.seq <= ${params.add(cut, 'bigint')}
+        ORDER BY t.created_at DESC LIMIT ${REFERENCES_LOOKED_MAX}) g
+      ${eventAt('g')}
+      WHERE ${conditions(context, community, { tags: [], view }, {})} LIMIT ${context.limit}) r)
+    FROM unnest(${tags}) WITH ORDINALITY AS asked (tag, place) ORDER BY asked.place`;
+  const { rows } = await run<[number, number]>(pool, { text, values: params.values });
+  return rows.map(([, count]) => count);
+}
+
 const PAYLOAD_SQL = `
   SELECT asked.place::int, e.payload
   FROM unnest($1::bigint[], $2::bigint[], $3::smallint[]) WITH ORDINALITY AS asked (seq, ingested_at, keep, place)

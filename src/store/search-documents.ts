@@ -150,14 +150,30 @@ export interface SearchRules {
     readonly plain: readonly string[];
     readonly public: readonly string[];
   } | null;
+  /** Why some of them were made by other rules than the rest. */
+  readonly mixed?: string;
 }
 
-export async function readRules(db: Db, generation: number): Promise<Map<number, SearchRules>> {
+/** Of all communities unless told which. */
+export async function readRules(
+  db: Db,
+  generation: number,
+  communities?: readonly number[],
+): Promise<Map<number, SearchRules>> {
   const { rows } = await db.query<{ community: number; rules: SearchRules }>(
-    'SELECT community, rules FROM search_rules WHERE generation = $1',
-    [generation],
+    'SELECT community, rules FROM search_rules WHERE generation = $1 AND ($2::int[] IS NULL OR community = ANY ($2))',
+    [generation, communities === undefined ? null : int4Array(communities)],
   );
   return new Map(rows.map(({ community, rules }) => [community, rules]));
+}
+
+/** The first reason stays. */
+export async function markMixed(db: Db, generation: number, community: number, why: string): Promise<void> {
+  await db.query(
+    `UPDATE search_rules SET rules = jsonb_build_object('mixed', $3::text) || rules
+     WHERE generation = $1 AND community = $2 AND NOT rules ? 'mixed'`,
+    [generation, community, why],
+  );
 }
 
 export async function saveRules(
@@ -188,6 +204,24 @@ export async function firstUsedTopic(
     [community, textArray(topics)],
   );
   return rows[0]?.topic;
+}
+
+/** Is one of these a community of this node? */
+export async function hasCommunity(db: Db, ids: readonly number[]): Promise<boolean> {
+  const { rowCount } = await db.query('SELECT 1 FROM communities WHERE id = ANY ($1) LIMIT 1', [
+    int4Array(ids),
+  ]);
+  return rowCount === 1;
+}
+
+/** Has the index passed an event of this community that is served? */
+export async function hasReadEvents(db: Db, community: number): Promise<boolean> {
+  const { rowCount } = await db.query(
+    `SELECT 1 FROM events e JOIN consumer_offsets o ON o.consumer = 'search'
+     WHERE e.community = $1 AND e.hidden IS NULL AND e.seq <= o.last_seq LIMIT 1`,
+    [community],
+  );
+  return rowCount === 1;
 }
 
 // ── Purging and erasing ───────────────────────────────────────────────────────────────────────────────────────────

@@ -1,42 +1,32 @@
 /**
  * Searching: the words find documents, the events themselves decide. Every condition of the filter and of its view is checked on
  * the event by the same SQL as a REQ, so what is deleted, expired or aged is gone from search with its commit, however far the
- * index is behind (I6, I7, I8). What the index has not read yet is read from the outbox and matched here.
+ * index is behind (I6, I7, I8). What the index has not read yet is read from the outbox (search-ahead.ts).
  *
- * The newest matches are the candidates; they are scored by their words, their age and how often others refer to them. All of it is
- * bounded (I14): candidates, documents that are looked at, changes that are read ahead of the index, time.
+ * The newest matches are the candidates; they are scored by their words and their age, and the best of them by how often others
+ * refer to them, in events that anyone may see. All of it is bounded (I14): candidates, documents that are looked at, changes that are read ahead of the index, time.
  */
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Pool } from 'pg';
-import { z } from 'zod';
-import { type AccessRules, searchView } from '../core/access.js';
+import { type AccessRules, publicView, searchView } from '../core/access.js';
 import { type Denial, denial, isDenial } from '../core/errors.js';
-import type { NostrEvent } from '../core/event.js';
-import { type Filter, matchesNothing, matchFilter } from '../core/filter.js';
+import { type Filter, matchesNothing } from '../core/filter.js';
 import { toRankQuery, toTsquery } from '../core/search.js';
-import { type Measured, scoreOf } from '../core/search-score.js';
-import { toTsvector, wordsOf } from '../core/search-words.js';
-import { asMatched } from '../core/topic.js';
-import { hexArray, int4Array, int8Array, textArray } from './binary.js';
-import { type Change, readChanges, withPayloads } from './changes.js';
+import { REFERENCES_MAX, scoreOf } from '../core/search-score.js';
+import { hexArray, int4Array, textArray } from './binary.js';
 import { bytes } from './config-change.js';
-import { OutboxBehind } from './outbox.js';
-import { type FoundRow, findEvents, readEventsById } from './query.js';
+import { countReferences, type FoundRow, findEvents, readEventsById } from './query.js';
+import { readAhead } from './search-ahead.js';
+import { openPlace, type Seal, sealPlace } from './search-cursor.js';
 import type { TagHash } from './tag-hash.js';
-
-export { eraseDocumentsOf, purgeDocuments } from './search-documents.js';
 
 /** So many of the newest matches are scored. */
 export const CANDIDATES_MAX = 1_000;
 /** Documents of one portion, and of one search. */
 const PORTION = 1_000;
 const DOCUMENTS_MAX = 20_000;
-/** Changes that are read ahead of the index. */
-const AHEAD_MAX = 1_000;
-const AHEAD_PORTION = 100;
 const SEARCH_MS_MAX = 10_000;
-/** References are counted up to here. */
-const REFERENCES_MAX = 100;
+/** So many of the best by words and age have their references counted. */
+const REFERRED_MAX = 100;
 /** The index may be replaced by a newer one under a search, which then begins again. */
 const TRIES_MAX = 3;
 
@@ -48,6 +38,11 @@ export interface SearchPools {
   /** Documents by plans of their own. */
   readonly searchPool: Pool;
   readonly tagHash: TagHash;
+}
+
+export interface PagePools extends SearchPools {
+  /** What cursors are sealed with. */
+  readonly cursorSecret: string;
 }
 
 export interface SearchedCommunity extends AccessRules {
@@ -94,11 +89,15 @@ export async function searchEvents(
   filter: Filter,
   asked: SearchOf,
 ): Promise<Searched | Denial> {
-  const found = await candidatesOf(pools, community, filter, asked, CANDIDATES_MAX);
+  const found = await candidatesOf(pools, community, filter, asked, {
+    limit: CANDIDATES_MAX,
+    documentsMax: DOCUMENTS_MAX,
+    tooLong: AbortSignal.timeout(SEARCH_MS_MAX),
+  });
   if (isDenial(found)) return found;
   const { index, rows, ahead, behind } = found;
   const { limit, after, asOf = Math.floor(asked.now / 1_000) } = asked;
-  const scored = await score(pools, community, filter, { rows, ahead, index, asOf });
+  const scored = await score(pools, community, filter, { rows, ahead, index, asOf, now: asked.now });
   const left = after === undefined ? scored : scored.filter((row) => compare(after, row) < 0);
   return { rows: left.slice(0, limit), asOf, cut: index.cut, behind };
 }
@@ -116,16 +115,24 @@ export async function countSearched(
   filters: readonly Filter[],
   max: number,
   now: number,
+  tooLong = AbortSignal.timeout(SEARCH_MS_MAX),
 ): Promise<Counted | Denial> {
   const found = new Set<number>();
   let behind = 0;
   for (const filter of filters) {
     const limit = Math.min(filter.limit ?? max + 1, max + 1);
     if (limit === 0) continue;
+    if (tooLong.aborted) throw new SearchTooLong();
     const rows =
       filter.search === undefined
         ? await find(pools, community, filter, limit, now)
-        : await candidatesOf(pools, community, filter, { now }, limit, Number.POSITIVE_INFINITY);
+        : await candidatesOf(
+            pools,
+            community,
+            filter,
+            { now },
+            { limit, tooLong, documentsMax: Number.POSITIVE_INFINITY },
+          );
     if (isDenial(rows)) return rows;
     if ('behind' in rows) behind = Math.max(behind, rows.behind);
     for (const { seq } of 'rows' in rows ? rows.rows : rows) found.add(seq);
@@ -145,6 +152,13 @@ interface Index {
   /** It holds what came up to here. */
   readonly lastSeq: number;
   readonly cut: number;
+}
+
+interface Bounds {
+  readonly limit: number;
+  /** Documents that are looked at. */
+  readonly documentsMax: number;
+  readonly tooLong: AbortSignal;
 }
 
 interface Candidates {
@@ -170,17 +184,18 @@ async function candidatesOf(
   community: SearchedCommunity,
   filter: Filter,
   { now, cut }: Pick<SearchOf, 'now' | 'cut'>,
-  limit: number,
-  documentsMax = DOCUMENTS_MAX,
+  bounds: Bounds,
 ): Promise<Candidates | Denial> {
+  const { limit } = bounds;
   for (let tries = 1; ; tries += 1) {
     const { generation, lastSeq, head } = await readIndex(pools);
     if (generation === 0) return denial('SEARCH_NOT_READY');
-    const index = { generation, lastSeq, cut: cut ?? head };
-    const { words: ahead, behind } = await readAhead(pools.pool, community, filter, index);
+    const index = { generation, lastSeq, cut: Math.min(cut ?? head, head) };
+    const asked = { community: community.id, filter, ...index };
+    const { words: ahead, behind } = await readAhead(pools.pool, asked);
     const indexed = isDrivenByEvents(filter)
       ? await find(pools, community, filter, limit, now, generation)
-      : await findByDocuments(pools, community, filter, { index, limit, now, documentsMax });
+      : await findByDocuments(pools, community, filter, index, now, bounds);
     const isStill = (await readIndex(pools)).generation === generation;
     if (!isStill && tries < TRIES_MAX) continue;
     const others = await find(pools, community, among(filter, ahead), limit, now);
@@ -218,21 +233,15 @@ function isDrivenByEvents({ ids, authors, tags }: Filter): boolean {
   return ids !== undefined || authors !== undefined || tags.some(({ name }) => FEW.has(name));
 }
 
-interface ByDocuments {
-  readonly index: Index;
-  readonly limit: number;
-  readonly now: number;
-  readonly documentsMax: number;
-}
-
 /** The newest documents with these words, portion by portion, until enough of their events pass. */
 async function findByDocuments(
   pools: SearchPools,
   community: SearchedCommunity,
   filter: Filter,
-  { index, limit, now, documentsMax }: ByDocuments,
+  index: Index,
+  now: number,
+  { limit, documentsMax, tooLong }: Bounds,
 ): Promise<FoundRow[]> {
-  const tooLong = AbortSignal.timeout(SEARCH_MS_MAX);
   const found: FoundRow[] = [];
   let after: Pick<Position, 'createdAt' | 'id'> | undefined;
   for (let looked = 0; looked < documentsMax && found.length < limit; looked += PORTION) {
@@ -284,61 +293,6 @@ async function readDocuments(
   return rows;
 }
 
-// ── Ahead of the index ────────────────────────────────────────────────────────────────────────────────────────────
-
-interface Ahead {
-  /** By the id of the event: its words. */
-  readonly words: ReadonlyMap<string, string>;
-  readonly behind: number;
-}
-
-/** What matches among the changes that the index has not read. Of more than it may read, the newest. */
-async function readAhead(
-  pool: Pool,
-  community: SearchedCommunity,
-  filter: Filter,
-  { lastSeq, cut }: Index,
-): Promise<Ahead> {
-  const words = new Map<string, string>();
-  if (cut <= lastSeq) return { words, behind: 0 };
-  const after = Math.max(lastSeq, cut - AHEAD_MAX);
-  const changes = (await changesAfter(pool, after)).filter((change) =>
-    mayMatch(change, community.id, filter),
-  );
-  for (let at = 0; at < changes.length; at += AHEAD_PORTION) {
-    for (const { payload, bound } of await withPayloads(pool, changes.slice(at, at + AHEAD_PORTION))) {
-      if (payload === undefined) continue;
-      const event = asMatched(JSON.parse(payload) as NostrEvent, bound);
-      if (matchFilter(filter, event)) words.set(event.id, toTsvector(wordsOf(event)));
-    }
-    await nextTurn();
-  }
-  return { words, behind: after - lastSeq };
-}
-
-/** One that is further behind than the outbox reaches is rebuilt; until then it answers with what it has. */
-async function changesAfter(pool: Pool, after: number): Promise<readonly Change[]> {
-  try {
-    return (await readChanges(pool, { after, limit: AHEAD_MAX, bare: true })).changes;
-  } catch (error) {
-    if (error instanceof OutboxBehind) return [];
-    throw error;
-  }
-}
-
-/** By what the change itself says, so that few events are read. */
-function mayMatch(change: Change, community: number, { kinds, authors, since, until, ids }: Filter): boolean {
-  return (
-    change.op === 'upsert' &&
-    change.community === community &&
-    (kinds === undefined || kinds.has(change.kind)) &&
-    (authors === undefined || authors.has(change.author)) &&
-    (ids === undefined || ids.has(change.id)) &&
-    change.createdAt >= (since ?? 0) &&
-    change.createdAt <= (until ?? Number.MAX_SAFE_INTEGER)
-  );
-}
-
 function among(filter: Filter, ahead: ReadonlyMap<string, string>): Filter {
   return { ...filter, ids: new Set(ahead.keys()) };
 }
@@ -350,6 +304,7 @@ interface Scoring {
   readonly ahead: ReadonlyMap<string, string>;
   readonly index: Index;
   readonly asOf: number;
+  readonly now: number;
 }
 
 /** Of the weights D, C, B and A. */
@@ -357,42 +312,64 @@ const WEIGHTS = '{0.1, 0.3, 0.5, 1.0}';
 /** Long texts hold more words of any kind. */
 const BY_LENGTH = 1;
 
+/** Those that are not among the best without their references are not raised by them either. */
 async function score(
-  { pool, tagHash }: SearchPools,
-  { id: community, settings }: SearchedCommunity,
+  pools: SearchPools,
+  community: SearchedCommunity,
   { search }: Filter,
-  { rows, ahead, index, asOf }: Scoring,
+  scoring: Scoring,
 ): Promise<ScoredRow[]> {
-  if (rows.length === 0) return [];
-  const counts = settings['search.popularityWeight'] > 0 ? REFERENCES_MAX : 0;
-  const result = await pool.query<[number, number | null, number]>({
+  if (scoring.rows.length === 0) return [];
+  const { settings } = community;
+  const texts = await rank(pools, community.id, toRankQuery(search!) ?? '', scoring);
+  const scoreBy = (row: FoundRow, references: number) =>
+    scoreOf({ text: texts.get(row.id) ?? 0, references }, row.createdAt, scoring.asOf, settings);
+  const scored = scoring.rows.map((row) => ({ ...row, score: scoreBy(row, 0) })).sort(compare);
+  if (settings['search.popularityWeight'] === 0) return scored;
+  const best = scored.slice(0, REFERRED_MAX);
+  const counts = await referencesOf(pools, community, best, scoring);
+  const raised = best.map((row, place) => ({ ...row, score: scoreBy(row, counts[place] ?? 0) }));
+  return [...raised, ...scored.slice(REFERRED_MAX)].sort(compare);
+}
+
+/** How well the words of each fit, by id. */
+async function rank(
+  { pool }: SearchPools,
+  community: number,
+  query: string,
+  { rows, ahead, index }: Scoring,
+): Promise<Map<string, number>> {
+  const result = await pool.query<[number, number | null]>({
     name: 'search-scores',
-    text: `SELECT a.place::int,
-        ts_rank('${WEIGHTS}', coalesce(a.words::tsvector, d.words), $6::tsquery, ${BY_LENGTH}),
-        (SELECT count(*) FROM (SELECT 1 FROM event_tags g WHERE g.tag = a.tag AND g.seq <= $7 LIMIT $8) r)
-      FROM unnest($3::bytea[], $4::bigint[], $5::text[]) WITH ORDINALITY AS a (id, tag, words, place)
+    text: `SELECT a.place::int, ts_rank('${WEIGHTS}', coalesce(a.words::tsvector, d.words), $5::tsquery, ${BY_LENGTH})
+      FROM unnest($3::bytea[], $4::text[]) WITH ORDINALITY AS a (id, words, place)
       LEFT JOIN LATERAL (SELECT words FROM post_search_documents at
         WHERE at.generation = $1 AND at.community = $2 AND at.event_id = a.id OFFSET 0) d ON true`,
     values: [
       index.generation,
       community,
       hexArray(rows.map(({ id }) => id)),
-      int8Array(rows.map(({ id }) => tagHash(community, 'e', id))),
       textArray(rows.map(({ id }) => ahead.get(id))),
-      toRankQuery(search!) ?? '',
-      index.cut,
-      counts,
+      query,
     ],
     rowMode: 'array',
   });
-  const measured = new Map<number, Measured>();
-  for (const [place, text, references] of result.rows)
-    measured.set(place - 1, { text: text ?? 0, references });
-  const scored = rows.map((row, place) => ({
-    ...row,
-    score: scoreOf(measured.get(place)!, row.createdAt, asOf, settings),
-  }));
-  return scored.sort(compare);
+  return new Map(result.rows.map(([place, text]) => [rows[place - 1]!.id, text ?? 0]));
+}
+
+function referencesOf(
+  { pool, tagHash }: SearchPools,
+  community: SearchedCommunity,
+  rows: readonly ScoredRow[],
+  { index, now }: Scoring,
+): Promise<number[]> {
+  const asked = {
+    ids: rows.map(({ id }) => id),
+    max: REFERENCES_MAX,
+    cut: index.cut,
+    view: publicView(community),
+  };
+  return countReferences(pool, community.id, asked, tagHash, { rules: community, now });
 }
 
 // ── Pages ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -425,12 +402,13 @@ export interface SearchPageOf {
  * The first page fixes from when age is counted and what is old enough to count, so that later pages go on in the same order.
  */
 export async function searchPage(
-  pools: SearchPools,
+  pools: PagePools,
   community: SearchedCommunity,
   filter: Filter,
   { limit, cursor, now }: SearchPageOf,
 ): Promise<SearchPage | Denial> {
-  const from = cursor === undefined ? {} : decode(cursor);
+  const seal = { secret: pools.cursorSecret, community: community.id };
+  const from = cursor === undefined ? {} : goOn(seal, cursor);
   if (from === undefined) return invalid('cursor', 'not a cursor of a search');
   if (filter.search === undefined) return invalid('search', 'there is nothing to search for');
   if (matchesNothing(filter)) return { items: [], nextCursor: undefined };
@@ -439,8 +417,15 @@ export async function searchPage(
   if (isDenial(found)) return found;
   const rows = found.rows.slice(0, limit);
   const last = rows.at(-1);
-  const nextCursor = found.rows.length > limit && last !== undefined ? encode(found, last) : undefined;
+  const isMore = found.rows.length > limit && last !== undefined;
+  const { asOf, cut } = found;
+  const nextCursor = isMore ? sealPlace(seal, { ...last, asOf, cut }) : undefined;
   return { items: await withTexts(pools.pool, community.id, rows), nextCursor };
+}
+
+function goOn(seal: Seal, cursor: string): Pick<Required<SearchOf>, 'asOf' | 'cut' | 'after'> | undefined {
+  const place = openPlace(seal, cursor);
+  return place && { asOf: place.asOf, cut: place.cut, after: place };
 }
 
 function invalid(path: string, message: string): Denial {
@@ -458,22 +443,4 @@ async function withTexts(pool: Pool, community: number, rows: readonly ScoredRow
     const payload = events.get(`${community}/${id}`)?.payload;
     return payload === undefined ? [] : [{ payload, id, createdAt, score }];
   });
-}
-
-const number = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
-const cursorSchema = z.tuple([number, number, z.number().min(0), number, z.string().regex(/^[0-9a-f]{64}$/)]);
-
-function encode({ asOf, cut }: Searched, { score, createdAt, id }: Position): string {
-  return Buffer.from(JSON.stringify([asOf, cut, score, createdAt, id])).toString('base64url');
-}
-
-function decode(cursor: string): Pick<Required<SearchOf>, 'asOf' | 'cut' | 'after'> | undefined {
-  try {
-    const parsed = cursorSchema.safeParse(JSON.parse(Buffer.from(cursor, 'base64url').toString()));
-    if (!parsed.success) return undefined;
-    const [asOf, cut, score, createdAt, id] = parsed.data;
-    return { asOf, cut, after: { score, createdAt, id } };
-  } catch {
-    return undefined;
-  }
 }
