@@ -229,6 +229,15 @@ describe('every route of operators', () => {
         'POST /consumers/{name}/dead-letters/retry',
         'GET /outbox',
         'GET /outbox/view',
+        'GET /moderation/rules',
+        'POST /moderation/rules',
+        'PATCH /moderation/rules/{rule_id}',
+        'DELETE /moderation/rules/{rule_id}',
+        'POST /moderation/rules/try',
+        'GET /moderation/cases',
+        'POST /moderation/cases',
+        'GET /moderation/cases/{case_id}',
+        'POST /moderation/cases/{case_id}/actions',
       ].sort(),
     );
   });
@@ -831,7 +840,7 @@ it('every refusal that a route of operators names was met above', () => {
   const reviewed = `${REQUESTS}/{request_id}/approve`;
   // Those have their own files.
   const isElsewhere =
-    /^\/v1\/admin\/(reports|blocks|policies|consents|plans|usage|webhook-secret|personal|outbox|consumers)|\/plan$/;
+    /^\/v1\/admin\/(reports|blocks|policies|consents|plans|usage|webhook-secret|personal|outbox|consumers|moderation)|\/plan$/;
   const here = samples().filter(({ template }) => !isElsewhere.test(template));
   const named = here.flatMap(({ method, template }) => {
     const operation = document.paths[template]![method.toLowerCase()]!;

@@ -24,7 +24,14 @@ const TOLERANCE = 1.25;
 /** Numbers that a busier node would have used in a day, so that the ranges of the outbox come and go. */
 const NUMBERS_PER_DAY = 20_000;
 /** What is kept for ever grows; everything else has to make room. */
-const FOR_EVER = new Set(['events_request', 'event_tags_request', 'deletion_tombstones', 'vanish_marks']);
+const FOR_EVER = new Set([
+  'events_request',
+  'event_tags_request',
+  'deletion_tombstones',
+  'vanish_marks',
+  // A consumer takes them within seconds; none runs here.
+  'trust_due',
+]);
 /** Days after which a month is gone: those of its events, those of the audit, the month itself, and the wait for sweep and drop. */
 const GONE_AFTER_DAYS = { history: 7 + 31 + 30, days30: 30 + 30 + 31 + 40, days90: 90 + 30 + 31 + 40 };
 const ALL = 5_000;
