@@ -541,7 +541,7 @@ describe('the sweeps', () => {
     ['gift wraps', sweeps.WRAPS_SQL, ['1', 1, 0, 1, 'x'], ['event_tags_tag', 'events_place']],
     ['hidden gift wraps', sweeps.HIDDEN_WRAPS_SQL, [1, 0, 1, 'x'], ['events_hidden_wraps']],
     ['gift wraps by place', sweeps.PURGE_AT_SQL, [[1], [1], [1], 1], ['events_place']],
-    ['forget-dedupe', sweeps.FORGET_SQL, [1, 1, [1, 2], 500], ['event_dedupe_gone', 'event_dedupe_pkey']],
+    ['forget-dedupe', sweeps.FORGET_SQL, [1, 1, [1, 2], 500], ['event_dedupe_gone']],
   ];
 
   it.each(shapes)(
