@@ -185,6 +185,48 @@ describe('a rule', () => {
     await post({ content: 'buy silver' }, author);
   });
 
+  it('is not asked about what its author did not sign', async () => {
+    await enable({ action: 'refuse', conditions: { patterns: ['forged'] } });
+    const event = sign(newAuthor(), { content: 'forged' });
+    const forged = { ...event, sig: sign(newAuthor()).sig };
+    expect(await client.publish(forged)).toEqual([false, 'invalid: signature verification failed']);
+    expect(await client.publish(event)).toEqual([false, 'blocked: refused by a rule of this community']);
+  });
+
+  it('is not enabled when the patterns of all that are would take too many steps', async () => {
+    const patterns = (count: number) => Array.from({ length: count }, (_, at) => `x{480}${at}`);
+    const { rule_id: id } = await enable({ action: 'hide', conditions: { patterns: patterns(5) } });
+    const next = await write({
+      action: 'label',
+      label: { label: 'spam' },
+      conditions: { patterns: patterns(2) },
+    });
+    await attempt(next.rule_id);
+    const path = `${RULES}/${next.rule_id}`;
+    const refused = await api.refused(409, 'RULE_STEPS_EXCEEDED', 'PATCH', path, {
+      as: root,
+      body: { enabled: true },
+    });
+    expect(refused.body.details).toMatchObject({ limit: 3_000 });
+    await change(id, { enabled: false });
+    expect(await change(next.rule_id, { enabled: true })).toMatchObject({ enabled: true });
+    expect(await change(next.rule_id, { priority: 1 })).toMatchObject({ enabled: true });
+  });
+
+  it('with a rate counts at the door only what is taken, whoever sends it again', async () => {
+    const author = newAuthor();
+    await enable({ action: 'refuse', conditions: { kinds: [7_007], rate: { count: 2, seconds: 3_600 } } });
+    const old = await post({ kind: 7_007 }, author);
+    await post({ kind: 5, tags: [['e', old.id]] }, author);
+    for (let times = 0; times < 3; times += 1)
+      expect(await client.publish(old)).toEqual([false, 'blocked: deleted by its author']);
+    await post({ kind: 7_007 }, author);
+    expect(await client.publish(sign(author, { kind: 7_007, content: 'more' }))).toEqual([
+      false,
+      'blocked: refused by a rule of this community',
+    ]);
+  });
+
   it('with a rate refuses what one author sends beyond it, over all instances, and nobody else', async () => {
     const author = newAuthor();
     await enable({ action: 'refuse', conditions: { kinds: [7_001], rate: { count: 2, seconds: 3_600 } } });

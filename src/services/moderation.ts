@@ -3,7 +3,6 @@
  * what is to be done; removing, restoring and publishing labels follow from it and go through the lane. Rules and what they did are
  * primary data: a replay or a rebuild changes nothing (I9).
  */
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { ClientBase, Pool } from 'pg';
 import type { Communities } from '../communities.js';
 import { type NostrEvent, serializeEvent } from '../core/event.js';
@@ -12,7 +11,7 @@ import { labelTemplates, type Template, withdrawalTemplate } from '../core/label
 import { RATE_SECONDS_MAX, type Rule } from '../core/moderation.js';
 import { isRefusal } from '../core/reply.js';
 import { KIND_REPORT } from '../core/report.js';
-import { type CompiledRule, compileRule, inOrder, metBy, verdictOf } from '../core/rule-match.js';
+import { askRules, type CompiledRule, compileRule, inOrder, verdictOf } from '../core/rule-match.js';
 import { asMatched } from '../core/topic.js';
 import type { NodeKeys } from '../keys.js';
 import type { Lane } from '../lane.js';
@@ -32,10 +31,9 @@ import {
 } from '../store/moderation.js';
 import { authorOf, caseReports } from '../store/moderation-cases.js';
 import { readEnabledRules } from '../store/moderation-rules.js';
+import { inTurns, Turns } from '../turns.js';
 import type { Consumer } from './consumer.js';
 
-/** The relay lives in the same process: its clients do not wait for a batch. */
-const TURN_MS = 5;
 const LABELS_MAX = 50;
 const PUBLISH_AGAIN_MS = 10_000;
 /** Longer than any rate looks back, so that an event which comes again is counted with those that it came with. */
@@ -112,9 +110,8 @@ class Judging {
 
   private compile(rule: Rule): CompiledRule {
     const known = this.compiled.get(rule.ruleId);
-    const meets = known?.rule.version === rule.version ? known.meets : compileRule(rule).meets;
     // Its priority may change without its version.
-    const compiled = { rule, meets };
+    const compiled = known?.rule.version === rule.version ? { ...known, rule } : compileRule(rule);
     this.compiled.set(rule.ruleId, compiled);
     return compiled;
   }
@@ -124,21 +121,20 @@ class Judging {
     rules: ReadonlyMap<number, readonly CompiledRule[]>,
   ): Promise<Case[]> {
     const cases: Case[] = [];
-    let turn = performance.now();
+    const turns = new Turns();
     for (const change of upserts) {
       const ordered = rules.get(change.community);
       const settings = this.options.communities.get(change.community)?.settings;
       if (ordered === undefined || settings === undefined) continue;
       const event = asMatched(JSON.parse(change.payload!) as NostrEvent, change.bound);
       // What came in before a rule was enabled is not its to judge, however often it is read again.
-      const asked = ordered.filter(({ rule }) => (rule.enabledAt ?? Infinity) <= change.ingestedAt);
+      const inForce = ordered.filter(({ rule }) => (rule.enabledAt ?? Infinity) <= change.ingestedAt);
       const isSealed = isAmong(change.kind, settings['auth.privateKinds']);
       // A label is public, and that such an event exists is not.
-      const met = metBy(event, settings, asked).filter(({ rule }) => !(isSealed && rule.action === 'label'));
+      const asked = inForce.filter(({ rule }) => !(isSealed && rule.action === 'label'));
+      const met = await inTurns(askRules(event, settings, asked), turns);
       if (met.length > 0) cases.push({ change, event, met });
-      if (performance.now() - turn < TURN_MS) continue;
-      await nextTurn();
-      turn = performance.now();
+      await turns.rest();
     }
     return cases;
   }
