@@ -9,6 +9,7 @@ import { isDenial } from '../src/core/errors.js';
 import type { NostrEvent } from '../src/core/event.js';
 import { requestRules } from '../src/core/membership.js';
 import { addCommunity, writeSetting } from '../src/store/communities.js';
+import { PURGE_REMOVED_SQL } from '../src/store/sweeps.js';
 import { requestTopic } from '../src/store/topic-requests.js';
 import { type Api, createApi } from './support/api.js';
 import { eventually } from './support/cli.js';
@@ -248,7 +249,7 @@ describe('a rule', () => {
     expect(await whole(id)).toMatchObject({
       status: 'held',
       rule_id: rule.rule_id,
-      event: null,
+      event: { id: event.id, content: event.content },
       actions: [{ action: 'remove', outcome: 'removed', rule_id: rule.rule_id, actor: null }],
     });
     await api.refused(409, 'STATUS_CONFLICT', 'POST', `${CASES}/${id}/actions`, {
@@ -432,7 +433,9 @@ describe('a case', () => {
     const event = await post({}, author);
     const { case_id: id } = await done<Case>('POST', CASES, { event_id: event.id });
     await act(id, 'remove');
+    expect(await whole(id), 'seen by moderators').toMatchObject({ event: { id: event.id } });
     await post({ kind: 5, tags: [['e', event.id]] }, author);
+    expect(await whole(id), 'seen by nobody').toMatchObject({ event: null });
     const refused = await api.refused(409, 'NOT_DONE', 'POST', `${CASES}/${id}/actions`, {
       as: root,
       body: { action: 'restore' },
@@ -441,6 +444,33 @@ describe('a case', () => {
     await drained();
     expect(await served(event)).toBe(false);
     expect((await whole(id)).actions.map(({ outcome }) => outcome)).toEqual(['removed', 'deleted']);
+  });
+
+  it('says so when what is to be restored has been purged', async () => {
+    const event = await post();
+    const { case_id: id } = await done<Case>('POST', CASES, { event_id: event.id });
+    await act(id, 'remove');
+    const { id: community } = first.node.communities.all()[0]!;
+    const later = Date.now() + 60_000;
+    await first.database.pool.query(PURGE_REMOVED_SQL, [community, later, 1_000, later]);
+    expect(await whole(id)).toMatchObject({ event: null });
+    for (const action of ['restore', 'remove']) {
+      const refused = await api.refused(409, 'NOT_DONE', 'POST', `${CASES}/${id}/actions`, {
+        as: root,
+        body: { action },
+      });
+      expect(refused.body.details).toMatchObject({ outcome: 'purged' });
+    }
+  });
+
+  it('about an event of a private kind has no label: that would tell that there is one', async () => {
+    const event = await post({ kind: 4, tags: [['p', newAuthor().pubkey]] });
+    const { case_id: id } = await done<Case>('POST', CASES, { event_id: event.id });
+    const refused = await api.refused(409, 'STATUS_CONFLICT', 'POST', `${CASES}/${id}/actions`, {
+      as: root,
+      body: { action: 'label', label: { label: 'spam' } },
+    });
+    expect(refused.body.details).toMatchObject({ kind: 4, labels: expect.stringContaining('public') });
   });
 
   it('bans and unbans the author, who may not be one who runs the node', async () => {

@@ -124,6 +124,12 @@ export const CASE_ACTIONS = [
 ] as const;
 export type CaseAction = (typeof CASE_ACTIONS)[number];
 
+/** Outcomes of an order that are what was asked for; by any other it had no effect. */
+export const HAD_EFFECT: Record<'remove' | 'restore', readonly string[]> = {
+  remove: ['removed'],
+  restore: ['restored', 'served'],
+};
+
 const everywhere = (to?: CaseStatus) =>
   ({
     open: to ?? 'open',

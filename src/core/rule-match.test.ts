@@ -70,6 +70,8 @@ describe('the conditions of a rule', () => {
     expect(problem({ patterns: ['(a{100}){5}'] })).toMatch(/^the pattern is too large/);
     expect(problem({ words: ['\u200b'] })).toBe('a word has at least one character that can be seen');
     expect(problem({ rate: { count: 0, seconds: 1 } })).toBeDefined();
+    expect(problem({ rate: { count: 1_000, seconds: 1 } })).toBeUndefined();
+    expect(problem({ rate: { count: 1_001, seconds: 1 } })).toBeDefined();
     expect(problem({ unknown: 1 })).toBeDefined();
   });
 

@@ -18,7 +18,14 @@ import type { Lane } from '../lane.js';
 import type { Log } from '../log.js';
 import { carryOut } from '../orders.js';
 import type { Change } from '../store/changes.js';
-import { type KeptLabel, notePublished, noteWithdrawn, unpublishedLabels } from '../store/labels.js';
+import {
+  FIRST_LABEL,
+  type KeptLabel,
+  type LabelPlace,
+  notePublished,
+  noteWithdrawn,
+  unpublishedLabels,
+} from '../store/labels.js';
 import {
   type Counted,
   countRates,
@@ -170,46 +177,79 @@ function countedOf({ change, met }: Case, now: number): Counted[] {
 
 // ── Labels as events ──────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Where it fails, as without the secret of its key, labels wait; what is to leave the view does not wait with them. */
+/**
+ * A label that cannot be published, as without the secret of its key, waits, and no other waits with it: the walk goes on behind it, and
+ * starts from the oldest again after some time.
+ */
 class Publishing {
-  private notBefore = 0;
+  private after: LabelPlace = FIRST_LABEL;
+  private againAt = 0;
+  /** Signers that failed since the walk began: their other labels would too. */
+  private readonly failing = new Set<string>();
+  /** Signers whose failure is in the log. */
+  private readonly told = new Set<string>();
 
   constructor(private readonly options: ModerationOptions) {}
 
   /** True when more may be left. */
   async next(): Promise<boolean> {
-    if (performance.now() < this.notBefore) return false;
-    const labels = await unpublishedLabels(this.options.pool, LABELS_MAX);
-    try {
-      for (const label of labels) {
-        if (label.withdrawnAt === null) await publish(this.options, label);
-        else await withdraw(this.options, label, label.withdrawnAt);
-      }
-      return labels.length === LABELS_MAX;
-    } catch (error) {
-      this.options.log.warn({ error: String(error) }, 'labels cannot be published');
-      this.notBefore = performance.now() + PUBLISH_AGAIN_MS;
-      return false;
+    if (performance.now() >= this.againAt) {
+      this.after = FIRST_LABEL;
+      this.failing.clear();
     }
+    const labels = await unpublishedLabels(this.options.pool, this.after, LABELS_MAX);
+    for (const label of labels) await this.attempt(label);
+    if (this.failing.size > 0) this.after = labels.at(-1) ?? this.after;
+    return labels.length === LABELS_MAX;
+  }
+
+  private async attempt(label: KeptLabel): Promise<void> {
+    let who = `${label.community}`;
+    try {
+      const signer = await signerOf(this.options, label);
+      who = `${label.community}/${signer}`;
+      if (this.failing.has(who)) return;
+      if (label.withdrawnAt === null) await publish(this.options, label, signer);
+      else await withdraw(this.options, label, label.withdrawnAt, signer);
+      this.told.delete(who);
+    } catch (error) {
+      this.putOff(who, error);
+    }
+  }
+
+  private putOff(who: string, error: unknown): void {
+    if (this.failing.size === 0) this.againAt = performance.now() + PUBLISH_AGAIN_MS;
+    this.failing.add(who);
+    if (this.told.has(who)) return;
+    this.told.add(who);
+    this.options.log.warn({ error: String(error), signer: who }, 'labels cannot be published');
   }
 }
 
-async function publish(options: ModerationOptions, put: KeptLabel): Promise<void> {
+/** A label is withdrawn by the key that signed it; where it may not have been published yet, by the one that would. */
+async function signerOf({ pool, keys }: ModerationOptions, put: KeptLabel): Promise<string> {
+  const { community, labelEvent, withdrawnAt } = put;
+  const before =
+    withdrawnAt === null || labelEvent === null ? undefined : await authorOf(pool, community, labelEvent);
+  return before ?? (await keys.pubkey(community, 'moderation'));
+}
+
+async function publish(options: ModerationOptions, put: KeptLabel, signer: string): Promise<void> {
   const { pool, now } = options;
   const templates = labelTemplates(put);
-  const signer = await options.keys.pubkey(put.community, 'moderation');
   const label = await submit(options, put.community, templates.label, signer);
   const claim = await submit(options, put.community, templates.claim, signer);
   await notePublished(pool, put.labelId, { label, claim }, now());
 }
 
-/** By the key that signed the label; where it may not have been published yet, by the one that would. */
-async function withdraw(options: ModerationOptions, put: KeptLabel, withdrawnAt: number): Promise<void> {
+async function withdraw(
+  options: ModerationOptions,
+  put: KeptLabel,
+  withdrawnAt: number,
+  signer: string,
+): Promise<void> {
   const { pool, now, keys } = options;
   const { community, labelId, labelEvent } = put;
-  const signer =
-    (labelEvent === null ? undefined : await authorOf(pool, community, labelEvent)) ??
-    (await keys.pubkey(community, 'moderation'));
   const templates = labelTemplates(put);
   const idOf = async (template: Template) => (await keys.signAs(signer, 'moderation', template)).id;
   const events = [
