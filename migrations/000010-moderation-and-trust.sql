@@ -123,7 +123,7 @@ CREATE TABLE labels (
 );
 CREATE INDEX labels_event ON labels (community, target_event, created_at);
 CREATE INDEX labels_person ON labels (community, target_pubkey, created_at);
-CREATE INDEX labels_unpublished ON labels (created_at)
+CREATE INDEX labels_unpublished ON labels (created_at, label_id)
   WHERE published_at IS NULL OR (withdrawn_at IS NOT NULL AND withdrawal_published_at IS NULL);
 
 -- Grounds of trust, primary data. A contact: an event that anyone may read and that names somebody (`p`); it stays when the event goes,

@@ -1,5 +1,6 @@
 /**
- * The way of an event up to its OK: shape → cheap checks → already seen? → room? → id and signature → its author's rate → lane.
+ * The way of an event up to its OK: shape → cheap checks → already seen? → room? → id and signature → rules of moderation → its
+ * author's rate → lane.
  * Sockets and import go the same way. I2: every event gets exactly one outcome.
  */
 import { LRUCache } from 'lru-cache';
@@ -9,16 +10,18 @@ import type { Access } from './core/access.js';
 import { highestStep, refuseForSpace } from './core/capacity.js';
 import { KIND_VANISH } from './core/classify.js';
 import { type NostrEvent, parseEvent, serializeEvent } from './core/event.js';
+import type { Rule } from './core/moderation.js';
 import { factKey, type Submission } from './core/plan.js';
-import { REFUSED_BY_RULE, refuseArrival } from './core/policy.js';
+import { refuseArrival } from './core/policy.js';
 import { isRefusal, type Outcome, type Refusal, refusal, tooMany } from './core/reply.js';
 import { KIND_REPORT } from './core/report.js';
-import { refusedAtDoor } from './core/rule-match.js';
+import { askAtDoor } from './core/rule-match.js';
 import { vanishScope } from './core/vanish.js';
 import type { Lane } from './lane.js';
 import type { Rates } from './limits/rates.js';
 import type { Metrics } from './metrics.js';
 import type { SeenCounts } from './seen-counts.js';
+import { inTurns } from './turns.js';
 import type { Verifier } from './verify/pool.js';
 
 const RECENT_IDS_MAX = 100_000;
@@ -27,6 +30,7 @@ const VERIFY_BYTES_MAX = 64 * 1_048_576;
 /** Events without room that wait to hear whether they are repeats. */
 const LOOKUPS_MAX = 1_000;
 const NO_MORE_REPORTS = refusal('rate-limited', "today's reports of your plan are used up");
+const REFUSED_BY_RULE = refusal('blocked', 'refused by a rule of this community');
 const BUSY = refusal('rate-limited', 'the relay is busy, try again in a moment');
 
 /**
@@ -131,20 +135,32 @@ export function createAdmission(options: AdmissionOptions): Admission {
       : tooMany('events by this author', verdict.retryAfterMs);
   };
 
-  /** Of the community's own will, and so also for those whom the operator exempts from the rates that protect the node. */
-  const overRule = async (
-    { id, settings, rules }: Community,
-    event: NostrEvent,
-  ): Promise<Refusal | readonly string[]> => {
+  /**
+   * Of the community's own will, and so also for those whom the operator exempts from the rates that protect the node. Anybody can bring
+   * what an author has signed before: whatever does not come of it anew costs the author nothing.
+   */
+  const withinRates = async (
+    { id }: Community,
+    { pubkey }: NostrEvent,
+    rated: readonly Rule[],
+    submit: () => Promise<Outcome | Refusal>,
+  ): Promise<Outcome | Refusal> => {
     const taken: string[] = [];
-    for (const { ruleId, version, conditions } of refusedAtDoor(event, settings, rules).rated) {
-      const { count, seconds } = conditions.rate!;
-      const key = `rule/${id}/${ruleId}/${version}/${event.pubkey}`;
-      const verdict = await options.rates?.take(key, count / seconds, count, now());
-      if (verdict?.allowed === false) return REFUSED_BY_RULE;
-      taken.push(key);
+    let outcome: Outcome | Refusal | undefined;
+    try {
+      for (const { ruleId, version, conditions } of rated) {
+        const { count, seconds } = conditions.rate!;
+        const key = `rule/${id}/${ruleId}/${version}/${pubkey}`;
+        const verdict = await options.rates?.take(key, count / seconds, count, now());
+        if (verdict?.allowed === false) return REFUSED_BY_RULE;
+        taken.push(key);
+      }
+      outcome = await submit();
+      return outcome;
+    } finally {
+      if (outcome !== 'stored' && outcome !== 'broadcast')
+        for (const key of taken) options.rates?.giveBack(key);
     }
-    return taken;
   };
 
   const submitReport = async (submission: Submission): Promise<Outcome | Refusal> => {
@@ -152,6 +168,20 @@ export function createAdmission(options: AdmissionOptions): Admission {
     if (!(await options.reportUse.count(community, event))) return NO_MORE_REPORTS;
     const outcome = await lane.submit(submission);
     if (outcome !== 'stored') await options.reportUse.giveBack(community, event);
+    return outcome;
+  };
+
+  const submit = async (community: Community, submission: Submission, sender: Sender | undefined) => {
+    const { event } = submission;
+    const isCounted = sender !== undefined && event.kind === KIND_REPORT;
+    const send = () => (isCounted ? submitReport(submission) : lane.submit(submission));
+    if (sender?.exempt) return send();
+    const key = rateKeyOf(community, event, sender);
+    const over = await overRate(community, key);
+    if (over !== undefined) return over;
+    const outcome = await send();
+    // Anybody can bring what an author has signed before, as often as they like: that costs the author nothing.
+    if (outcome === 'duplicate') options.rates?.giveBack(key);
     return outcome;
   };
 
@@ -168,7 +198,6 @@ export function createAdmission(options: AdmissionOptions): Admission {
       settings,
       topics,
       nowSeconds,
-      rules: community.rules,
       ...(sender ? { sender: { access: sender.access, rules: community }, blocks: community.blocks } : {}),
     });
     if (refused !== undefined) return refused;
@@ -179,23 +208,10 @@ export function createAdmission(options: AdmissionOptions): Admission {
     if (short !== undefined) return withoutRoom(community.id, event, short);
     const wrong = await verify(payload);
     if (wrong !== undefined) return wrong;
-    const taken = await overRule(community, event);
-    if (isRefusal(taken)) return taken;
-    const submit = async () => {
-      const submission = { community: community.id, event, payload, ...(vanishIn ? { vanishIn } : {}) };
-      const isCounted = sender !== undefined && event.kind === KIND_REPORT;
-      const outcome = await (isCounted ? submitReport(submission) : lane.submit(submission));
-      if (outcome === 'duplicate') for (const key of taken) options.rates?.giveBack(key);
-      return outcome;
-    };
-    if (sender?.exempt) return submit();
-    const key = rateKeyOf(community, event, sender);
-    const over = await overRate(community, key);
-    if (over !== undefined) return over;
-    const outcome = await submit();
-    // Anybody can bring what an author has signed before, as often as they like: that costs the author nothing.
-    if (outcome === 'duplicate') options.rates?.giveBack(key);
-    return outcome;
+    const door = await inTurns(askAtDoor(event, settings, community.rules));
+    if (door.refused) return REFUSED_BY_RULE;
+    const submission = { community: community.id, event, payload, ...(vanishIn ? { vanishIn } : {}) };
+    return withinRates(community, event, door.rated, () => submit(community, submission, sender));
   };
 
   return {

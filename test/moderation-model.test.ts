@@ -2,7 +2,7 @@
  * Random histories of posts, deletions, rules, moderators and time against a naive model: the view is the same, whatever the order, and
  * reading everything again changes nothing (I6, I9). And what is kept about one who vanishes goes.
  */
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
@@ -11,7 +11,9 @@ import { isDenial } from '../src/core/errors.js';
 import type { NostrEvent } from '../src/core/event.js';
 import { type LabelSpec, labelSchema } from '../src/core/labels.js';
 import { type CaseAction, ruleSchema } from '../src/core/moderation.js';
+import { DAY_MS } from '../src/core/retention.js';
 import { eraseVanished } from '../src/jobs/erase-vanished.js';
+import { purgeRemovedEvents } from '../src/jobs/purge-removed.js';
 import { NodeKeys } from '../src/keys.js';
 import type { HidingWork } from '../src/lane.js';
 import { createLog } from '../src/log.js';
@@ -20,6 +22,7 @@ import type { Consumer } from '../src/services/consumer.js';
 import { moderationConsumer } from '../src/services/moderation.js';
 import { readChanges, readView } from '../src/store/changes.js';
 import { labelsAbout } from '../src/store/labels.js';
+import { OVER_RATE_SQL } from '../src/store/moderation.js';
 import { act, openByHand } from '../src/store/moderation-cases.js';
 import { changeRule, createRule, deleteRule, listRules, noteTried } from '../src/store/moderation-rules.js';
 import { readHead } from '../src/store/outbox.js';
@@ -120,7 +123,7 @@ async function order(event: NostrEvent, action: CaseAction, label?: LabelSpec): 
     life.now,
   );
   if (isDenial(opened)) throw new Error(opened.denied);
-  const acting = { community, caseId: opened.caseId, action, note: '', label };
+  const acting = { community, caseId: opened.caseId, action, note: '', label, privateKinds: [] };
   expect(isDenial(await act(pool, acting, { fixed: [] }, life.now))).toBe(false);
 }
 
@@ -156,6 +159,18 @@ const kept = async () =>
        UNION ALL SELECT last_seq::text FROM lane_state ORDER BY 1`,
     )
   ).rows.map(({ row }) => row);
+
+interface Plan {
+  readonly 'Relation Name'?: string;
+  readonly 'Actual Rows': number;
+  readonly Plans?: readonly Plan[];
+}
+
+/** Rows that were read of the counts. */
+const scans = (plan: Plan): number[] => [
+  ...(plan['Relation Name'] === 'moderation_rates' ? [plan['Actual Rows']] : []),
+  ...(plan.Plans ?? []).flatMap(scans),
+];
 
 interface Known {
   readonly event: NostrEvent;
@@ -297,6 +312,103 @@ describe('moderation', () => {
     await disable();
   });
 
+  it('looks at one event more than a rate allows, however many there were', async () => {
+    const ruleId = (await listRules(life.client, community))[0]!.ruleId;
+    const author = Buffer.from(hash('flood'), 'hex');
+    await life.client.query(
+      `INSERT INTO moderation_rates (community, rule_id, at, seq, pubkey, event_id)
+       SELECT $1, $2, n, n, $3, sha256(n::text::bytea) FROM generate_series(1, 3000) n`,
+      [community, ruleId, author],
+    );
+    await life.client.query('ANALYZE moderation_rates');
+    const asked = [[ruleId], [community], [author], [3_000], [3_000], [author], [5], [10_000]];
+    const { rows } = await life.client.query<{ 'QUERY PLAN': Plan[] }>(
+      `EXPLAIN (ANALYZE, FORMAT JSON) ${OVER_RATE_SQL}`,
+      asked,
+    );
+    const looked = scans((rows[0]!['QUERY PLAN'][0] as unknown as { Plan: Plan }).Plan);
+    expect(looked).toEqual([6]);
+    await life.client.query('DELETE FROM moderation_rates WHERE pubkey = $1', [author]);
+  });
+
+  it('does not dismiss what a rule is about to hold', async () => {
+    const event = sign(newAuthor(), { content: 'held too', created_at: Math.floor(life.now / SECONDS) });
+    expect(await life.submit(0, community, event)).toBe('stored');
+    const { apiPool: pool } = life.database;
+    const about = { community, event: event.id, pubkey: undefined, note: '' };
+    const opened = await openByHand(pool, about, life.now);
+    if (isDenial(opened)) throw new Error(opened.denied);
+    const { changes, upTo } = await readChanges(life.client, { after: read, limit: 10_000 });
+    read = upTo;
+    await life.client.query('BEGIN');
+    await consumer.apply(changes, life.client, 1);
+    const action: CaseAction = 'dismiss';
+    const acting = { community, caseId: opened.caseId, action, note: '', privateKinds: [] };
+    const dismissed = act(pool, acting, { fixed: [] }, life.now);
+    await eventually('the moderator waits for the rule', async () => {
+      const waiting = await pool.query('SELECT 1 FROM pg_locks WHERE NOT granted');
+      return waiting.rows[0] as object | undefined;
+    });
+    await life.client.query('COMMIT');
+    expect(await dismissed).toMatchObject({ denied: 'STATUS_CONFLICT', details: { status: 'held' } });
+    await drain();
+  });
+
+  it('leaves a case open that has reports when a rule hides its event', async () => {
+    const seconds = Math.floor(life.now / SECONDS);
+    const event = sign(newAuthor(), { content: 'bad and told', created_at: seconds });
+    const alone = sign(newAuthor(), { content: 'bad alone', created_at: seconds });
+    const tags = [
+      ['e', event.id, 'illegal'],
+      ['p', event.pubkey],
+    ];
+    const report = sign(newAuthor(), { kind: 1_984, tags, created_at: seconds });
+    for (const one of [event, alone, report]) expect(await life.submit(0, community, one)).toBe('stored');
+    await drain();
+    expect([await served(event), await served(alone)]).toEqual([false, false]);
+    const statusOf = async ({ id }: NostrEvent) =>
+      (
+        await life.client.query<{ status: string }>(
+          'SELECT status FROM moderation_cases WHERE target_event = $1',
+          [Buffer.from(id, 'hex')],
+        )
+      ).rows.map(({ status }) => status);
+    expect([await statusOf(event), await statusOf(alone)]).toEqual([['open'], ['resolved']]);
+  });
+
+  it('publishes labels though others wait for a key that is not here, and tells once who lacks it', async () => {
+    const seconds = Math.floor(life.now / SECONDS);
+    const old = sign(newAuthor(), { content: 'odd one', created_at: seconds });
+    const fresh = sign(newAuthor(), { content: 'odd other', created_at: seconds });
+    expect(await life.submit(0, community, old)).toBe('stored');
+    await drain();
+    const path = keys.pathOf(await keys.pubkey(community, 'moderation'));
+    expect(isDenial(await keys.rotate(community, 'moderation'))).toBe(false);
+    await order(old, 'unlabel', labelSchema.parse({ label: 'spam' }));
+    await rename(path, `${path}.away`);
+    const { apiPool: pool } = life.database;
+    const heard: string[] = [];
+    const warn = (...given: unknown[]) => void heard.push(String(given[1]));
+    const { communities, lane } = life.writers[1]!;
+    const now = () => life.now;
+    const startAgain = () => {
+      const forgetful = new NodeKeys({ folder, pool, now });
+      return moderationConsumer({ communities, pool, lane, keys: forgetful, log: { warn }, now });
+    };
+    const before = consumer;
+    consumer = startAgain();
+    expect(await life.submit(0, community, fresh)).toBe('stored');
+    await drain();
+    await drain();
+    expect([await told(old.id), await told(fresh.id)]).toEqual([2, 2]);
+    expect(heard).toEqual(['labels cannot be published']);
+    await rename(`${path}.away`, path);
+    consumer = startAgain();
+    await drain();
+    expect(await told(old.id)).toBe(0);
+    consumer = before;
+  });
+
   it('carries out an order once: one who comes late changes nothing that a later order has made', async () => {
     const event = sign(newAuthor(), { content: 'fine', created_at: Math.floor(life.now / SECONDS) });
     expect(await life.submit(0, community, event)).toBe('stored');
@@ -346,5 +458,23 @@ describe('moderation', () => {
     await life.run(eraseVanished);
     expect([await count(gone.pubkey), await told(events[0]!.id)]).toEqual([0, 0]);
     expect([await count(other.pubkey), await told(events[1]!.id)]).toEqual([4, 2]);
+  });
+
+  it('purges what is held only when the days are over since it was decided', async () => {
+    const event = sign(newAuthor(), { content: 'held long', created_at: Math.floor(life.now / SECONDS) });
+    expect(await life.submit(0, community, event)).toBe('stored');
+    await drain();
+    const isKept = async () => {
+      await life.run(purgeRemovedEvents);
+      const id = Buffer.from(event.id, 'hex');
+      return (await life.client.query('SELECT 1 FROM events WHERE id = $1', [id])).rowCount === 1;
+    };
+    life.now += 40 * DAY_MS;
+    expect([await served(event), await isKept()]).toEqual([false, true]);
+    await moderate(event, 'remove');
+    life.now += 29 * DAY_MS;
+    expect(await isKept()).toBe(true);
+    life.now += 2 * DAY_MS;
+    expect(await isKept()).toBe(false);
   });
 });

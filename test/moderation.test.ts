@@ -9,6 +9,7 @@ import { isDenial } from '../src/core/errors.js';
 import type { NostrEvent } from '../src/core/event.js';
 import { requestRules } from '../src/core/membership.js';
 import { addCommunity, writeSetting } from '../src/store/communities.js';
+import { PURGE_REMOVED_SQL } from '../src/store/sweeps.js';
 import { requestTopic } from '../src/store/topic-requests.js';
 import { type Api, createApi } from './support/api.js';
 import { eventually } from './support/cli.js';
@@ -185,6 +186,48 @@ describe('a rule', () => {
     await post({ content: 'buy silver' }, author);
   });
 
+  it('is not asked about what its author did not sign', async () => {
+    await enable({ action: 'refuse', conditions: { patterns: ['forged'] } });
+    const event = sign(newAuthor(), { content: 'forged' });
+    const forged = { ...event, sig: sign(newAuthor()).sig };
+    expect(await client.publish(forged)).toEqual([false, 'invalid: signature verification failed']);
+    expect(await client.publish(event)).toEqual([false, 'blocked: refused by a rule of this community']);
+  });
+
+  it('is not enabled when the patterns of all that are would take too many steps', async () => {
+    const patterns = (count: number) => Array.from({ length: count }, (_, at) => `x{480}${at}`);
+    const { rule_id: id } = await enable({ action: 'hide', conditions: { patterns: patterns(5) } });
+    const next = await write({
+      action: 'label',
+      label: { label: 'spam' },
+      conditions: { patterns: patterns(2) },
+    });
+    await attempt(next.rule_id);
+    const path = `${RULES}/${next.rule_id}`;
+    const refused = await api.refused(409, 'RULE_STEPS_EXCEEDED', 'PATCH', path, {
+      as: root,
+      body: { enabled: true },
+    });
+    expect(refused.body.details).toMatchObject({ limit: 3_000 });
+    await change(id, { enabled: false });
+    expect(await change(next.rule_id, { enabled: true })).toMatchObject({ enabled: true });
+    expect(await change(next.rule_id, { priority: 1 })).toMatchObject({ enabled: true });
+  });
+
+  it('with a rate counts at the door only what is taken, whoever sends it again', async () => {
+    const author = newAuthor();
+    await enable({ action: 'refuse', conditions: { kinds: [7_007], rate: { count: 2, seconds: 3_600 } } });
+    const old = await post({ kind: 7_007 }, author);
+    await post({ kind: 5, tags: [['e', old.id]] }, author);
+    for (let times = 0; times < 3; times += 1)
+      expect(await client.publish(old)).toEqual([false, 'blocked: deleted by its author']);
+    await post({ kind: 7_007 }, author);
+    expect(await client.publish(sign(author, { kind: 7_007, content: 'more' }))).toEqual([
+      false,
+      'blocked: refused by a rule of this community',
+    ]);
+  });
+
   it('with a rate refuses what one author sends beyond it, over all instances, and nobody else', async () => {
     const author = newAuthor();
     await enable({ action: 'refuse', conditions: { kinds: [7_001], rate: { count: 2, seconds: 3_600 } } });
@@ -206,7 +249,7 @@ describe('a rule', () => {
     expect(await whole(id)).toMatchObject({
       status: 'held',
       rule_id: rule.rule_id,
-      event: null,
+      event: { id: event.id, content: event.content },
       actions: [{ action: 'remove', outcome: 'removed', rule_id: rule.rule_id, actor: null }],
     });
     await api.refused(409, 'STATUS_CONFLICT', 'POST', `${CASES}/${id}/actions`, {
@@ -390,7 +433,9 @@ describe('a case', () => {
     const event = await post({}, author);
     const { case_id: id } = await done<Case>('POST', CASES, { event_id: event.id });
     await act(id, 'remove');
+    expect(await whole(id), 'seen by moderators').toMatchObject({ event: { id: event.id } });
     await post({ kind: 5, tags: [['e', event.id]] }, author);
+    expect(await whole(id), 'seen by nobody').toMatchObject({ event: null });
     const refused = await api.refused(409, 'NOT_DONE', 'POST', `${CASES}/${id}/actions`, {
       as: root,
       body: { action: 'restore' },
@@ -399,6 +444,33 @@ describe('a case', () => {
     await drained();
     expect(await served(event)).toBe(false);
     expect((await whole(id)).actions.map(({ outcome }) => outcome)).toEqual(['removed', 'deleted']);
+  });
+
+  it('says so when what is to be restored has been purged', async () => {
+    const event = await post();
+    const { case_id: id } = await done<Case>('POST', CASES, { event_id: event.id });
+    await act(id, 'remove');
+    const { id: community } = first.node.communities.all()[0]!;
+    const later = Date.now() + 60_000;
+    await first.database.pool.query(PURGE_REMOVED_SQL, [community, later, 1_000, later]);
+    expect(await whole(id)).toMatchObject({ event: null });
+    for (const action of ['restore', 'remove']) {
+      const refused = await api.refused(409, 'NOT_DONE', 'POST', `${CASES}/${id}/actions`, {
+        as: root,
+        body: { action },
+      });
+      expect(refused.body.details).toMatchObject({ outcome: 'purged' });
+    }
+  });
+
+  it('about an event of a private kind has no label: that would tell that there is one', async () => {
+    const event = await post({ kind: 4, tags: [['p', newAuthor().pubkey]] });
+    const { case_id: id } = await done<Case>('POST', CASES, { event_id: event.id });
+    const refused = await api.refused(409, 'STATUS_CONFLICT', 'POST', `${CASES}/${id}/actions`, {
+      as: root,
+      body: { action: 'label', label: { label: 'spam' } },
+    });
+    expect(refused.body.details).toMatchObject({ kind: 4, labels: expect.stringContaining('public') });
   });
 
   it('bans and unbans the author, who may not be one who runs the node', async () => {

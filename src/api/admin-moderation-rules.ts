@@ -182,7 +182,7 @@ export function moderationRuleRoutes({ pool }: { readonly pool: Pool }): Route[]
       params,
       body: changes,
       response: rule,
-      errors: ['NOT_FOUND', 'RULE_EXISTS', 'RULE_NOT_TRIED'],
+      errors: ['NOT_FOUND', 'RULE_EXISTS', 'RULE_NOT_TRIED', 'RULE_STEPS_EXCEEDED'],
       handler: async (call) =>
         shown(
           await changeRule(

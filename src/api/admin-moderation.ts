@@ -4,7 +4,7 @@ import { z } from 'zod';
 import type { Community } from '../communities.js';
 import { type Denial, denial, isDenial } from '../core/errors.js';
 import { LABELS, labelSchema } from '../core/labels.js';
-import { CASE_ACTIONS, CASE_STATUSES } from '../core/moderation.js';
+import { CASE_ACTIONS, CASE_STATUSES, HAD_EFFECT } from '../core/moderation.js';
 import type { Log } from '../log.js';
 import { type KeptLabel, labelsAbout } from '../store/labels.js';
 import {
@@ -18,7 +18,7 @@ import {
   listCases,
   openByHand,
 } from '../store/moderation-cases.js';
-import { readEventsById } from '../store/query.js';
+import { readCaseEvent } from '../store/moderation-event.js';
 import { reportsOfCase } from '../store/reports.js';
 import type { EventRef } from '../store/restore.js';
 import { moderationRuleRoutes } from './admin-moderation-rules.js';
@@ -80,7 +80,7 @@ const action = z.strictObject({
     .string()
     .nullable()
     .describe(
-      'removed, restored, done, or why it had no effect (deleted, expired …); null: not carried out yet',
+      'removed, restored, done, or why it had no effect (deleted, expired, purged …); null: not carried out yet',
     ),
   rule_id: z.uuid().nullable(),
   actor: pubkey.nullable().describe('Null: a rule, or the command line on the machine of the node'),
@@ -125,7 +125,10 @@ function showLabel(put: KeptLabel): z.output<typeof label> {
 }
 
 const wholeCase = oneCase.extend({
-  event: z.record(z.string(), z.unknown()).nullable().describe('While it is shown'),
+  event: z
+    .record(z.string(), z.unknown())
+    .nullable()
+    .describe('Also while it is held or removed; null: its author deleted it, or it is gone'),
   report_list: z.array(reportShape),
   actions: z.array(action),
   labels: z.array(label),
@@ -137,12 +140,11 @@ async function wholeOf(
   found: Case,
 ): Promise<z.output<typeof wholeCase>> {
   const { caseId, targetEvent: event, targetPubkey } = found;
-  const shown = event === null ? undefined : await readEventsById(pool, [{ community, id: event }]);
-  const payload = shown?.get(`${community}/${event}`)?.payload;
+  const shown = event === null ? undefined : await readCaseEvent(pool, { community, id: event });
   const labels = await labelsAbout(pool, { community, event: event ?? undefined, pubkey: targetPubkey });
   return {
     ...showCase(found),
-    event: payload === undefined ? null : (JSON.parse(payload) as Record<string, unknown>),
+    event: shown === undefined ? null : { ...shown },
     report_list: (await reportsOfCase(pool, caseId)).map(showReport),
     actions: (await listActions(pool, found, community)).map(showAction),
     labels: labels.map(showLabel),
@@ -220,8 +222,6 @@ const acting = z
     { error: 'label and unlabel need a label, and nothing else has one', path: ['label'] },
   );
 
-const HAD_EFFECT = ['removed', 'restored', 'served', 'done'];
-
 function actRoute(options: ModerationOptions): Route {
   const { pool } = options;
   return route({
@@ -236,7 +236,8 @@ function actRoute(options: ModerationOptions): Route {
     response: action,
     errors: ['NOT_FOUND', 'STATUS_CONFLICT', 'NOT_DONE', 'FIXED_OPERATOR', 'BLOCK_LIMIT_REACHED'],
     handler: async ({ community, pubkey: actor, params: { case_id: caseId }, body, now }) => {
-      const asked = { community: community.id, caseId, actor, ...body };
+      const privateKinds = community.settings['auth.privateKinds'];
+      const asked = { community: community.id, caseId, actor, privateKinds, ...body };
       const taken = await act(pool, asked, { fixed: options.adminPubkeys }, now);
       return isDenial(taken) ? taken : settle(options, asked, taken);
     },
@@ -256,6 +257,7 @@ async function settle(
     log.warn({ error: String(error) }, 'an order of moderation waits for a worker'),
   );
   const done = await findAction(pool, taken.actionId);
-  if (done.outcome === null || HAD_EFFECT.includes(done.outcome)) return showAction(done);
+  if (done.outcome === null || HAD_EFFECT[taken.action as 'remove' | 'restore'].includes(done.outcome))
+    return showAction(done);
   return denial('NOT_DONE', { outcome: done.outcome, action_id: done.actionId });
 }

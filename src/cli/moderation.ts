@@ -24,6 +24,7 @@ import {
   listActions,
   listCases,
 } from '../store/moderation-cases.js';
+import { readCaseEvent } from '../store/moderation-event.js';
 import {
   changeRule,
   createRule,
@@ -33,7 +34,6 @@ import {
   noteTried,
 } from '../store/moderation-rules.js';
 import { tryRule } from '../store/moderation-try.js';
-import { readEventsById } from '../store/query.js';
 import { reportsOfCase } from '../store/reports.js';
 import { granted, oneOf, printAll, timeText } from './answers.js';
 import { COMMUNITY_OPTION, withCommunity } from './context.js';
@@ -231,8 +231,8 @@ async function showCase(pool: Pool, community: number, id: string): Promise<void
   write(caseLine(found));
   write(`author ${pubkey}`);
   if (event !== null) {
-    const shown = (await readEventsById(pool, [{ community, id: event }])).get(`${community}/${event}`);
-    write(shown === undefined ? 'the event is not shown' : shown.payload);
+    const shown = await readCaseEvent(pool, { community, id: event });
+    write(shown === undefined ? 'the event is gone, or its author deleted it' : JSON.stringify(shown));
   }
   for (const { createdAt, reason, comment } of await reportsOfCase(pool, found.caseId))
     write(
@@ -266,9 +266,10 @@ function actCommand(): Command {
     .option(...COMMUNITY_OPTION)
     .addHelpText('after', EXAMPLES)
     .action((caseId: string, action: CaseAction, options: ActOptions) =>
-      withCommunity(options.community, async ({ database, config }, { id }) => {
+      withCommunity(options.community, async ({ database, config }, { id, settings }) => {
         const label = labelOf(action, options);
-        const acting = { community: id, caseId, action, note: options.note, label };
+        const privateKinds = settings['auth.privateKinds'];
+        const acting = { community: id, caseId, action, note: options.note, label, privateKinds };
         const fixed = { fixed: config.adminPubkeys };
         const taken = granted(await act(database.pool, acting, fixed, Date.now()));
         write(actionLine(await settled(database.pool, taken)));

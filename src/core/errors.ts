@@ -36,6 +36,11 @@ export const ERRORS = {
   POLICY_NOT_CURRENT: { status: 409, message: 'Only the current version can be agreed to.' },
   BLOCK_LIMIT_REACHED: { status: 409, message: 'There are as many of these blocks as there can be.' },
   RULE_NOT_TRIED: { status: 409, message: 'Try this rule as it is now before it is enabled.' },
+  RULE_STEPS_EXCEEDED: {
+    status: 409,
+    message:
+      'The patterns of the enabled rules would take too many steps together; simplify or disable some.',
+  },
   RULE_EXISTS: { status: 409, message: 'There is a rule of this name already.' },
   RULE_LIMIT_REACHED: { status: 409, message: 'There are as many rules as there can be.' },
   NOT_DONE: { status: 409, message: 'This had no effect; the outcome says why.' },

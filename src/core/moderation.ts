@@ -16,10 +16,13 @@ export const RULES_MAX = 100;
 export const RULE_PATTERNS_MAX = 20;
 export const RULE_PATTERN_LENGTH_MAX = 500;
 /** Steps of a compiled pattern: the time for a text is its length times these. */
-export const RULE_PATTERN_STEPS_MAX = 1_000;
+export const RULE_PATTERN_STEPS_MAX = 500;
+/** Of all patterns that are in force in a community: with the length of the text they bound what one event costs. */
+export const RULE_STEPS_MAX = 3_000;
 /** Characters of an event's text that patterns look at. */
-export const RULE_TEXT_MAX = 32_768;
+export const RULE_TEXT_MAX = 8_192;
 export const RATE_SECONDS_MAX = 86_400;
+export const RATE_COUNT_MAX = 1_000;
 /** Events that a rule is tried with at most. */
 export const TRY_EVENTS_MAX = 10_000;
 
@@ -52,6 +55,11 @@ function patternProblem(given: string): string | undefined {
   }
 }
 
+/** What its patterns cost for each character of a text. */
+export function patternSteps({ patterns = [] }: Conditions): number {
+  return patterns.reduce((sum, one) => sum + RE2JS.compile(one).programSize(), 0);
+}
+
 export const conditionsSchema = z
   .strictObject({
     kinds: some(z.number().int().min(0).max(KIND_MAX), 100),
@@ -62,7 +70,7 @@ export const conditionsSchema = z
     tags: some(z.strictObject({ name: text(64), values: some(text(1_000), 100) }), 20),
     rate: z
       .strictObject({
-        count: z.number().int().min(1).max(10_000),
+        count: z.number().int().min(1).max(RATE_COUNT_MAX),
         seconds: z.number().int().min(1).max(RATE_SECONDS_MAX),
       })
       .optional()
@@ -115,6 +123,12 @@ export const CASE_ACTIONS = [
   'reopen',
 ] as const;
 export type CaseAction = (typeof CASE_ACTIONS)[number];
+
+/** Outcomes of an order that are what was asked for; by any other it had no effect. */
+export const HAD_EFFECT: Record<'remove' | 'restore', readonly string[]> = {
+  remove: ['removed'],
+  restore: ['restored', 'served'],
+};
 
 const everywhere = (to?: CaseStatus) =>
   ({

@@ -2,9 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { ANONYMOUS } from './access.js';
 import { WordMatcher } from './blocked-words.js';
 import { KIND_MAX, type NostrEvent, serializeEvent } from './event.js';
-import type { Rule } from './moderation.js';
 import { type Arrival, policies, refuseArrival } from './policy.js';
-import { compileRule, doorRules } from './rule-match.js';
 import { type SettingKey, settingsFrom } from './settings.js';
 import { topicsOf } from './topic.js';
 
@@ -18,17 +16,6 @@ const good: NostrEvent = {
   tags: [['t', 'sea']],
   content: 'hello',
   sig: 'c'.repeat(128),
-};
-
-const NO_GIN: Rule = {
-  ruleId: '1',
-  name: 'no gin',
-  priority: 0,
-  conditions: { words: ['gin'] },
-  action: 'refuse',
-  label: null,
-  version: 1,
-  enabledAt: 0,
 };
 
 function arrivalOf(
@@ -45,7 +32,6 @@ function arrivalOf(
     nowSeconds: NOW,
     sender: { access: ANONYMOUS, rules: { settings: all, topics: new Map(), refused: new Set() } },
     blocks: { authors: new Set([BLOCKED]), words: new WordMatcher(['rum']) },
-    rules: doorRules([compileRule(NO_GIN)]),
   };
 }
 
@@ -117,11 +103,6 @@ const CASES: {
     policy: 'refuseBlockedWords',
     change: { content: 'Rum for all' },
     says: { refused: 'blocked', why: /a word that is blocked/ },
-  },
-  {
-    policy: 'refuseByRule',
-    change: { content: 'Gin for all' },
-    says: { refused: 'blocked', why: /^refused by a rule of this community$/ },
   },
 ];
 

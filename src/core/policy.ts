@@ -1,7 +1,7 @@
 /**
  * The cheap checks at the door, read from top to bottom: each policy refuses or says nothing.
- * All of them come before the signature, the dearest step. Whether there is room is asked after them (core/capacity.ts): a
- * repeat needs none.
+ * All of them come before the signature, which is dearer. Whether there is room is asked after them (core/capacity.ts): a
+ * repeat needs none. The rules of moderation come after the signature: patterns can be the dearest step of all.
  */
 import { type Access, type AccessRules, refuseEventAccess } from './access.js';
 import type { Blocks } from './blocks.js';
@@ -10,7 +10,6 @@ import { firstTagValue, type NostrEvent, powBits } from './event.js';
 import { isExpired } from './expiration.js';
 import { isAmong } from './kinds.js';
 import { type Refusal, refusal } from './reply.js';
-import { type DoorRules, refusedAtDoor } from './rule-match.js';
 import type { Settings } from './settings.js';
 import { textsIn } from './text.js';
 import { type KnownTopics, refuseEventTopic } from './topic.js';
@@ -27,8 +26,6 @@ export interface Arrival {
   readonly sender?: { readonly access: Access; readonly rules: AccessRules };
   /** What is kept out; nothing when the operator brings it. */
   readonly blocks?: Pick<Blocks, 'authors' | 'words'>;
-  /** The community's rules of moderation that refuse; whoever brings the event. */
-  readonly rules?: DoorRules;
 }
 
 type Policy = (arrival: Arrival) => Refusal | undefined;
@@ -107,12 +104,6 @@ const refusePow: Policy = ({ event, settings }) => {
 
 const refuseTopic: Policy = ({ event, settings, topics }) => refuseEventTopic(event, settings, topics);
 
-/** Where a rule has a rate, that is asked later: before its signature is checked, anybody could spend an author's. */
-const refuseByRule: Policy = ({ event, settings, rules }) =>
-  rules !== undefined && refusedAtDoor(event, settings, rules).refused ? REFUSED_BY_RULE : undefined;
-
-export const REFUSED_BY_RULE = refusal('blocked', 'refused by a rule of this community');
-
 export const policies: readonly Policy[] = [
   refuseCredential,
   refuseAccessControl,
@@ -125,7 +116,6 @@ export const policies: readonly Policy[] = [
   refusePow,
   refuseTopic,
   refuseBlockedWords,
-  refuseByRule,
 ];
 
 export function refuseArrival(arrival: Arrival): Refusal | undefined {

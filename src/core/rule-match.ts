@@ -1,6 +1,7 @@
 /**
- * Which rules an event meets. Pure, and in time that grows with the text alone: patterns are RE2's, words one automaton. Rules are asked
- * from the highest priority down: every label rule that is met labels; the first one that holds, hides or refuses decides and ends.
+ * Which rules an event meets. Pure, and in bounded time: patterns are RE2's, so a text costs its length times their steps, and both have
+ * their limits; words are one automaton. Rules are asked from the highest priority down: every label rule that is met labels; the first
+ * one that holds, hides or refuses decides, and none is asked after it.
  */
 import { RE2JS } from 're2js';
 import { foldText, WordMatcher } from './blocked-words.js';
@@ -16,8 +17,10 @@ type MatchSettings = Pick<Settings, 'auth.privateKinds'>;
 
 export interface CompiledRule {
   readonly rule: Rule;
-  /** All of its conditions but the rate. */
+  /** The cheap conditions: all but the patterns and the rate. */
   meets(event: MatchedEvent, texts: Texts): boolean;
+  /** One of them is enough; nothing where the rule has none. */
+  readonly patterns: readonly RE2JS[] | undefined;
 }
 
 /** The texts of one event, found once however many rules ask. What is encrypted holds none, only letters that may look like some. */
@@ -57,11 +60,14 @@ type Check = (event: MatchedEvent, texts: Texts) => boolean;
 
 export function compileRule(rule: Rule): CompiledRule {
   const checks = checksOf(rule.conditions);
-  return { rule, meets: (event, texts) => checks.every((check) => check(event, texts)) };
+  return {
+    rule,
+    meets: (event, texts) => checks.every((check) => check(event, texts)),
+    patterns: rule.conditions.patterns?.map((pattern) => RE2JS.compile(pattern)),
+  };
 }
 
-/** The cheap ones first. */
-function checksOf({ kinds, authors, topics, tags, words, patterns }: Conditions): Check[] {
+function checksOf({ kinds, authors, topics, tags, words }: Conditions): Check[] {
   const checks: Check[] = [];
   if (kinds) checks.push(within(new Set(kinds), ({ kind }) => [kind]));
   if (authors) checks.push(within(new Set(authors), ({ pubkey }) => [pubkey]));
@@ -70,10 +76,6 @@ function checksOf({ kinds, authors, topics, tags, words, patterns }: Conditions)
   if (words) {
     const matcher = new WordMatcher(words);
     checks.push((_, texts) => texts.folded().some((text) => matcher.matchesFolded(text)));
-  }
-  if (patterns) {
-    const compiled = patterns.map((pattern) => RE2JS.compile(pattern));
-    checks.push((_, texts) => [...texts.bounded()].some((text) => compiled.some((one) => one.test(text))));
   }
   return checks;
 }
@@ -97,15 +99,46 @@ export function inOrder<T extends { readonly rule: Rule }>(rules: readonly T[]):
   );
 }
 
-/** Those that an event meets, apart from their rates, in their order. Requests to delete and to vanish are nobody's to judge. */
-export function metBy(
+/** Nothing: it is not known yet, and whoever asks may let others have their turn. */
+export type Asked<T> = Generator<undefined, T>;
+
+/** All at once, where nobody waits for a turn. */
+export function answerOf<T>(asked: Asked<T>): T {
+  for (;;) {
+    const { done, value } = asked.next();
+    if (done) return value;
+  }
+}
+
+/**
+ * Those that an event meets, apart from their rates, in their order, up to the first one that decides whatever the rates are. Requests to
+ * delete and to vanish are nobody's to judge.
+ */
+export function* askRules(
   event: MatchedEvent,
   settings: MatchSettings,
   ordered: readonly CompiledRule[],
-): CompiledRule[] {
-  if (isProtectedKind(event.kind)) return [];
+): Asked<CompiledRule[]> {
+  const met: CompiledRule[] = [];
+  if (isProtectedKind(event.kind)) return met;
   const texts = new Texts(event, settings);
-  return ordered.filter((rule) => rule.meets(event, texts));
+  for (const compiled of ordered) {
+    if (!compiled.meets(event, texts) || !(yield* meetsPattern(compiled, texts))) continue;
+    met.push(compiled);
+    const { action, conditions } = compiled.rule;
+    if (action !== 'label' && conditions.rate === undefined) break;
+  }
+  return met;
+}
+
+/** One pattern is the longest that nobody else has a turn. */
+function* meetsPattern({ patterns }: CompiledRule, texts: Texts): Asked<boolean> {
+  if (patterns === undefined) return true;
+  for (const pattern of patterns) {
+    for (const text of texts.bounded()) if (pattern.test(text)) return true;
+    yield;
+  }
+  return false;
 }
 
 export interface Verdict {
@@ -138,7 +171,9 @@ export function doorRules(rules: readonly CompiledRule[]): DoorRules {
     ({ rule: { action, conditions } }) =>
       action === 'refuse' || (action !== 'label' && conditions.rate === undefined),
   );
-  return deciding.some(({ rule }) => rule.action === 'refuse') ? { ordered: inOrder(deciding) } : NO_RULES;
+  const ordered = inOrder(deciding);
+  // What comes after the last one that refuses changes nothing at the door.
+  return { ordered: ordered.slice(0, ordered.findLastIndex(({ rule }) => rule.action === 'refuse') + 1) };
 }
 
 export interface AtDoor {
@@ -149,12 +184,12 @@ export interface AtDoor {
 
 const LET_IN: AtDoor = { refused: false, rated: [] };
 
-export function refusedAtDoor(event: NostrEvent, settings: Settings, { ordered }: DoorRules): AtDoor {
+export function* askAtDoor(event: NostrEvent, settings: Settings, { ordered }: DoorRules): Asked<AtDoor> {
   if (ordered.length === 0) return LET_IN;
-  const rated: Rule[] = [];
-  for (const { rule } of metBy(asMatched(event, impliedTopics(event, settings)), settings, ordered)) {
-    if (rule.conditions.rate !== undefined) rated.push(rule);
-    else return { refused: rule.action === 'refuse', rated };
-  }
-  return { refused: false, rated };
+  const matched = asMatched(event, impliedTopics(event, settings));
+  const met = (yield* askRules(matched, settings, ordered)).map(({ rule }) => rule);
+  return {
+    refused: met.some(({ action, conditions }) => action === 'refuse' && conditions.rate === undefined),
+    rated: met.filter(({ conditions }) => conditions.rate !== undefined),
+  };
 }

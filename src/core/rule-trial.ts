@@ -1,7 +1,7 @@
 /** What a rule would have met, of events that are here already. Pure; so that nobody enables a rule without having seen that. */
 
 import { isAmong } from './kinds.js';
-import { type CompiledRule, metBy } from './rule-match.js';
+import { type Asked, askRules, type CompiledRule } from './rule-match.js';
 import type { Settings } from './settings.js';
 import type { MatchedEvent } from './topic.js';
 
@@ -35,9 +35,9 @@ export class Trial {
     private readonly settings: Settings,
   ) {}
 
-  look(event: MatchedEvent): void {
+  *look(event: MatchedEvent): Asked<void> {
     this.lookedAt += 1;
-    if (metBy(event, this.settings, [this.rule]).length === 0) return;
+    if ((yield* askRules(event, this.settings, [this.rule])).length === 0) return;
     const { id, pubkey, kind, created_at: createdAt } = event;
     this.met.push({ id, pubkey, kind, createdAt, excerpt: this.excerptOf(event) });
   }

@@ -3,7 +3,6 @@
  * what is to be done; removing, restoring and publishing labels follow from it and go through the lane. Rules and what they did are
  * primary data: a replay or a rebuild changes nothing (I9).
  */
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { ClientBase, Pool } from 'pg';
 import type { Communities } from '../communities.js';
 import { type NostrEvent, serializeEvent } from '../core/event.js';
@@ -12,14 +11,21 @@ import { labelTemplates, type Template, withdrawalTemplate } from '../core/label
 import { RATE_SECONDS_MAX, type Rule } from '../core/moderation.js';
 import { isRefusal } from '../core/reply.js';
 import { KIND_REPORT } from '../core/report.js';
-import { type CompiledRule, compileRule, inOrder, metBy, verdictOf } from '../core/rule-match.js';
+import { askRules, type CompiledRule, compileRule, inOrder, verdictOf } from '../core/rule-match.js';
 import { asMatched } from '../core/topic.js';
 import type { NodeKeys } from '../keys.js';
 import type { Lane } from '../lane.js';
 import type { Log } from '../log.js';
 import { carryOut } from '../orders.js';
 import type { Change } from '../store/changes.js';
-import { type KeptLabel, notePublished, noteWithdrawn, unpublishedLabels } from '../store/labels.js';
+import {
+  FIRST_LABEL,
+  type KeptLabel,
+  type LabelPlace,
+  notePublished,
+  noteWithdrawn,
+  unpublishedLabels,
+} from '../store/labels.js';
 import {
   type Counted,
   countRates,
@@ -32,10 +38,9 @@ import {
 } from '../store/moderation.js';
 import { authorOf, caseReports } from '../store/moderation-cases.js';
 import { readEnabledRules } from '../store/moderation-rules.js';
+import { inTurns, Turns } from '../turns.js';
 import type { Consumer } from './consumer.js';
 
-/** The relay lives in the same process: its clients do not wait for a batch. */
-const TURN_MS = 5;
 const LABELS_MAX = 50;
 const PUBLISH_AGAIN_MS = 10_000;
 /** Longer than any rate looks back, so that an event which comes again is counted with those that it came with. */
@@ -112,9 +117,8 @@ class Judging {
 
   private compile(rule: Rule): CompiledRule {
     const known = this.compiled.get(rule.ruleId);
-    const meets = known?.rule.version === rule.version ? known.meets : compileRule(rule).meets;
     // Its priority may change without its version.
-    const compiled = { rule, meets };
+    const compiled = known?.rule.version === rule.version ? { ...known, rule } : compileRule(rule);
     this.compiled.set(rule.ruleId, compiled);
     return compiled;
   }
@@ -124,21 +128,20 @@ class Judging {
     rules: ReadonlyMap<number, readonly CompiledRule[]>,
   ): Promise<Case[]> {
     const cases: Case[] = [];
-    let turn = performance.now();
+    const turns = new Turns();
     for (const change of upserts) {
       const ordered = rules.get(change.community);
       const settings = this.options.communities.get(change.community)?.settings;
       if (ordered === undefined || settings === undefined) continue;
       const event = asMatched(JSON.parse(change.payload!) as NostrEvent, change.bound);
       // What came in before a rule was enabled is not its to judge, however often it is read again.
-      const asked = ordered.filter(({ rule }) => (rule.enabledAt ?? Infinity) <= change.ingestedAt);
+      const inForce = ordered.filter(({ rule }) => (rule.enabledAt ?? Infinity) <= change.ingestedAt);
       const isSealed = isAmong(change.kind, settings['auth.privateKinds']);
       // A label is public, and that such an event exists is not.
-      const met = metBy(event, settings, asked).filter(({ rule }) => !(isSealed && rule.action === 'label'));
+      const asked = inForce.filter(({ rule }) => !(isSealed && rule.action === 'label'));
+      const met = await inTurns(askRules(event, settings, asked), turns);
       if (met.length > 0) cases.push({ change, event, met });
-      if (performance.now() - turn < TURN_MS) continue;
-      await nextTurn();
-      turn = performance.now();
+      await turns.rest();
     }
     return cases;
   }
@@ -174,46 +177,79 @@ function countedOf({ change, met }: Case, now: number): Counted[] {
 
 // ── Labels as events ──────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Where it fails, as without the secret of its key, labels wait; what is to leave the view does not wait with them. */
+/**
+ * A label that cannot be published, as without the secret of its key, waits, and no other waits with it: the walk goes on behind it, and
+ * starts from the oldest again after some time.
+ */
 class Publishing {
-  private notBefore = 0;
+  private after: LabelPlace = FIRST_LABEL;
+  private againAt = 0;
+  /** Signers that failed since the walk began: their other labels would too. */
+  private readonly failing = new Set<string>();
+  /** Signers whose failure is in the log. */
+  private readonly told = new Set<string>();
 
   constructor(private readonly options: ModerationOptions) {}
 
   /** True when more may be left. */
   async next(): Promise<boolean> {
-    if (performance.now() < this.notBefore) return false;
-    const labels = await unpublishedLabels(this.options.pool, LABELS_MAX);
-    try {
-      for (const label of labels) {
-        if (label.withdrawnAt === null) await publish(this.options, label);
-        else await withdraw(this.options, label, label.withdrawnAt);
-      }
-      return labels.length === LABELS_MAX;
-    } catch (error) {
-      this.options.log.warn({ error: String(error) }, 'labels cannot be published');
-      this.notBefore = performance.now() + PUBLISH_AGAIN_MS;
-      return false;
+    if (performance.now() >= this.againAt) {
+      this.after = FIRST_LABEL;
+      this.failing.clear();
     }
+    const labels = await unpublishedLabels(this.options.pool, this.after, LABELS_MAX);
+    for (const label of labels) await this.attempt(label);
+    if (this.failing.size > 0) this.after = labels.at(-1) ?? this.after;
+    return labels.length === LABELS_MAX;
+  }
+
+  private async attempt(label: KeptLabel): Promise<void> {
+    let who = `${label.community}`;
+    try {
+      const signer = await signerOf(this.options, label);
+      who = `${label.community}/${signer}`;
+      if (this.failing.has(who)) return;
+      if (label.withdrawnAt === null) await publish(this.options, label, signer);
+      else await withdraw(this.options, label, label.withdrawnAt, signer);
+      this.told.delete(who);
+    } catch (error) {
+      this.putOff(who, error);
+    }
+  }
+
+  private putOff(who: string, error: unknown): void {
+    if (this.failing.size === 0) this.againAt = performance.now() + PUBLISH_AGAIN_MS;
+    this.failing.add(who);
+    if (this.told.has(who)) return;
+    this.told.add(who);
+    this.options.log.warn({ error: String(error), signer: who }, 'labels cannot be published');
   }
 }
 
-async function publish(options: ModerationOptions, put: KeptLabel): Promise<void> {
+/** A label is withdrawn by the key that signed it; where it may not have been published yet, by the one that would. */
+async function signerOf({ pool, keys }: ModerationOptions, put: KeptLabel): Promise<string> {
+  const { community, labelEvent, withdrawnAt } = put;
+  const before =
+    withdrawnAt === null || labelEvent === null ? undefined : await authorOf(pool, community, labelEvent);
+  return before ?? (await keys.pubkey(community, 'moderation'));
+}
+
+async function publish(options: ModerationOptions, put: KeptLabel, signer: string): Promise<void> {
   const { pool, now } = options;
   const templates = labelTemplates(put);
-  const signer = await options.keys.pubkey(put.community, 'moderation');
   const label = await submit(options, put.community, templates.label, signer);
   const claim = await submit(options, put.community, templates.claim, signer);
   await notePublished(pool, put.labelId, { label, claim }, now());
 }
 
-/** By the key that signed the label; where it may not have been published yet, by the one that would. */
-async function withdraw(options: ModerationOptions, put: KeptLabel, withdrawnAt: number): Promise<void> {
+async function withdraw(
+  options: ModerationOptions,
+  put: KeptLabel,
+  withdrawnAt: number,
+  signer: string,
+): Promise<void> {
   const { pool, now, keys } = options;
   const { community, labelId, labelEvent } = put;
-  const signer =
-    (labelEvent === null ? undefined : await authorOf(pool, community, labelEvent)) ??
-    (await keys.pubkey(community, 'moderation'));
   const templates = labelTemplates(put);
   const idOf = async (template: Template) => (await keys.signAs(signer, 'moderation', template)).id;
   const events = [

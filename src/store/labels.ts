@@ -128,11 +128,20 @@ export async function labelsAbout(
 
 const UNPUBLISHED = 'published_at IS NULL OR (withdrawn_at IS NOT NULL AND withdrawal_published_at IS NULL)';
 
+/** Where in the order of labels. */
+export type LabelPlace = Pick<KeptLabel, 'createdAt' | 'labelId'>;
+export const FIRST_LABEL: LabelPlace = { createdAt: 0, labelId: '00000000-0000-0000-0000-000000000000' };
+
 /** The oldest first. */
-export async function unpublishedLabels(db: Db, limit: number): Promise<KeptLabel[]> {
+export async function unpublishedLabels(
+  db: Db,
+  { createdAt, labelId }: LabelPlace,
+  limit: number,
+): Promise<KeptLabel[]> {
   const { rows } = await db.query<Row>(
-    `SELECT ${COLUMNS} FROM labels WHERE ${UNPUBLISHED} ORDER BY created_at LIMIT $1`,
-    [limit],
+    `SELECT ${COLUMNS} FROM labels WHERE (${UNPUBLISHED}) AND (created_at, label_id) > ($1, $2)
+     ORDER BY created_at, label_id LIMIT $3`,
+    [createdAt, labelId, limit],
   );
   return rows.map(labelOf);
 }

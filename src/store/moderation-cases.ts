@@ -6,8 +6,10 @@ import { randomUUID } from 'node:crypto';
 import type { ClientBase, Pool } from 'pg';
 import { type Denial, denial, isDenial } from '../core/errors.js';
 import type { NostrEvent } from '../core/event.js';
+import { isAmong } from '../core/kinds.js';
 import type { LabelSpec } from '../core/labels.js';
 import { CASE_STEPS, type CaseAction, type CaseStatus } from '../core/moderation.js';
+import type { Settings } from '../core/settings.js';
 import { allTopics, UNBOUND } from '../core/topic.js';
 import { block, unblock } from './blocks.js';
 import { bytes, bytesOrNull, type Change, changeConfig, type Db, isUuid } from './config-change.js';
@@ -70,6 +72,16 @@ export async function findCase(db: Db, community: number, caseId: string): Promi
   return rows[0] ?? denial('NOT_FOUND');
 }
 
+/** As it is when nobody else can change it any more: a rule may be about to hold it. Read by a second statement, which sees that. */
+async function lockCase(tx: ClientBase, community: number, caseId: string): Promise<Case | Denial> {
+  if (!isUuid(caseId)) return denial('NOT_FOUND');
+  await tx.query('SELECT 1 FROM moderation_cases WHERE community = $1 AND case_id = $2 FOR UPDATE', [
+    community,
+    caseId,
+  ]);
+  return findCase(tx, community, caseId);
+}
+
 // ── Opening ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 export interface Opening extends Target {
@@ -79,9 +91,14 @@ export interface Opening extends Target {
 }
 
 /** The open case about the target, or a new one. What it is held by or resolved by is the caller's to say afterwards. */
-export async function openCase(tx: ClientBase, opening: Opening, now: number): Promise<string> {
+export async function openCase(
+  tx: ClientBase,
+  opening: Opening,
+  now: number,
+): Promise<{ readonly caseId: string; readonly isNew: boolean }> {
   const { community, event, pubkey, reason, ruleId } = opening;
-  const values = [randomUUID(), community, now, bytesOrNull(event), bytes(pubkey), reason, ruleId ?? null];
+  const made = randomUUID();
+  const values = [made, community, now, bytesOrNull(event), bytes(pubkey), reason, ruleId ?? null];
   const conflict =
     event === undefined
       ? `(community, target_pubkey) WHERE status IN ('open', 'held') AND target_event IS NULL`
@@ -92,7 +109,8 @@ export async function openCase(tx: ClientBase, opening: Opening, now: number): P
      ON CONFLICT ${conflict} DO UPDATE SET updated_at = excluded.updated_at RETURNING c.case_id`,
     values,
   );
-  return rows[0]!.case_id;
+  const caseId = rows[0]!.case_id;
+  return { caseId, isNew: caseId === made };
 }
 
 export async function moveCase(tx: ClientBase, caseId: string, to: CaseStatus, now: number): Promise<void> {
@@ -134,7 +152,7 @@ export function openByHand(
     const author = event === undefined ? pubkey : await authorOf(db, community, event);
     if (author === undefined) return denial('NOT_FOUND');
     const reason = note === '' ? 'opened by a moderator' : note;
-    const caseId = await openCase(db, { community, event, pubkey: author, reason }, now);
+    const { caseId } = await openCase(db, { community, event, pubkey: author, reason }, now);
     await audit('moderation.open', caseId, { pubkey: author, event: event ?? null, note });
     return findCase(db, community, caseId);
   });
@@ -166,7 +184,7 @@ export async function caseReports(tx: ClientBase, source: ReportSource, now: num
   for (const { reportId: id, event, pubkey, reason } of rows) {
     if (pubkey === null) continue;
     const opening = { community, event: event ?? undefined, pubkey, reason: `reported: ${reason}` };
-    const caseId = await openCase(tx, opening, now);
+    const { caseId } = await openCase(tx, opening, now);
     await tx.query('UPDATE reports SET case_id = $2 WHERE report_id = $1', [id, caseId]);
   }
 }
@@ -220,6 +238,8 @@ export interface Acting {
   /** Of `label` and `unlabel`. */
   readonly label?: LabelSpec | undefined;
   readonly actor?: string | undefined;
+  /** A label is public, and that such an event exists is not. */
+  readonly privateKinds: Settings['auth.privateKinds'];
 }
 
 /** What a moderator does about a case. A ban is a block of the author, which says because of which case. */
@@ -241,7 +261,7 @@ export async function act(pool: Pool, acting: Acting, fixed: Fixed, now: number)
 function writeAct(pool: Pool, acting: Acting, now: number): Promise<Action | Denial> {
   const { community, caseId, action, actor } = acting;
   return changeConfig(pool, { community, actor, now }, async (change) => {
-    const found = await findCase(change.db, community, caseId);
+    const found = await lockCase(change.db, community, caseId);
     if (isDenial(found)) return found;
     const next = CASE_STEPS[action][found.status];
     if (next === undefined) return denial('STATUS_CONFLICT', { status: found.status });
@@ -263,7 +283,7 @@ const isOrder = (action: CaseAction) => action === 'remove' || action === 'resto
 async function takeStep(
   { db, community, now }: Change,
   found: Case,
-  { action, label }: Acting,
+  { action, label, privateKinds }: Acting,
   next: CaseStatus,
 ): Promise<Denial | undefined> {
   const { caseId, targetEvent, targetPubkey, status } = found;
@@ -277,6 +297,11 @@ async function takeStep(
       pubkey: targetPubkey,
     });
     if (target === undefined) return denial('NOT_FOUND', { event: targetEvent });
+    if (action === 'label' && target.kind !== undefined && isAmong(target.kind, privateKinds))
+      return denial('STATUS_CONFLICT', {
+        kind: target.kind,
+        labels: 'are public, and events of this kind are private',
+      });
     const done =
       action === 'label'
         ? (await putLabel(db, target, label, { caseId }, now)) !== undefined
@@ -327,7 +352,7 @@ export async function labelTarget(
   db: Db,
   community: number,
   { event, pubkey }: Target,
-): Promise<LabelTarget | undefined> {
+): Promise<(LabelTarget & { readonly kind?: number }) | undefined> {
   if (event === undefined) return { community, event, pubkey, topics: [] };
   const { rows } = await db.query<{ payload: string; bound: string[] | null }>(
     `SELECT e.payload, e.bound FROM (SELECT $1::int AS community, $2::bytea AS event_id) asked
@@ -337,10 +362,6 @@ export async function labelTarget(
   );
   const [row] = rows;
   if (row === undefined) return undefined;
-  return {
-    community,
-    event,
-    pubkey,
-    topics: allTopics(JSON.parse(row.payload) as NostrEvent, row.bound ?? UNBOUND),
-  };
+  const told = JSON.parse(row.payload) as NostrEvent;
+  return { community, event, pubkey, kind: told.kind, topics: allTopics(told, row.bound ?? UNBOUND) };
 }

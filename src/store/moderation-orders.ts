@@ -95,12 +95,17 @@ export async function noteRestored(
   await noteOutcomes(client, orders, outcomes, now);
 }
 
-/** Why each is not served; `served` where it is, and nothing where it never came. */
+/** Why each is not served; `served` where it is, `purged` where it cannot be any more, and nothing where it never came. */
 async function statesOf(client: ClientBase, refs: readonly EventRef[]): Promise<Map<string, string>> {
-  const { rows } = await client.query<EventRef & { hidden: number | null }>({
-    text: `SELECT d.community, encode(d.event_id, 'hex') AS id, d.hidden
+  const { rows } = await client.query<EventRef & { hidden: number | null; gone: boolean }>({
+    text: `SELECT d.community, encode(d.event_id, 'hex') AS id, d.hidden, d.gone_at IS NOT NULL AS gone
       FROM unnest($1::int[], $2::bytea[]) AS asked (community, event_id) JOIN event_dedupe d USING (community, event_id)`,
     values: [int4Array(refs.map(({ community }) => community)), hexArray(refs.map(({ id }) => id))],
   });
-  return new Map(rows.map((row) => [keyOf(row), row.hidden === null ? 'served' : hiddenOf(row.hidden)]));
+  return new Map(
+    rows.map((row) => {
+      const state = row.hidden === null ? 'served' : hiddenOf(row.hidden);
+      return [keyOf(row), state === 'removed' && row.gone ? 'purged' : state];
+    }),
+  );
 }

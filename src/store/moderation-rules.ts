@@ -5,7 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import type { ClientBase, Pool } from 'pg';
 import { type Denial, denial } from '../core/errors.js';
-import { RULES_MAX, type Rule, type RuleSpec } from '../core/moderation.js';
+import { patternSteps, RULE_STEPS_MAX, RULES_MAX, type Rule, type RuleSpec } from '../core/moderation.js';
 import { type Change, changeConfig, type Db, isUuid } from './config-change.js';
 
 export interface KeptRule extends Rule {
@@ -119,12 +119,22 @@ export function changeRule(
       const isTried = !isAnother && before.triedVersion === before.version;
       const after = enabled ?? (before.enabled && !isAnother);
       if (after && !isTried) return denial('RULE_NOT_TRIED', { rule_id: ruleId });
+      if (after && !before.enabled) {
+        const steps = await stepsWith(change.db, community, before);
+        if (steps > RULE_STEPS_MAX) return denial('RULE_STEPS_EXCEEDED', { steps, limit: RULE_STEPS_MAX });
+      }
       await writeChange(change, before, spec, { isAnother, enabled: after });
       await change.audit('rule.change', ruleId, { ...given, enabled: after });
       change.raiseVersion();
       return findRule(change.db, community, ruleId);
     }),
   );
+}
+
+/** Of the patterns that are in force, and of this rule's. */
+async function stepsWith(db: Db, community: number, rule: KeptRule): Promise<number> {
+  const inForce = (await listRules(db, community)).filter(({ enabled }) => enabled);
+  return [...inForce, rule].reduce((sum, { conditions }) => sum + patternSteps(conditions), 0);
 }
 
 async function writeChange(

@@ -1,16 +1,15 @@
 /** A rule tried against the newest events of a community, in portions: memory and the turns of other work do not depend on how many (I14). */
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { NostrEvent } from '../core/event.js';
 import { TRY_EVENTS_MAX } from '../core/moderation.js';
 import type { CompiledRule } from '../core/rule-match.js';
 import { Trial, type TrialResult } from '../core/rule-trial.js';
 import type { Settings } from '../core/settings.js';
 import { asMatched, UNBOUND } from '../core/topic.js';
+import { inTurns, Turns } from '../turns.js';
 import { bytes, type Db } from './config-change.js';
 import { NOT_VANISHED } from './query.js';
 
 const PORTION_ROWS = 200;
-const TURN_MS = 5;
 
 interface Place {
   readonly createdAt: number;
@@ -52,11 +51,9 @@ async function newest(db: Db, community: number, { createdAt, id }: Place, limit
 }
 
 async function lookAt(trial: Trial, rows: readonly Row[]): Promise<void> {
-  let turn = performance.now();
+  const turns = new Turns();
   for (const { payload, bound } of rows) {
-    trial.look(asMatched(JSON.parse(payload) as NostrEvent, bound ?? UNBOUND));
-    if (performance.now() - turn < TURN_MS) continue;
-    await nextTurn();
-    turn = performance.now();
+    await inTurns(trial.look(asMatched(JSON.parse(payload) as NostrEvent, bound ?? UNBOUND)), turns);
+    await turns.rest();
   }
 }

@@ -63,7 +63,16 @@ export interface Counted extends EventRef {
   readonly seq: number;
 }
 
-/** Counts each event once, and says of which the author has sent more than the rule allows, up to it. */
+export const OVER_RATE_SQL = `SELECT c.rule_id || '/' || encode(c.event_id, 'hex') AS key
+  FROM unnest($1::text[], $2::int[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bytea[], $7::int[], $8::bigint[])
+    AS c (rule_id, community, event_id, at, seq, pubkey, allowed, window_ms)
+  WHERE (SELECT count(*) FROM (SELECT 1 FROM moderation_rates r WHERE r.rule_id = c.rule_id::uuid AND r.pubkey = c.pubkey
+    AND r.at > c.at - c.window_ms AND r.at <= c.at AND r.seq <= c.seq ORDER BY r.at DESC LIMIT c.allowed + 1) latest) > c.allowed`;
+
+/**
+ * Counts each event once, and says of which the author has sent more than the rule allows, up to it. It looks at one more than is allowed,
+ * so that a flood costs no more for each event the longer it lasts.
+ */
 export async function countRates(tx: ClientBase, counted: readonly Counted[]): Promise<Set<string>> {
   if (counted.length === 0) return new Set();
   const values = [
@@ -83,14 +92,7 @@ export async function countRates(tx: ClientBase, counted: readonly Counted[]): P
       ON CONFLICT DO NOTHING`,
     values: values.slice(0, 6),
   });
-  const { rows } = await tx.query<{ key: string }>({
-    text: `SELECT c.rule_id || '/' || encode(c.event_id, 'hex') AS key
-      FROM unnest($1::text[], $2::int[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bytea[], $7::int[], $8::bigint[])
-        AS c (rule_id, community, event_id, at, seq, pubkey, allowed, window_ms)
-      WHERE (SELECT count(*) FROM moderation_rates r WHERE r.rule_id = c.rule_id::uuid AND r.pubkey = c.pubkey
-        AND r.at > c.at - c.window_ms AND r.at <= c.at AND r.seq <= c.seq) > c.allowed`,
-    values,
-  });
+  const { rows } = await tx.query<{ key: string }>({ text: OVER_RATE_SQL, values });
   return new Set(rows.map(({ key }) => key));
 }
 
@@ -143,14 +145,15 @@ export async function labelByRule(tx: ClientBase, rule: Rule, judged: Judged, no
   await putLabel(tx, { community, event, pubkey, topics }, rule.label, { ruleId: rule.ruleId }, now);
 }
 
-/** Held: it waits for a moderator. Hidden: it is done, and can be seen and undone. */
+/** Held: it waits for a moderator. Hidden: it is done, and can be seen and undone; but what others have asked for is not answered by it. */
 export async function removeByRule(tx: ClientBase, rule: Rule, judged: Judged, now: number): Promise<void> {
   const actionId = await note(tx, rule, judged, 'remove', now);
   if (actionId === undefined) return;
   const { community, id: event, author: pubkey } = judged;
   const opening = { community, event, pubkey, reason: `rule: ${rule.name}`, ruleId: rule.ruleId };
-  const caseId = await openCase(tx, opening, now);
-  await moveCase(tx, caseId, rule.action === 'hold' ? 'held' : 'resolved', now);
+  const { caseId, isNew } = await openCase(tx, opening, now);
+  if (rule.action === 'hold') await moveCase(tx, caseId, 'held', now);
+  else if (isNew) await moveCase(tx, caseId, 'resolved', now);
   await tx.query('UPDATE moderation_actions SET case_id = $2 WHERE action_id = $1', [actionId, caseId]);
 }
 

@@ -144,7 +144,11 @@ const PLACE = 'e.community, e.seq, e.ingested_at, e.keep, e.id';
 const hiddenAs = (hidden: 'deleted' | 'removed') =>
   `FROM events e WHERE e.community = $1 AND e.hidden = ${HIDDEN_CODES[hidden]} AND e.hidden_at <= $2`;
 const AUDITED = hiddenAs('deleted');
-const REMOVED = hiddenAs('removed');
+/** What is held waits for its moderator, however long; and a removal can be undone from when it was decided. */
+const REMOVED = `${hiddenAs('removed')}
+    AND NOT EXISTS (SELECT 1 FROM moderation_cases c WHERE c.community = e.community AND c.target_event = e.id AND c.status = 'held')
+    AND NOT EXISTS (SELECT 1 FROM moderation_actions a WHERE a.community = e.community AND a.target_event = e.id
+      AND a.action = 'remove' AND a.at > $2)`;
 const purgeSql = (from: string) =>
   deleteHidden(`SELECT ${PLACE} ${from} ORDER BY e.hidden_at LIMIT $3 FOR UPDATE`, 'gone_at = $4');
 export const PURGE_DELETED_SQL = purgeSql(AUDITED);
