@@ -14,6 +14,7 @@ import { reportedBy } from '../src/core/report.js';
 import { groundTime, namedBy } from '../src/core/trust.js';
 import { trustPass } from '../src/jobs/trust.js';
 import { NodeKeys } from '../src/keys.js';
+import { createLog } from '../src/log.js';
 import type { Consumer } from '../src/services/consumer.js';
 import { trustConsumer } from '../src/services/trust.js';
 import { type Change, readChanges, readView } from '../src/store/changes.js';
@@ -57,8 +58,10 @@ class Reader {
     private readonly model: TrustModel,
   ) {
     const { lane, communities } = life.writers[0]!;
+    const { database } = life;
+    const log = createLog('error');
     const keys = new NodeKeys({ folder, pool: life.database.apiPool, now: () => life.now });
-    this.consumer = trustConsumer({ communities, database: life.database, lane, keys, now: () => life.now });
+    this.consumer = trustConsumer({ communities, database, lane, keys, log, now: () => life.now });
   }
 
   async read(limit: number): Promise<number> {

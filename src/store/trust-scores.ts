@@ -246,16 +246,31 @@ export interface Unasserted extends DueScore {
 /** One that was not made, for whatever reason, is tried again after so long. */
 const RETRY_MS = 60_000;
 
+export type ClaimOf = Pick<DueScore, 'community' | 'claim'>;
+
 /** What is due is computed first. Takes the second before it is said: should this process end before it is said, nothing that is said later has the same one. */
-export async function takeUnasserted(pool: Pool, now: number, limit: number): Promise<Unasserted[]> {
+export async function takeUnasserted(
+  pool: Pool,
+  now: number,
+  limit: number,
+  except: readonly ClaimOf[],
+): Promise<Unasserted[]> {
   const { rows } = await pool.query<Unasserted>({
     name: 'trust-unasserted',
     text: `UPDATE trust_scores SET asserted_at = $2, publish_at = $3 WHERE (community, subject, claim) IN
         (SELECT community, subject, claim FROM trust_scores WHERE publish_at <= $1 AND (asserted_at IS NULL OR asserted_at < $2)
            AND (changes_at IS NULL OR changes_at > $1)
+           AND (community, claim) NOT IN (SELECT * FROM unnest($5::int[], $6::text[]))
          ORDER BY publish_at LIMIT $4 FOR UPDATE SKIP LOCKED)
       RETURNING community, claim, encode(subject, 'hex') AS subject, rank, asserted_at AS "assertedAt"`,
-    values: [now, Math.floor(now / 1_000), now + RETRY_MS, limit],
+    values: [
+      now,
+      Math.floor(now / 1_000),
+      now + RETRY_MS,
+      limit,
+      int4Array(except.map(({ community }) => community)),
+      textArray(except.map(({ claim }) => claim)),
+    ],
   });
   return rows;
 }

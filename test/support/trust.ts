@@ -1,5 +1,5 @@
 /** A node that computes and asserts trust, whose clock the test moves, and what it says. */
-import { randomUUID } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -65,6 +65,7 @@ export async function startTrusting(clock: Clock, env: Record<string, string> = 
   const folder = await mkdtemp(join(tmpdir(), 'minato-trust-'));
   const node = await startTestNode({
     trust: true,
+    upkeepMs: 500,
     now: () => clock.now,
     env: { MINATO_DATA_DIR: folder, ...env },
   });
@@ -166,12 +167,14 @@ export interface LabelRow {
   readonly at: number;
   /** Seconds. */
   readonly lapsesAt: number;
+  /** Of an event that is labelled; without them it is the person who is. */
+  readonly topics?: readonly string[];
 }
 
 /** As moderation writes it, whatever columns there are beside those that count here. */
 export async function putLabel(
   db: Pick<Pool, 'query'>,
-  { community, pubkey, label, at, lapsesAt }: LabelRow,
+  { community, pubkey, label, at, lapsesAt, topics = [] }: LabelRow,
 ): Promise<string> {
   const row = {
     label_id: randomUUID(),
@@ -182,8 +185,9 @@ export async function putLabel(
     confidence: 1,
     label,
     target_pubkey: `\\x${pubkey}`,
+    ...(topics.length > 0 ? { target_event: `\\x${randomBytes(32).toString('hex')}` } : {}),
     policy: '',
-    topics: [],
+    topics,
   };
   await db.query('INSERT INTO labels SELECT * FROM jsonb_populate_record(NULL::labels, $1)', [row]);
   return row.label_id;
