@@ -7,6 +7,7 @@ import { NodeKeys } from '../src/keys.js';
 import type { Log } from '../src/log.js';
 import type { Consumer } from '../src/services/consumer.js';
 import { trustConsumer } from '../src/services/trust.js';
+import { saveAsserted, takeUnasserted } from '../src/store/trust-scores.js';
 import { hash, type Life, openLife } from './support/life.js';
 import { DAY, putLabel } from './support/trust.js';
 
@@ -54,6 +55,18 @@ async function settle(): Promise<void> {
   while (await consumer.followUp!());
 }
 
+/** The ranks that were asserted of somebody, in their order; superseded ones as well. */
+async function ranksOf(pubkey: string): Promise<string[]> {
+  const { rows } = await life.client.query<{ payload: string }>(
+    `SELECT payload FROM events WHERE kind = 30382 AND payload LIKE '%' || $1 || '%' ORDER BY created_at`,
+    [pubkey],
+  );
+  return rows.map(({ payload }) => {
+    const { tags } = JSON.parse(payload) as { tags: string[][] };
+    return tags.find(([name]) => name === 'rank')![1]!;
+  });
+}
+
 async function assertedIn(community: number): Promise<number> {
   const { rows } = await life.client.query<{ rows: number }>(
     'SELECT count(*) AS rows FROM trust_scores WHERE community = $1 AND assertion IS NOT NULL',
@@ -69,7 +82,7 @@ describe('a community whose key is missing', () => {
       [keyless, Buffer.alloc(32, 7)],
     );
     for (let at = 0; at < 50; at += 1) await label(keyless, hash(`keyless ${at}`));
-    life.now += 1;
+    life.now += SECOND;
     await label(home, hash('waiting'));
     // Takes up the first of them, and none of those that wait behind.
     await consumer.followUp!();
@@ -89,5 +102,53 @@ describe('a community whose key is missing', () => {
     life.now += 2 * MINUTE;
     await settle();
     expect(await assertedIn(keyless)).toBe(50);
+  });
+});
+
+describe('assertions about one person', () => {
+  it('are ten minutes apart and then say what is true, and half a minute when the rank has fallen by much', async () => {
+    const ann = hash('ann');
+    await label(home, ann);
+    await settle();
+    expect(await ranksOf(ann)).toEqual(['90']);
+    await label(home, ann);
+    life.now += 10 * MINUTE - 1;
+    await settle();
+    expect(await ranksOf(ann)).toEqual(['90']);
+    life.now += 1;
+    await settle();
+    expect(await ranksOf(ann)).toEqual(['90', '80']);
+    for (let at = 0; at < 2; at += 1) await label(home, ann);
+    life.now += 30 * SECOND - 1;
+    await settle();
+    expect(await ranksOf(ann)).toEqual(['90', '80']);
+    life.now += 1;
+    await settle();
+    expect(await ranksOf(ann)).toEqual(['90', '80', '60']);
+  });
+
+  it('are as far apart when the rank changes while one is made', async () => {
+    const ben = hash('ben');
+    await label(home, ben);
+    const { ownPool } = life.database;
+    await consumer.followUp!();
+    await life.client.query(
+      'UPDATE trust_scores SET asserted_at = NULL, publish_at = $2 WHERE community = $1 AND subject = $3',
+      [home, life.now, Buffer.from(ben, 'hex')],
+    );
+    const taken = await takeUnasserted(ownPool, life.now, 1, []);
+    expect(taken).toMatchObject([{ subject: ben, rank: 90 }]);
+    await label(home, ben);
+    await settle();
+    const event = { eventId: hash('event'), by: hash('key'), renewAt: life.now + DAY };
+    await saveAsserted(
+      ownPool,
+      taken.map((one) => ({ ...one, ...event })),
+    );
+    const { rows } = await life.client.query(
+      'SELECT rank, asserted_rank, publish_at FROM trust_scores WHERE community = $1 AND subject = $2',
+      [home, Buffer.from(ben, 'hex')],
+    );
+    expect(rows).toEqual([{ rank: 80, asserted_rank: 90, publish_at: life.now + 10 * MINUTE }]);
   });
 });

@@ -155,6 +155,12 @@ export function assertionOf({ subject, rank, at }: Assertion, settings: TrustSet
   return { kind: KIND_ASSERTION, created_at: at, tags, content: '' };
 }
 
+/**
+ * The least time between two assertions of one claim about one person: one note can change the ranks of 50. A report-based rank that has
+ * fallen by much does not wait as long.
+ */
+export const ASSERTION_GAP = { usualMs: 600_000, fallMs: 30_000, fall: 20 } as const;
+
 /** An assertion that is still true is made again when so much time has passed. */
 export function renewalMs(settings: TrustSettings): number {
   return settings['trust.assertionDays'] * DAY_MS * 0.75;

@@ -4,6 +4,7 @@
  */
 import type { ClientBase, Pool } from 'pg';
 import {
+  ASSERTION_GAP,
   CLAIMS,
   type Claim,
   contactsNeeded,
@@ -210,9 +211,14 @@ export async function saveScores(
   await tx.query({ name: 'trust-save', text: SAVE_SQL, values });
 }
 
+/** From when on a rank may be asserted that is another than the one before. */
+const gapAfter = (before: string, rank: string) => `(s.asserted_at * 1000 + CASE
+  WHEN s.claim = 'report-based' AND ${before} - ${rank} >= ${ASSERTION_GAP.fall} THEN ${ASSERTION_GAP.fallMs}
+  ELSE ${ASSERTION_GAP.usualMs} END)`;
+
 /**
  * Who was never named, reported or seen to name somebody has no row. An assertion is wanted where what was said is not true any more, or was said by a key of before; else when it grows old. Of one who
- * has no grounds left what was said is set right once, and then left to expire. No two are of the same second.
+ * has no grounds left what was said is set right once, and then left to expire. Two of one key are ASSERTION_GAP apart.
  */
 const SAVE_SQL = `
   WITH n AS (
@@ -231,8 +237,8 @@ const SAVE_SQL = `
     grounded = excluded.grounded, publish_at = CASE
       WHEN NOT $4::boolean THEN NULL
       WHEN s.asserted_rank IS NULL THEN excluded.publish_at
-      WHEN s.asserted_rank <> excluded.rank OR s.asserted_by IS DISTINCT FROM (SELECT pubkey FROM k)
-        THEN greatest($3::bigint, (s.asserted_at + 1) * 1000)
+      WHEN s.asserted_by IS DISTINCT FROM (SELECT pubkey FROM k) THEN greatest($3::bigint, (s.asserted_at + 1) * 1000)
+      WHEN s.asserted_rank <> excluded.rank THEN greatest($3::bigint, ${gapAfter('s.asserted_rank', 'excluded.rank')})
       WHEN excluded.publish_at IS NOT NULL THEN s.asserted_at * 1000 + $5::bigint END`;
 
 // ── Asserting ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -282,13 +288,13 @@ export interface AssertedScore extends Unasserted {
   readonly renewAt: number;
 }
 
-/** The rank may be another by now: then it is said again in the next second. */
+/** The rank may be another by now: then it is said again when it may be. */
 export async function saveAsserted(pool: Pool, asserted: readonly AssertedScore[]): Promise<void> {
   if (asserted.length === 0) return;
   await pool.query({
     name: 'trust-asserted',
     text: `UPDATE trust_scores s SET asserted_rank = n.rank, assertion = n.assertion, asserted_by = n.asserted_by, publish_at = CASE
-        WHEN s.rank <> n.rank THEN (s.asserted_at + 1) * 1000 WHEN s.grounded AND (s.claim = 'report-based'
+        WHEN s.rank <> n.rank THEN ${gapAfter('n.rank', 's.rank')} WHEN s.grounded AND (s.claim = 'report-based'
           OR EXISTS (SELECT 1 FROM trust_authors a WHERE a.community = s.community AND a.pubkey = s.subject)) THEN n.renew_at END
       FROM unnest($1::int[], $2::bytea[], $3::text[], $4::smallint[], $5::bytea[], $6::bytea[], $7::bigint[])
         AS n (community, subject, claim, rank, assertion, asserted_by, renew_at)

@@ -145,7 +145,7 @@ export async function startTrusting(clock: Clock, env: Record<string, string> = 
 async function isSettled(pool: Pool, now: number): Promise<boolean> {
   const { rows } = await pool.query<{ left: number }>(
     `SELECT (SELECT count(*) FROM trust_due WHERE due_at <= $1)
-       + (SELECT count(*) FROM trust_scores WHERE changes_at <= $1 OR publish_at <= $1 OR publish_at BETWEEN $1 + 2000 AND $1 + 60000) AS left`,
+       + (SELECT count(*) FROM trust_scores WHERE changes_at <= $1 OR publish_at <= $1 OR publish_at / 1000 = asserted_at + 60) AS left`,
     [now],
   );
   return rows[0]!.left === 0;
