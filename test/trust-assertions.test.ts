@@ -8,7 +8,9 @@ import type { Log } from '../src/log.js';
 import type { Consumer } from '../src/services/consumer.js';
 import { trustConsumer } from '../src/services/trust.js';
 import { saveAsserted, takeUnasserted } from '../src/store/trust-scores.js';
+import { eventually } from './support/cli.js';
 import { hash, type Life, openLife } from './support/life.js';
+import { writeTopic } from './support/topics.js';
 import { DAY, putLabel } from './support/trust.js';
 
 const SECOND = 1_000;
@@ -19,12 +21,13 @@ let folder: string;
 let consumer: Consumer;
 let keyless: number;
 let home: number;
+let closed: number;
 const warned: unknown[] = [];
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'minato-trust-'));
-  life = await openLife(Date.UTC(2026, 0, 10), [{}, {}]);
-  [keyless, home] = life.communities as [number, number];
+  life = await openLife(Date.UTC(2026, 0, 10), [{}, {}, { settings: { 'auth.mode': 'required' } }]);
+  [keyless, home, closed] = life.communities as [number, number, number];
   const { lane, communities } = life.writers[0]!;
   const { database } = life;
   const now = () => life.now;
@@ -150,5 +153,23 @@ describe('assertions about one person', () => {
       [home, Buffer.from(ben, 'hex')],
     );
     expect(rows).toEqual([{ rank: 80, asserted_rank: 90, publish_at: life.now + 10 * MINUTE }]);
+  });
+});
+
+describe('a label on an event that not everybody may read', () => {
+  it('is not asserted, also of one of whom there is nothing else, until its topic becomes public', async () => {
+    const [cat, topic] = [hash('cat'), 'kukuri:later'];
+    const { communities } = life.writers[0]!;
+    await label(closed, cat, [topic]);
+    await settle();
+    expect(await ranksOf(cat)).toEqual([]);
+    const rules = { pinned: true, public: true, priority: 0, policy: {} };
+    await writeTopic(life.client, closed, topic, rules, life.now);
+    await eventually('the topic is public', () =>
+      communities.get(closed)?.topics.get(topic)?.public ? true : undefined,
+    );
+    await consumer.outdated!(life.client, 1);
+    await settle();
+    expect(await ranksOf(cat)).toEqual(['90']);
   });
 });

@@ -382,34 +382,53 @@ describe('the rules of today', () => {
       );
       return event.id;
     };
+    const label = {
+      community,
+      pubkey: ann.pubkey,
+      at: clock.now,
+      lapsesAt: Math.floor(clock.now / 1_000) + 86_400,
+    };
+    await putLabel(pool, { ...label, label: 'spam', topics: [open] });
+    await putLabel(pool, { ...label, label: 'nsfw', topics: [shut] });
+    await putLabel(pool, { ...label, label: 'harassment' });
     const shown = await submit(open);
     await submit(shut);
     await node.post(ann, { tags: p(ben) }, other.path);
     await node.settled();
     const url = `${path}/v1/trust/communication-density?subject=${ann.pubkey}`;
-    const ask = async () => {
+    const labelled = `${path}/v1/trust/report-based?subject=${ann.pubkey}`;
+    const ask = async (path: string) => {
       clock.now += 1_000;
       const { status, body } = await node.api.ask<{ score: number }>(
         'GET',
-        url,
-        node.signed(ben, 'GET', url),
+        path,
+        node.signed(ben, 'GET', path),
       );
       expect(status).toBe(200);
       return body;
     };
     await node.api.refused(401, 'AUTH_REQUIRED', 'GET', url);
-    expect(await ask()).toMatchObject({ score: 0.05, grounds: [{ event_id: shown }] });
+    expect(await ask(url)).toMatchObject({ score: 0.05, grounds: [{ event_id: shown }] });
+    expect(await ask(labelled)).toMatchObject({
+      score: 0.2,
+      grounds: { labels: { spam: 1, harassment: 1 }, weight: 2 },
+    });
     await set('trust.densityFull', 2, other.community);
     await writeTopic(pool, community, open, { ...rules, public: false }, Date.now());
     await eventually('the topic is not public', () =>
       node.node.communities.get(community)?.topics.get(open)?.public ? undefined : true,
     );
     // At once, before anything is rebuilt.
-    expect(await ask()).toMatchObject({ grounds: [] });
+    expect(await ask(url)).toMatchObject({ grounds: [] });
+    expect(await ask(labelled)).toMatchObject({ grounds: { labels: { harassment: 1 }, weight: 1 } });
     await eventually('everything follows', async () => {
       node.node.consumers!.hurry();
-      const scores = [(await ask()).score, (await density(ann, other.path)).score];
-      return JSON.stringify(scores) === '[0,0.5]' ? true : undefined;
+      const scores = [
+        (await ask(url)).score,
+        (await ask(labelled)).score,
+        (await density(ann, other.path)).score,
+      ];
+      return JSON.stringify(scores) === '[0,0.1,0.5]' ? true : undefined;
     });
     clock.now += GAP;
     await node.settled();

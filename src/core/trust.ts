@@ -3,7 +3,7 @@
  * report-based, how many with standing have reported them, and labels; communication density, how much they talk with others where
  * anyone may read it. A score is 0 to 1; a rank (NIP-85) is 0 to 100, and higher is better in both.
  */
-import { type AccessRules, searchView, sees } from './access.js';
+import { type AccessRules, publicTopicsOf, searchView, sees } from './access.js';
 import { isHex64, type NostrEvent } from './event.js';
 import { DAY_MS } from './retention.js';
 import type { Settings } from './settings.js';
@@ -120,7 +120,8 @@ export function rankOf(claim: Claim, score: number): number {
 }
 
 /** What scores and assertions depend on beside the grounds: where it is another, all are computed anew. */
-export function scoringRules(settings: TrustSettings, keys: readonly (string | undefined)[]): string {
+export function scoringRules(rules: AccessRules, keys: readonly (string | undefined)[]): string {
+  const { settings } = rules;
   return JSON.stringify([
     keys.map((key) => key ?? null),
     settings['trust.windowDays'],
@@ -129,6 +130,7 @@ export function scoringRules(settings: TrustSettings, keys: readonly (string | u
     settings['trust.kindWeights'],
     settings['trust.assertionDays'],
     settings['trust.publish'],
+    publicTopicsOf(rules),
   ]);
 }
 

@@ -8,6 +8,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { ClientBase } from 'pg';
 import type { Communities, Community } from '../communities.js';
+import { publicTopicsOf } from '../core/access.js';
 import { type NostrEvent, serializeEvent } from '../core/event.js';
 import { KIND_REPORT, reportedBy } from '../core/report.js';
 import { asMatched } from '../core/topic.js';
@@ -60,7 +61,7 @@ import {
   type Unasserted,
 } from '../store/trust-scores.js';
 import type { Consumer } from './consumer.js';
-import { publicTopicsOf, whyTopicsOutdated } from './search.js';
+import { whyTopicsOutdated } from './search.js';
 
 /** Scores of one transaction. */
 const SCORES_MAX = 100;
@@ -192,7 +193,7 @@ async function takeReport(
 ): Promise<void> {
   const at = groundTime(createdAt, ingestedAt);
   const report = { community, reporter: author, source: id, at, cameAt: ingestedAt };
-  await writeReport(tx, { ...report, targets: reportedBy(event) }, rules.settings, now);
+  await writeReport(tx, { ...report, targets: reportedBy(event) }, rules, now);
 }
 
 // ── Scores ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -204,13 +205,13 @@ async function computeDue(
   now: number,
 ): Promise<void> {
   for (const community of new Set(due.map((one) => one.community))) {
-    const settings = communities.get(community)?.settings;
-    if (settings === undefined) continue;
+    const rules = communities.get(community);
+    if (rules === undefined) continue;
     for (const claim of CLAIMS) {
       const own = due.filter((one) => one.community === community && one.claim === claim);
       if (own.length === 0) continue;
       const asked = { community, claim, subjects: own.map(({ subject }) => subject) };
-      await saveScores(tx, asked, await computeScores(tx, asked, settings, now), settings, now);
+      await saveScores(tx, asked, await computeScores(tx, asked, rules, now), rules.settings, now);
     }
   }
 }
@@ -350,16 +351,17 @@ async function whyOutdated(
   return whyTopicsOutdated(client, community, made.topics, today.topics);
 }
 
-/** Another weight, window or key: the grounds stay as they are, and every score is computed anew. */
+/** Another weight, window or key, or other topics that are public: the grounds stay as they are, and every score is computed anew. */
 async function sweepWhereChanged(
   client: ClientBase,
   communities: TrustConsumerOptions['communities'],
 ): Promise<void> {
   const keys = await readClaimKeys(client);
   const made = await readSweeps(client);
-  for (const { id, settings } of communities.all()) {
+  for (const community of communities.all()) {
+    const { id } = community;
     const rules = scoringRules(
-      settings,
+      community,
       CLAIMS.map((claim) => keys.get(`${id}/${claim}`)),
     );
     if (made.get(id)?.rules !== rules) await startSweep(client, id, rules);

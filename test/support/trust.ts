@@ -154,9 +154,10 @@ async function isSettled(pool: Pool, now: number): Promise<boolean> {
 async function isOfToday({ database, node }: TestNode): Promise<boolean> {
   const sweeps = await readSweeps(database.pool);
   const keys = await readClaimKeys(database.pool);
-  return node.communities.all().every(({ id, settings }) => {
+  return node.communities.all().every((community) => {
+    const { id } = community;
     const own = CLAIMS.map((claim) => keys.get(`${id}/${claim}`));
-    return sweeps.get(id)?.isDone === true && sweeps.get(id)?.rules === scoringRules(settings, own);
+    return sweeps.get(id)?.isDone === true && sweeps.get(id)?.rules === scoringRules(community, own);
   });
 }
 
