@@ -33,6 +33,8 @@ export interface ModelLabel {
   readonly at: number;
   /** Milliseconds. */
   readonly lapsesAt: number;
+  /** Of the event that is labelled; none where it is the person. */
+  readonly topics: readonly string[];
   withdrawn: boolean;
 }
 
@@ -42,6 +44,8 @@ export class TrustModel {
   readonly reports: ModelReport[] = [];
   readonly labels: ModelLabel[] = [];
   readonly approved = new Set<string>();
+  /** Undefined where anyone may read every topic. */
+  publicTopics: Set<string> | undefined;
 
   constructor(readonly settings: TrustSettings = settingsFrom(new Map())) {}
 
@@ -81,11 +85,24 @@ export class TrustModel {
     for (const { reporter, weight } of this.reports.filter((r) => r.subject === subject && r.at > since))
       greatest.set(reporter, Math.max(weight, greatest.get(reporter) ?? 0));
     const labels = this.labels.filter(
-      (label) => label.subject === subject && label.at > since && label.lapsesAt > now && !label.withdrawn,
+      (label) =>
+        label.subject === subject &&
+        label.at > since &&
+        label.lapsesAt > now &&
+        !label.withdrawn &&
+        this.isPublic(label),
     );
     // In thousandths, as weights are rounded: the order of adding makes no difference.
     const thousandths = [...greatest.values()].reduce((sum, weight) => sum + Math.round(weight * 1_000), 0);
     return riskOf((thousandths + labels.length * 1_000) / 1_000, this.settings);
+  }
+
+  private isPublic({ topics }: ModelLabel): boolean {
+    const { publicTopics } = this;
+    const carried = topics.filter((topic) => topic.startsWith('kukuri:'));
+    return (
+      publicTopics === undefined || carried.length === 0 || carried.some((topic) => publicTopics.has(topic))
+    );
   }
 
   density(subject: string, now: number): number {

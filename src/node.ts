@@ -54,6 +54,8 @@ export interface NodeOptions {
   readonly roles?: ReadonlySet<Role>;
   /** Those of the list unless told: others, or some of them. */
   readonly consumers?: readonly Consumer[] | ((listed: readonly Consumer[]) => readonly Consumer[]);
+  /** How often consumers look whether their rules have changed. */
+  readonly upkeepMs?: number;
 }
 
 /** What writes events, without a server: an import needs no more. */
@@ -284,7 +286,17 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     const listed = consumersOf({ communities, database, lane, keys, log, now });
     const chosen = options.consumers ?? listed;
     const list = typeof chosen === 'function' ? chosen(listed) : chosen;
-    consumers = startConsumers({ database, communities, consumers: list, wakeups, metrics, log, now });
+    const { upkeepMs } = options;
+    consumers = startConsumers({
+      database,
+      communities,
+      consumers: list,
+      wakeups,
+      metrics,
+      log,
+      now,
+      upkeepMs,
+    });
   }
   return {
     port,

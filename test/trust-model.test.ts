@@ -14,16 +14,22 @@ import { reportedBy } from '../src/core/report.js';
 import { groundTime, namedBy } from '../src/core/trust.js';
 import { trustPass } from '../src/jobs/trust.js';
 import { NodeKeys } from '../src/keys.js';
+import { createLog } from '../src/log.js';
 import type { Consumer } from '../src/services/consumer.js';
 import { trustConsumer } from '../src/services/trust.js';
 import { type Change, readChanges, readView } from '../src/store/changes.js';
+import { eventually } from './support/cli.js';
 import { hash, type Life, openLife, unsigned } from './support/life.js';
+import { writeTopic } from './support/topics.js';
 import { DAY, putLabel } from './support/trust.js';
 
 const START = Date.UTC(2026, 0, 10);
 const PEOPLE = Array.from({ length: 12 }, (_, at) => hash(`person ${at}`));
-const HISTORIES = 6;
-const STEPS = 180;
+const HISTORIES = 4;
+const STEPS = 120;
+const TOPIC = 'kukuri:now-and-then';
+/** Of labelled events. */
+const TOPICS = [[], ['cats'], [TOPIC], ['kukuri:shut'], ['kukuri:shut', TOPIC]];
 
 let life: Life;
 let folder: string;
@@ -31,7 +37,9 @@ beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'minato-trust-'));
   life = await openLife(
     START,
-    Array.from({ length: HISTORIES }, () => ({ settings: { 'trust.publish': false } })),
+    Array.from({ length: HISTORIES }, (_, at) => ({
+      settings: { 'trust.publish': false, 'auth.mode': at % 2 === 0 ? 'required' : 'off' },
+    })),
   );
 });
 afterAll(async () => {
@@ -57,8 +65,10 @@ class Reader {
     private readonly model: TrustModel,
   ) {
     const { lane, communities } = life.writers[0]!;
+    const { database } = life;
+    const log = createLog('error');
     const keys = new NodeKeys({ folder, pool: life.database.apiPool, now: () => life.now });
-    this.consumer = trustConsumer({ communities, database: life.database, lane, keys, now: () => life.now });
+    this.consumer = trustConsumer({ communities, database, lane, keys, log, now: () => life.now });
   }
 
   async read(limit: number): Promise<number> {
@@ -133,6 +143,8 @@ class History {
   ) {
     this.random = chance(seed);
     this.reader = new Reader(community, this.model);
+    const { settings } = life.writers[0]!.communities.get(community)!;
+    if (settings['auth.mode'] === 'required') this.model.publicTopics = new Set();
   }
 
   private pick<T>(items: readonly T[]): T {
@@ -178,20 +190,43 @@ class History {
       const lapses = Math.floor(life.now / 1_000 + random() * 40 * 86_400);
       const pubkey = this.pick(PEOPLE);
       const label = this.pick(['spam', 'nsfw', 'safe']);
-      const id = await putLabel(life.client, { community, pubkey, label, at: life.now, lapsesAt: lapses });
+      const topics = this.pick(TOPICS);
+      const row = { community, pubkey, label, at: life.now, lapsesAt: lapses, topics };
+      const id = await putLabel(life.client, row);
       if (label === 'safe') return;
       this.labels.push({ id, at: model.labels.length });
-      model.labels.push({ subject: pubkey, at: life.now, lapsesAt: lapses * 1_000, withdrawn: false });
+      model.labels.push({
+        subject: pubkey,
+        at: life.now,
+        lapsesAt: lapses * 1_000,
+        topics,
+        withdrawn: false,
+      });
     } else if (dice < 0.69 && this.labels.length > 0) {
       const { id, at } = this.pick(this.labels);
       await life.client.query('UPDATE labels SET withdrawn_at = $2 WHERE label_id = $1', [id, life.now]);
       model.labels[at]!.withdrawn = true;
-    } else if (dice < 0.8) life.now += Math.floor(random() ** 3 * 5 * DAY);
+    } else if (dice < 0.71) await this.openOrShut();
+    else if (dice < 0.8) life.now += Math.floor(random() ** 3 * 5 * DAY);
     else if (dice < 0.9) await reader.read(1 + Math.floor(random() * 20));
     else if (dice < 0.92) await reader.crash();
     else if (dice < 0.94) await reader.again(1 + Math.floor(random() * 40));
     else if (dice < 0.95) await reader.rebuild();
     else await reader.consumer.followUp!();
+  }
+
+  /** A topic becomes public, or stops being so. */
+  private async openOrShut(): Promise<void> {
+    const { community, model, reader } = this;
+    const { communities } = life.writers[0]!;
+    const isPublic = () => communities.get(community)?.topics.get(TOPIC)?.public === true;
+    const wanted = !isPublic();
+    const rules = { pinned: true, public: wanted, priority: 0, policy: {} };
+    await writeTopic(life.client, community, TOPIC, rules, life.now);
+    await eventually('it is known', () => (isPublic() === wanted ? true : undefined));
+    if (wanted) model.publicTopics?.add(TOPIC);
+    else model.publicTopics?.delete(TOPIC);
+    expect(await reader.consumer.outdated!(life.client, 1)).toBeUndefined();
   }
 
   async expectSame(): Promise<void> {
@@ -250,8 +285,18 @@ describe('after a random history', () => {
     const { rows } = await life.client.query(
       'SELECT count(*) FILTER (WHERE weight > 0) AS heavy, count(*) FILTER (WHERE weight = 0) AS light FROM trust_reports',
     );
-    expect(rows[0].heavy).toBeGreaterThan(30);
+    expect(rows[0].heavy).toBeGreaterThan(15);
     expect(rows[0].light).toBeGreaterThan(5);
+  });
+
+  it('labels were on events that not everybody may read', async () => {
+    const { rows } = await life.client.query(
+      `SELECT count(*) FILTER (WHERE 'kukuri:shut' = ANY (topics)) AS shut, count(*) FILTER (WHERE $1 = ANY (topics)) AS changing
+       FROM labels WHERE label <> 'safe'`,
+      [TOPIC],
+    );
+    expect(rows[0].shut).toBeGreaterThan(2);
+    expect(rows[0].changing).toBeGreaterThan(2);
   });
 });
 

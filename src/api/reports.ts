@@ -85,10 +85,10 @@ function ownRoutes({ pool }: { readonly pool: Pool }): Route[] {
       errors: [],
       counts: 'reports',
       needsConsent: true,
-      handler: async ({ community: { id: community, settings }, pubkey: reporter, body, now }) => {
+      handler: async ({ community: rules, pubkey: reporter, body, now }) => {
         const { event_id: targetEvent, pubkey: targetPubkey, ...words } = body;
-        const made = { community, pubkey: reporter, targetEvent, targetPubkey, ...words };
-        return shown(await addWeighedReport(pool, made, settings, now));
+        const made = { community: rules.id, pubkey: reporter, targetEvent, targetPubkey, ...words };
+        return shown(await addWeighedReport(pool, made, rules, now));
       },
     }),
     route({

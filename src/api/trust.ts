@@ -87,17 +87,16 @@ function reportRoute({ pool }: TrustOptions): Route {
       'report-based',
       z.strictObject({
         reports: counts.describe('By reason: how many people with standing; never who'),
-        labels: counts.describe('By label: how many'),
+        labels: counts.describe('By label: how many, on the person and on what anyone may read'),
         weight: z.number().describe('Of all of them together'),
       }),
     ),
     handler: async ({ community, query: { subject }, now }) => {
       const claim = 'report-based' as const;
-      const { settings, id } = community;
-      const since = windowStart(now, settings);
+      const { id } = community;
       const score = await scoreOf(pool, community, claim, subject);
-      const { reasons, labels } = await countReports(pool, { community: id, subject }, since, now);
-      const risks = await gatherRisks(pool, id, [subject], settings, now);
+      const { reasons, labels } = await countReports(pool, { community: id, subject }, community, now);
+      const risks = await gatherRisks(pool, id, [subject], community, now);
       const weight = risks.get(subject)!.weight;
       return { ...score, claim, grounds: { reports: reasons, labels, weight } };
     },

@@ -289,6 +289,19 @@ export function publicView(rules: AccessRules): View {
   return { ...view, key: `public${view.key}`, kinds: undefined };
 }
 
+/** What of a community's topics decides about what anyone may read; null where all of them are for anyone. */
+export interface PublicTopics {
+  readonly prefix: string;
+  readonly plain: readonly string[];
+  readonly public: readonly string[];
+}
+
+export function publicTopicsOf(rules: AccessRules): PublicTopics | null {
+  const carried = searchView(rules).topics?.carried;
+  if (carried === undefined) return null;
+  return { prefix: carried.prefix, plain: [...carried.plain].sort(), public: [...carried.public].sort() };
+}
+
 export function isSearchable(event: MatchedEvent, rules: AccessRules): boolean {
   return sees(searchView(rules), event);
 }

@@ -64,7 +64,9 @@ describe('a score', () => {
   });
 
   it('depends on no setting that its rules do not name', () => {
-    const rules = scoringRules(settings, []);
+    const scoring = (own: Settings, keys: string[] = [], topics = new Map<string, TopicSubscription>()) =>
+      scoringRules({ settings: own, topics, refused: new Set() }, keys);
+    const rules = scoring(settings);
     const others: [string, unknown][] = [
       ['trust.windowDays', 7],
       ['trust.reportsFull', 7],
@@ -73,8 +75,13 @@ describe('a score', () => {
       ['trust.assertionDays', 3],
       ['trust.publish', false],
     ];
-    for (const [name, value] of others) expect(scoringRules(changed(name, value), [])).not.toBe(rules);
-    expect(scoringRules(settings, [key(1)])).not.toBe(rules);
+    for (const [name, value] of others) expect(scoring(changed(name, value))).not.toBe(rules);
+    expect(scoring(settings, [key(1)])).not.toBe(rules);
+    const closed = changed('auth.mode', 'required');
+    const open = new Map([['kukuri:open', { enabled: true, public: true } as TopicSubscription]]);
+    expect(scoring(closed)).not.toBe(rules);
+    expect(scoring(closed, [], open)).not.toBe(scoring(closed));
+    expect(scoring(settings, [], open)).toBe(rules);
   });
 });
 

@@ -3,7 +3,7 @@
  * report-based, how many with standing have reported them, and labels; communication density, how much they talk with others where
  * anyone may read it. A score is 0 to 1; a rank (NIP-85) is 0 to 100, and higher is better in both.
  */
-import { type AccessRules, searchView, sees } from './access.js';
+import { type AccessRules, publicTopicsOf, searchView, sees } from './access.js';
 import { isHex64, type NostrEvent } from './event.js';
 import { DAY_MS } from './retention.js';
 import type { Settings } from './settings.js';
@@ -120,7 +120,8 @@ export function rankOf(claim: Claim, score: number): number {
 }
 
 /** What scores and assertions depend on beside the grounds: where it is another, all are computed anew. */
-export function scoringRules(settings: TrustSettings, keys: readonly (string | undefined)[]): string {
+export function scoringRules(rules: AccessRules, keys: readonly (string | undefined)[]): string {
+  const { settings } = rules;
   return JSON.stringify([
     keys.map((key) => key ?? null),
     settings['trust.windowDays'],
@@ -129,6 +130,7 @@ export function scoringRules(settings: TrustSettings, keys: readonly (string | u
     settings['trust.kindWeights'],
     settings['trust.assertionDays'],
     settings['trust.publish'],
+    publicTopicsOf(rules),
   ]);
 }
 
@@ -154,6 +156,12 @@ export function assertionOf({ subject, rank, at }: Assertion, settings: TrustSet
   ];
   return { kind: KIND_ASSERTION, created_at: at, tags, content: '' };
 }
+
+/**
+ * The least time between two assertions of one claim about one person: one note can change the ranks of 50. A report-based rank that has
+ * fallen by much does not wait as long.
+ */
+export const ASSERTION_GAP = { usualMs: 600_000, fallMs: 30_000, fall: 20 } as const;
 
 /** An assertion that is still true is made again when so much time has passed. */
 export function renewalMs(settings: TrustSettings): number {

@@ -59,9 +59,10 @@ async function settledCommunities(
 ): Promise<readonly Community[]> {
   const sweeps = await readSweeps(client);
   const keys = await readClaimKeys(client);
-  return communities.all().filter(({ id, settings }) => {
+  return communities.all().filter((community) => {
+    const { id } = community;
     const own = CLAIMS.map((claim) => keys.get(`${id}/${claim}`));
-    return sweeps.get(id)?.isDone === true && sweeps.get(id)?.rules === scoringRules(settings, own);
+    return sweeps.get(id)?.isDone === true && sweeps.get(id)?.rules === scoringRules(community, own);
   });
 }
 
@@ -94,15 +95,16 @@ async function passOver(
 
 async function wrongAmong(
   client: Client,
-  { id: community, settings }: Community,
+  rules: Community,
   subjects: readonly string[],
   now: number,
 ): Promise<string[]> {
+  const { id: community } = rules;
   const wrong = new Set<string>();
   for (const claim of CLAIMS) {
     const asked = { community, claim, subjects };
     const { kept, due } = await settledScores(client, asked, now);
-    for (const score of await computeScores(client, asked, settings, now)) {
+    for (const score of await computeScores(client, asked, rules, now)) {
       const { subject } = score;
       if (!due.has(subject) && !isSame(score, kept.get(subject)!)) wrong.add(subject);
     }

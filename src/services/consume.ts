@@ -42,6 +42,8 @@ export interface ConsumeOptions {
   readonly metrics: Metrics;
   readonly log: Log;
   readonly now: () => number;
+  /** How often it is looked whether the rules are still those of today. */
+  readonly upkeepMs?: number | undefined;
 }
 
 export class Consuming {
@@ -240,7 +242,7 @@ export class Consuming {
   /** Now and then: are its rules still those of today, and is the generation before this one gone? */
   private async upkeep(turn: Turn): Promise<void> {
     if (performance.now() < this.nextUpkeep) return;
-    this.nextUpkeep = performance.now() + UPKEEP_MS;
+    this.nextUpkeep = performance.now() + (this.options.upkeepMs ?? UPKEEP_MS);
     const { consumer, database, log, now } = this.options;
     if (turn.generation === 0) return;
     await this.tidy(turn);

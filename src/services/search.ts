@@ -5,7 +5,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { ClientBase } from 'pg';
 import type { Communities, Community } from '../communities.js';
-import { isSearchable, searchView } from '../core/access.js';
+import { isSearchable, publicTopicsOf } from '../core/access.js';
 import type { NostrEvent } from '../core/event.js';
 import { toTsvector, WORDS_VERSION, wordsOf } from '../core/search-words.js';
 import { asMatched } from '../core/topic.js';
@@ -149,13 +149,6 @@ function rulesOfAll({ all }: SearchConsumerOptions['communities']): Map<number, 
 function rulesOf(community: Community): SearchRules {
   const { 'search.kinds': kinds, 'auth.privateKinds': privateKinds } = community.settings;
   return { words: WORDS_VERSION, kinds, privateKinds, topics: publicTopicsOf(community) };
-}
-
-/** What of a community's topics decides about what anyone may read. */
-export function publicTopicsOf(community: Community): SearchRules['topics'] {
-  const carried = searchView(community).topics?.carried;
-  if (carried === undefined) return null;
-  return { prefix: carried.prefix, plain: [...carried.plain].sort(), public: [...carried.public].sort() };
 }
 
 /** What is known of no community was judged by no rules, unless it has nothing yet. */

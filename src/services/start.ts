@@ -23,6 +23,7 @@ export interface ConsumersOptions {
   readonly metrics: Metrics;
   readonly log: Log;
   readonly now: () => number;
+  readonly upkeepMs?: number | undefined;
 }
 
 export interface RunningConsumers {

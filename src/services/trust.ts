@@ -8,6 +8,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { ClientBase } from 'pg';
 import type { Communities, Community } from '../communities.js';
+import { publicTopicsOf } from '../core/access.js';
 import { type NostrEvent, serializeEvent } from '../core/event.js';
 import { KIND_REPORT, reportedBy } from '../core/report.js';
 import { asMatched } from '../core/topic.js';
@@ -24,6 +25,7 @@ import {
 } from '../core/trust.js';
 import type { NodeKeys } from '../keys.js';
 import type { Lane } from '../lane.js';
+import type { Log } from '../log.js';
 import type { Database } from '../postgres/database.js';
 import type { Change } from '../store/changes.js';
 import { BEGIN_EFFECT } from '../store/consumers.js';
@@ -41,6 +43,7 @@ import {
 import {
   type AssertedScore,
   addContactRules,
+  type ClaimOf,
   type ContactRules,
   computeScores,
   type DueScore,
@@ -58,24 +61,28 @@ import {
   type Unasserted,
 } from '../store/trust-scores.js';
 import type { Consumer } from './consumer.js';
-import { publicTopicsOf, whyTopicsOutdated } from './search.js';
+import { whyTopicsOutdated } from './search.js';
 
 /** Scores of one transaction. */
 const SCORES_MAX = 100;
 /** A signature takes about 2 ms, and the relay lives in the same process. */
 const ASSERTIONS_MAX = 20;
 const SWEEP_MAX = 500;
+/** A claim of a community that cannot be signed, as when its key is missing, is left alone for so long. */
+const SET_ASIDE_MS = 30_000;
 
 export interface TrustConsumerOptions {
   readonly communities: Pick<Communities, 'all' | 'get'>;
   readonly database: Pick<Database, 'ownPool'>;
   readonly lane: Pick<Lane, 'submit'>;
   readonly keys: NodeKeys;
+  readonly log: Pick<Log, 'warn'>;
   readonly now: () => number;
 }
 
 export function trustConsumer(options: TrustConsumerOptions): Consumer {
   const { communities, database, now } = options;
+  const aside = new ClaimsAside();
   return {
     name: 'trust',
     about: 'contacts and reports, and the scores that follow from them (NIP-85)',
@@ -91,7 +98,7 @@ export function trustConsumer(options: TrustConsumerOptions): Consumer {
         await computeDue(tx, due, communities, time);
         return { more: swept || due.length === SCORES_MAX };
       });
-      const asserted = await assertSome(options);
+      const asserted = await assertSome(options, aside);
       return ('more' in worked && worked.more) || asserted === ASSERTIONS_MAX;
     },
     open: async (tx, generation) => {
@@ -186,7 +193,7 @@ async function takeReport(
 ): Promise<void> {
   const at = groundTime(createdAt, ingestedAt);
   const report = { community, reporter: author, source: id, at, cameAt: ingestedAt };
-  await writeReport(tx, { ...report, targets: reportedBy(event) }, rules.settings, now);
+  await writeReport(tx, { ...report, targets: reportedBy(event) }, rules, now);
 }
 
 // ── Scores ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -198,14 +205,41 @@ async function computeDue(
   now: number,
 ): Promise<void> {
   for (const community of new Set(due.map((one) => one.community))) {
-    const settings = communities.get(community)?.settings;
-    if (settings === undefined) continue;
+    const rules = communities.get(community);
+    if (rules === undefined) continue;
     for (const claim of CLAIMS) {
       const own = due.filter((one) => one.community === community && one.claim === claim);
       if (own.length === 0) continue;
       const asked = { community, claim, subjects: own.map(({ subject }) => subject) };
-      await saveScores(tx, asked, await computeScores(tx, asked, settings, now), settings, now);
+      await saveScores(tx, asked, await computeScores(tx, asked, rules, now), rules.settings, now);
     }
+  }
+}
+
+// ── Assertions ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** What cannot be signed at the moment. It is told once, until it has worked again. */
+class ClaimsAside {
+  private readonly claims = new Map<string, ClaimOf & { readonly until: number }>();
+
+  has({ community, claim }: ClaimOf, now: number): boolean {
+    return (this.claims.get(`${community}/${claim}`)?.until ?? 0) > now;
+  }
+
+  at(now: number): ClaimOf[] {
+    return [...this.claims.values()].filter(({ until }) => until > now);
+  }
+
+  /** False when it is known. */
+  add({ community, claim }: ClaimOf, until: number): boolean {
+    const key = `${community}/${claim}`;
+    const isNew = !this.claims.has(key);
+    this.claims.set(key, { community, claim, until });
+    return isNew;
+  }
+
+  remove({ community, claim }: ClaimOf): void {
+    this.claims.delete(`${community}/${claim}`);
   }
 }
 
@@ -213,17 +247,14 @@ async function computeDue(
  * Returns how many were taken up. They are signed one after another, with the relay's work in between, and committed together. What one
  * community fails at, such as a key that is missing, does not keep back the others.
  */
-async function assertSome(options: TrustConsumerOptions): Promise<number> {
+async function assertSome(options: TrustConsumerOptions, aside: ClaimsAside): Promise<number> {
   const { database, now } = options;
-  const wanted = await takeUnasserted(database.ownPool, now(), ASSERTIONS_MAX);
-  const failed: unknown[] = [];
+  const time = now();
+  const wanted = await takeUnasserted(database.ownPool, time, ASSERTIONS_MAX, aside.at(time));
   const submitted: Promise<AssertedScore | undefined>[] = [];
   for (const one of wanted) {
-    try {
-      submitted.push(submit(await signOne(one, options), options));
-    } catch (error) {
-      failed.push(error);
-    }
+    if (aside.has(one, time)) continue;
+    submitted.push(submit(await signOrSetAside(one, options, aside, time), options));
     await nextTurn();
   }
   const made = await Promise.all(submitted);
@@ -231,8 +262,27 @@ async function assertSome(options: TrustConsumerOptions): Promise<number> {
     database.ownPool,
     made.filter((one) => one !== undefined),
   );
-  if (failed.length > 0) throw failed[0];
   return wanted.length;
+}
+
+async function signOrSetAside(
+  wanted: Unasserted,
+  options: TrustConsumerOptions,
+  aside: ClaimsAside,
+  now: number,
+): Promise<Signed | undefined> {
+  try {
+    const signed = await signOne(wanted, options);
+    aside.remove(wanted);
+    return signed;
+  } catch (error) {
+    const { community, claim } = wanted;
+    if (aside.add(wanted, now + SET_ASIDE_MS)) {
+      const { slug } = options.communities.get(community) ?? {};
+      options.log.warn({ community: slug, claim, error: String(error) }, 'trust cannot be asserted');
+    }
+    return undefined;
+  }
 }
 
 interface Signed {
@@ -301,16 +351,17 @@ async function whyOutdated(
   return whyTopicsOutdated(client, community, made.topics, today.topics);
 }
 
-/** Another weight, window or key: the grounds stay as they are, and every score is computed anew. */
+/** Another weight, window or key, or other topics that are public: the grounds stay as they are, and every score is computed anew. */
 async function sweepWhereChanged(
   client: ClientBase,
   communities: TrustConsumerOptions['communities'],
 ): Promise<void> {
   const keys = await readClaimKeys(client);
   const made = await readSweeps(client);
-  for (const { id, settings } of communities.all()) {
+  for (const community of communities.all()) {
+    const { id } = community;
     const rules = scoringRules(
-      settings,
+      community,
       CLAIMS.map((claim) => keys.get(`${id}/${claim}`)),
     );
     if (made.get(id)?.rules !== rules) await startSweep(client, id, rules);

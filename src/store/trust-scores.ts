@@ -3,7 +3,9 @@
  * row is taken in the transaction that computes; a ground that is written meanwhile waits for it with its own.
  */
 import type { ClientBase, Pool } from 'pg';
+import { type AccessRules, publicTopicsOf } from '../core/access.js';
 import {
+  ASSERTION_GAP,
   CLAIMS,
   type Claim,
   contactsNeeded,
@@ -36,6 +38,21 @@ type GroundsRow = Grounds & { readonly subject: string };
 const bySubject = (rows: readonly GroundsRow[]) => new Map(rows.map((row) => [row.subject, row]));
 const SEEN = 'EXISTS (SELECT 1 FROM trust_authors a WHERE a.community = $1 AND a.pubkey = s.subject) AS seen';
 
+/**
+ * A label on an event counts where anyone may read the event, by the rule of search: what only members of a topic see is told to nobody
+ * else, not even as a number. One on the person always counts. Takes three parameters from this one on.
+ */
+export const isPublicLabel = (
+  first: number,
+) => `(target_event IS NULL OR $${first}::text IS NULL OR topics && $${first + 1}::text[]
+  OR NOT EXISTS (SELECT 1 FROM unnest(topics) AS t (topic)
+    WHERE starts_with(t.topic, $${first}::text) OR t.topic = ANY ($${first + 2}::text[])))`;
+
+export function publicLabelValues(rules: AccessRules): unknown[] {
+  const topics = publicTopicsOf(rules);
+  return [topics?.prefix ?? null, textArray(topics?.public ?? []), textArray(topics?.plain ?? [])];
+}
+
 /** One reporter counts once, with the greatest weight that they have had. */
 const RISKS_SQL = `
   SELECT encode(s.subject, 'hex') AS subject, (coalesce(r.weight, 0) + l.count)::float8 AS weight, ${SEEN},
@@ -49,19 +66,21 @@ const RISKS_SQL = `
   CROSS JOIN LATERAL (
     SELECT count(*) AS count, min(created_at) AS oldest, min(lapses_at) * 1000 AS lapses FROM labels
     WHERE community = $1 AND target_pubkey = s.subject AND created_at > $3 AND label <> 'safe'
-      AND withdrawn_at IS NULL AND lapses_at * 1000 > $5) l`;
+      AND withdrawn_at IS NULL AND lapses_at * 1000 > $5 AND ${isPublicLabel(6)}) l`;
 
 export async function gatherRisks(
   db: Db,
   community: number,
   subjects: readonly string[],
-  settings: TrustSettings,
+  rules: AccessRules,
   now: number,
 ): Promise<Map<string, Grounds>> {
+  const { settings } = rules;
+  const times = [windowStart(now, settings), windowMs(settings), now];
   const { rows } = await db.query<GroundsRow>({
     name: 'trust-risks',
     text: RISKS_SQL,
-    values: [community, hexArray(subjects), windowStart(now, settings), windowMs(settings), now],
+    values: [community, hexArray(subjects), ...times, ...publicLabelValues(rules)],
   });
   return bySubject(rows);
 }
@@ -87,7 +106,7 @@ export async function gatherDensities(
   db: Db,
   community: number,
   subjects: readonly string[],
-  settings: TrustSettings,
+  { settings }: AccessRules,
   now: number,
 ): Promise<Map<string, Grounds>> {
   const weights = Object.entries(settings['trust.kindWeights']);
@@ -175,10 +194,11 @@ export interface ScoresOf {
 export async function computeScores(
   db: Db,
   { community, claim, subjects }: ScoresOf,
-  settings: TrustSettings,
+  rules: AccessRules,
   now: number,
 ): Promise<ComputedScore[]> {
-  const found = await GATHER[claim](db, community, subjects, settings, now);
+  const { settings } = rules;
+  const found = await GATHER[claim](db, community, subjects, rules, now);
   return subjects.map((subject) => {
     const { weight, grounded, seen, changesAt } = found.get(subject)!;
     const score = scoreOf(claim, weight, settings);
@@ -210,9 +230,14 @@ export async function saveScores(
   await tx.query({ name: 'trust-save', text: SAVE_SQL, values });
 }
 
+/** From when on a rank may be asserted that is another than the one before. */
+const gapAfter = (before: string, rank: string) => `(s.asserted_at * 1000 + CASE
+  WHEN s.claim = 'report-based' AND ${before} - ${rank} >= ${ASSERTION_GAP.fall} THEN ${ASSERTION_GAP.fallMs}
+  ELSE ${ASSERTION_GAP.usualMs} END)`;
+
 /**
- * Who was never named, reported or seen to name somebody has no row. An assertion is wanted where what was said is not true any more, or was said by a key of before; else when it grows old. Of one who
- * has no grounds left what was said is set right once, and then left to expire. No two are of the same second.
+ * Who was never named, reported, labelled or seen to name somebody has no row. An assertion is wanted where what was said is not true any more, or was said by a key of before; else when it grows old. Of one who
+ * has no grounds left what was said is set right once, and then left to expire. Two of one key are ASSERTION_GAP apart.
  */
 const SAVE_SQL = `
   WITH n AS (
@@ -221,7 +246,8 @@ const SAVE_SQL = `
     WHERE grounded OR EXISTS (SELECT 1 FROM trust_scores s WHERE s.community = $1::int AND s.claim = $2::text AND s.subject = n.subject)
       OR EXISTS (SELECT 1 FROM trust_contacts c WHERE c.community = $1::int AND c.author = n.subject)
       OR EXISTS (SELECT 1 FROM trust_contacts c WHERE c.community = $1::int AND c.named = n.subject)
-      OR EXISTS (SELECT 1 FROM trust_reports r WHERE r.community = $1::int AND r.subject = n.subject)),
+      OR EXISTS (SELECT 1 FROM trust_reports r WHERE r.community = $1::int AND r.subject = n.subject)
+      OR EXISTS (SELECT 1 FROM labels l WHERE l.community = $1::int AND l.target_pubkey = n.subject)),
   k AS (SELECT (SELECT pubkey FROM node_keys WHERE community = $1::int AND purpose = $2::text AND retired_at IS NULL) AS pubkey)
   INSERT INTO trust_scores AS s (community, claim, score, computed_at, changes_at, publish_at, rank, grounded, subject)
   SELECT $1::int, $2::text, n.score, $3::bigint, n.changes_at, CASE WHEN $4::boolean AND n.asserted THEN $3::bigint END, n.rank, n.grounded, n.subject FROM n
@@ -231,8 +257,8 @@ const SAVE_SQL = `
     grounded = excluded.grounded, publish_at = CASE
       WHEN NOT $4::boolean THEN NULL
       WHEN s.asserted_rank IS NULL THEN excluded.publish_at
-      WHEN s.asserted_rank <> excluded.rank OR s.asserted_by IS DISTINCT FROM (SELECT pubkey FROM k)
-        THEN greatest($3::bigint, (s.asserted_at + 1) * 1000)
+      WHEN s.asserted_by IS DISTINCT FROM (SELECT pubkey FROM k) THEN greatest($3::bigint, (s.asserted_at + 1) * 1000)
+      WHEN s.asserted_rank <> excluded.rank THEN greatest($3::bigint, ${gapAfter('s.asserted_rank', 'excluded.rank')})
       WHEN excluded.publish_at IS NOT NULL THEN s.asserted_at * 1000 + $5::bigint END`;
 
 // ── Asserting ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -246,16 +272,31 @@ export interface Unasserted extends DueScore {
 /** One that was not made, for whatever reason, is tried again after so long. */
 const RETRY_MS = 60_000;
 
+export type ClaimOf = Pick<DueScore, 'community' | 'claim'>;
+
 /** What is due is computed first. Takes the second before it is said: should this process end before it is said, nothing that is said later has the same one. */
-export async function takeUnasserted(pool: Pool, now: number, limit: number): Promise<Unasserted[]> {
+export async function takeUnasserted(
+  pool: Pool,
+  now: number,
+  limit: number,
+  except: readonly ClaimOf[],
+): Promise<Unasserted[]> {
   const { rows } = await pool.query<Unasserted>({
     name: 'trust-unasserted',
     text: `UPDATE trust_scores SET asserted_at = $2, publish_at = $3 WHERE (community, subject, claim) IN
         (SELECT community, subject, claim FROM trust_scores WHERE publish_at <= $1 AND (asserted_at IS NULL OR asserted_at < $2)
            AND (changes_at IS NULL OR changes_at > $1)
+           AND (community, claim) NOT IN (SELECT * FROM unnest($5::int[], $6::text[]))
          ORDER BY publish_at LIMIT $4 FOR UPDATE SKIP LOCKED)
       RETURNING community, claim, encode(subject, 'hex') AS subject, rank, asserted_at AS "assertedAt"`,
-    values: [now, Math.floor(now / 1_000), now + RETRY_MS, limit],
+    values: [
+      now,
+      Math.floor(now / 1_000),
+      now + RETRY_MS,
+      limit,
+      int4Array(except.map(({ community }) => community)),
+      textArray(except.map(({ claim }) => claim)),
+    ],
   });
   return rows;
 }
@@ -267,13 +308,13 @@ export interface AssertedScore extends Unasserted {
   readonly renewAt: number;
 }
 
-/** The rank may be another by now: then it is said again in the next second. */
+/** The rank may be another by now: then it is said again when it may be. */
 export async function saveAsserted(pool: Pool, asserted: readonly AssertedScore[]): Promise<void> {
   if (asserted.length === 0) return;
   await pool.query({
     name: 'trust-asserted',
     text: `UPDATE trust_scores s SET asserted_rank = n.rank, assertion = n.assertion, asserted_by = n.asserted_by, publish_at = CASE
-        WHEN s.rank <> n.rank THEN (s.asserted_at + 1) * 1000 WHEN s.grounded AND (s.claim = 'report-based'
+        WHEN s.rank <> n.rank THEN ${gapAfter('n.rank', 's.rank')} WHEN s.grounded AND (s.claim = 'report-based'
           OR EXISTS (SELECT 1 FROM trust_authors a WHERE a.community = s.community AND a.pubkey = s.subject)) THEN n.renew_at END
       FROM unnest($1::int[], $2::bytea[], $3::text[], $4::smallint[], $5::bytea[], $6::bytea[], $7::bigint[])
         AS n (community, subject, claim, rank, assertion, asserted_by, renew_at)

@@ -4,14 +4,15 @@
  * a report keeps the weight that it had.
  */
 import type { ClientBase, Pool } from 'pg';
+import type { AccessRules } from '../core/access.js';
 import type { Denial } from '../core/errors.js';
 import type { Reported } from '../core/report.js';
 import { DAY_MS } from '../core/retention.js';
-import { riskOf, STANDING, standingOf, type TrustSettings, windowStart } from '../core/trust.js';
+import { riskOf, STANDING, standingOf, windowStart } from '../core/trust.js';
 import { hexArray, int4Array, int8Array, textArray } from './binary.js';
 import { bytes, type Db } from './config-change.js';
 import { addReport, type NewReport, type Report } from './reports.js';
-import { gatherRisks, markDue } from './trust-scores.js';
+import { gatherRisks, isPublicLabel, markDue, publicLabelValues } from './trust-scores.js';
 
 // ── Authors ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -172,14 +173,14 @@ export interface ReportGround {
 export function addWeighedReport(
   pool: Pool,
   report: NewReport,
-  settings: TrustSettings,
+  rules: AccessRules,
   now: number,
 ): Promise<Report | Denial> {
   const { community, pubkey: reporter, targetEvent: event, targetPubkey: pubkey, reason } = report;
   return addReport(pool, report, now, async (tx, { reportId, createdAt: at }) => {
     const source = reportId.replaceAll('-', '');
     const targets = [{ event, pubkey, reason }];
-    await writeReport(tx, { community, reporter, source, at, cameAt: now, targets }, settings, now);
+    await writeReport(tx, { community, reporter, source, at, cameAt: now, targets }, rules, now);
   });
 }
 
@@ -192,13 +193,13 @@ interface Target {
 export async function writeReport(
   tx: Db,
   report: ReportGround,
-  settings: TrustSettings,
+  rules: AccessRules,
   now: number,
 ): Promise<void> {
   const { community, reporter, source, at, targets } = report;
   const told = (await subjectsOf(tx, community, targets)).filter(({ subject }) => subject !== reporter);
   if (told.length === 0) return;
-  const weight = await standing(tx, report, settings);
+  const weight = await standing(tx, report, rules);
   await tx.query({
     name: 'trust-report',
     text: `WITH written AS (
@@ -249,8 +250,9 @@ interface Standing {
 async function standing(
   tx: Db,
   { community, reporter, cameAt }: ReportGround,
-  settings: TrustSettings,
+  rules: AccessRules,
 ): Promise<number> {
+  const { settings } = rules;
   const { rows } = await tx.query<Standing>({
     name: 'trust-standing',
     text: `SELECT (SELECT first_seen_at FROM trust_authors WHERE community = $1 AND pubkey = $2) AS "firstSeenAt",
@@ -270,7 +272,7 @@ async function standing(
     ],
   });
   const { firstSeenAt, ties, approved } = rows[0]!;
-  const grounds = await gatherRisks(tx, community, [reporter], settings, cameAt);
+  const grounds = await gatherRisks(tx, community, [reporter], rules, cameAt);
   const risk = riskOf(grounds.get(reporter)?.weight ?? 0, settings);
   const seenForMs = firstSeenAt === null ? undefined : cameAt - firstSeenAt;
   return standingOf({ seenForMs, ties, approved, risk }, settings);
@@ -285,10 +287,10 @@ export interface ReportCounts {
 export async function countReports(
   db: Db,
   { community, subject }: { readonly community: number; readonly subject: string },
-  since: number,
+  rules: AccessRules,
   now: number,
 ): Promise<ReportCounts> {
-  const values = [community, bytes(subject), since];
+  const values = [community, bytes(subject), windowStart(now, rules.settings)];
   const reasons = await db.query<{ name: string; rows: number }>(
     `SELECT reason AS name, count(DISTINCT reporter) AS rows FROM trust_reports
      WHERE community = $1 AND subject = $2 AND at > $3 AND weight > 0 GROUP BY reason ORDER BY reason`,
@@ -296,8 +298,9 @@ export async function countReports(
   );
   const labels = await db.query<{ name: string; rows: number }>(
     `SELECT label AS name, count(*) AS rows FROM labels WHERE community = $1 AND target_pubkey = $2 AND created_at > $3
-       AND withdrawn_at IS NULL AND lapses_at * 1000 > $4 AND label <> 'safe' GROUP BY label ORDER BY label`,
-    [...values, now],
+       AND withdrawn_at IS NULL AND lapses_at * 1000 > $4 AND label <> 'safe' AND ${isPublicLabel(5)}
+     GROUP BY label ORDER BY label`,
+    [...values, now, ...publicLabelValues(rules)],
   );
   const counts = (rows: readonly { name: string; rows: number }[]) =>
     Object.fromEntries(rows.map(({ name, rows: count }) => [name, count]));

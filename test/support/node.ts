@@ -30,10 +30,12 @@ export interface TestNodeOptions {
   readonly consumers?: readonly Consumer[];
   /** Scores are computed and asserted: most tests expect only what they have sent themselves. */
   readonly trust?: boolean;
+  /** How often consumers look whether their rules have changed. */
+  readonly upkeepMs?: number;
 }
 
 export async function startTestNode(options: TestNodeOptions = {}): Promise<TestNode> {
-  const { env = {}, now, on, roles, consumers, trust = false } = options;
+  const { env = {}, now, on, roles, consumers, trust = false, upkeepMs } = options;
   const test = on ?? (await createTestDatabase());
   const database = openDatabase(test.connection);
   const config = readConfig({
@@ -47,6 +49,7 @@ export async function startTestNode(options: TestNodeOptions = {}): Promise<Test
     config,
     log: createLog(config.logLevel),
     ...(now ? { now } : {}),
+    ...(upkeepMs === undefined ? {} : { upkeepMs }),
     ...(roles ? { roles: new Set(roles) } : {}),
     consumers: consumers ?? ((listed) => listed.filter(({ name }) => trust || name !== 'trust')),
   });

@@ -1,5 +1,5 @@
 /** A node that computes and asserts trust, whose clock the test moves, and what it says. */
-import { randomUUID } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -65,6 +65,7 @@ export async function startTrusting(clock: Clock, env: Record<string, string> = 
   const folder = await mkdtemp(join(tmpdir(), 'minato-trust-'));
   const node = await startTestNode({
     trust: true,
+    upkeepMs: 500,
     now: () => clock.now,
     env: { MINATO_DATA_DIR: folder, ...env },
   });
@@ -144,7 +145,7 @@ export async function startTrusting(clock: Clock, env: Record<string, string> = 
 async function isSettled(pool: Pool, now: number): Promise<boolean> {
   const { rows } = await pool.query<{ left: number }>(
     `SELECT (SELECT count(*) FROM trust_due WHERE due_at <= $1)
-       + (SELECT count(*) FROM trust_scores WHERE changes_at <= $1 OR publish_at <= $1 OR publish_at BETWEEN $1 + 2000 AND $1 + 60000) AS left`,
+       + (SELECT count(*) FROM trust_scores WHERE changes_at <= $1 OR publish_at <= $1 OR publish_at / 1000 = asserted_at + 60) AS left`,
     [now],
   );
   return rows[0]!.left === 0;
@@ -153,9 +154,10 @@ async function isSettled(pool: Pool, now: number): Promise<boolean> {
 async function isOfToday({ database, node }: TestNode): Promise<boolean> {
   const sweeps = await readSweeps(database.pool);
   const keys = await readClaimKeys(database.pool);
-  return node.communities.all().every(({ id, settings }) => {
+  return node.communities.all().every((community) => {
+    const { id } = community;
     const own = CLAIMS.map((claim) => keys.get(`${id}/${claim}`));
-    return sweeps.get(id)?.isDone === true && sweeps.get(id)?.rules === scoringRules(settings, own);
+    return sweeps.get(id)?.isDone === true && sweeps.get(id)?.rules === scoringRules(community, own);
   });
 }
 
@@ -166,12 +168,14 @@ export interface LabelRow {
   readonly at: number;
   /** Seconds. */
   readonly lapsesAt: number;
+  /** Of an event that is labelled; without them it is the person who is. */
+  readonly topics?: readonly string[];
 }
 
 /** As moderation writes it, whatever columns there are beside those that count here. */
 export async function putLabel(
   db: Pick<Pool, 'query'>,
-  { community, pubkey, label, at, lapsesAt }: LabelRow,
+  { community, pubkey, label, at, lapsesAt, topics = [] }: LabelRow,
 ): Promise<string> {
   const row = {
     label_id: randomUUID(),
@@ -182,8 +186,9 @@ export async function putLabel(
     confidence: 1,
     label,
     target_pubkey: `\\x${pubkey}`,
+    ...(topics.length > 0 ? { target_event: `\\x${randomBytes(32).toString('hex')}` } : {}),
     policy: '',
-    topics: [],
+    topics,
   };
   await db.query('INSERT INTO labels SELECT * FROM jsonb_populate_record(NULL::labels, $1)', [row]);
   return row.label_id;
