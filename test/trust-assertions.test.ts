@@ -160,6 +160,8 @@ describe('a label on an event that not everybody may read', () => {
   it('is not asserted, also of one of whom there is nothing else, until its topic becomes public', async () => {
     const [cat, topic] = [hash('cat'), 'kukuri:later'];
     const { communities } = life.writers[0]!;
+    await consumer.outdated!(life.client, 1);
+    await settle();
     await label(closed, cat, [topic]);
     await settle();
     expect(await ranksOf(cat)).toEqual([]);
