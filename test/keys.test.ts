@@ -7,8 +7,9 @@ import { verifyEvent } from 'nostr-tools/pure';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { isDenial } from '../src/core/errors.js';
 import { NodeKeys } from '../src/keys.js';
-import { listKeys } from '../src/store/node-keys.js';
-import { runCli } from './support/cli.js';
+import { KEY_PURPOSES, listKeys } from '../src/store/node-keys.js';
+import { eventually, runCli, startCli } from './support/cli.js';
+import { createTestDatabase } from './support/database.js';
 import { openTestStore, type TestStore } from './support/store.js';
 
 let store: TestStore;
@@ -52,7 +53,7 @@ describe('a key of the node', () => {
     const secret = (await readFile(path, 'utf8')).trim();
     expect(secret).toMatch(/^[0-9a-f]{64}$/);
     const { rows } = await store.database.pool.query<{ text: string }>(
-      `SELECT (SELECT string_agg(k::text, '') FROM node_keys k) || (SELECT string_agg(a::text, '') FROM audit_log a) AS text`,
+      `SELECT (SELECT string_agg(k::text, '') FROM node_keys k) || (SELECT coalesce(string_agg(a::text, ''), '') FROM audit_log a) AS text`,
     );
     expect(rows[0]!.text).toContain(path.slice(-68, -4));
     expect(rows[0]!.text).not.toContain(secret);
@@ -114,5 +115,27 @@ describe('a key of the node', () => {
     );
     expect(length).toBe(1 + made.length);
     expect(made).toContain(await keysIn('one').pubkey(community, 'report-based'));
+  });
+});
+
+describe('the first boot of a node', () => {
+  it('makes a key for each purpose, and the next one makes no other', async () => {
+    const fresh = await createTestDatabase();
+    const env = { DATABASE_URL: fresh.url, MINATO_DATA_DIR: join(folder, 'fresh'), MINATO_PORT: '0' };
+    const boot = async (): Promise<readonly string[]> => {
+      const { child, ended } = startCli(['serve'], env);
+      let said = '';
+      child.stdout!.on('data', (text: Buffer) => {
+        said += text.toString();
+      });
+      await eventually('the node is ready', () => (said.includes('"ready"') ? true : undefined));
+      child.kill('SIGTERM');
+      expect((await ended).code).toBe(0);
+      return (await filesIn('fresh')).sort();
+    };
+    const made = await boot();
+    expect(made).toHaveLength(KEY_PURPOSES.length);
+    expect(await boot()).toEqual(made);
+    await fresh.drop();
   });
 });

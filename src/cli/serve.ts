@@ -1,9 +1,12 @@
 import { Command, InvalidArgumentError } from 'commander';
-import { readConfig, unknownVariables } from '../config.js';
-import { createLog } from '../log.js';
+import { type Config, readConfig, unknownVariables } from '../config.js';
+import { NodeKeys } from '../keys.js';
+import { createLog, type Log } from '../log.js';
 import type { Node } from '../node.js';
+import type { Database } from '../postgres/database.js';
 import { openPostgres } from '../postgres/open.js';
 import { ROLES, type Role } from '../roles.js';
+import { KEY_PURPOSES } from '../store/node-keys.js';
 
 const STOP_MS_MAX = 60_000;
 
@@ -22,7 +25,7 @@ export function serveCommand(): Command {
 Environment:
   MINATO_HOST            address to listen on (127.0.0.1)
   MINATO_PORT            port for everything: websocket, pages, metrics (7447)
-  MINATO_DATA_DIR        the embedded PostgreSQL lives here (./data)
+  MINATO_DATA_DIR        the embedded PostgreSQL and the keys of the node live here (./data)
   DATABASE_URL           your own PostgreSQL, 15 or newer; then nothing is started
   REDIS_URL              keeps rate limits that instances share, instead of PostgreSQL: redis://host:6379
   MINATO_PUBLIC_URL      the address that clients use, for example wss://relay.example.org
@@ -82,6 +85,8 @@ async function serve({ roles }: { roles: ReadonlySet<Role> }): Promise<void> {
     await opened.close();
     throw portError(error, config.host, config.port);
   }
+  // At the first boot, so that they can be backed up and named before anything is signed.
+  if (roles.has('worker')) await makeKeys(opened.database, config, node, log);
   stop = async () => {
     log.info('stopping: finishing what was accepted');
     await node.close();
@@ -99,6 +104,25 @@ async function serve({ roles }: { roles: ReadonlySet<Role> }): Promise<void> {
     },
     'ready',
   );
+}
+
+/** A folder that cannot be written keeps labels and scores waiting, and nothing else. */
+async function makeKeys(
+  { apiPool }: Database,
+  { dataDir }: Config,
+  { communities }: Node,
+  log: Log,
+): Promise<void> {
+  const keys = new NodeKeys({ folder: dataDir, pool: apiPool, now: Date.now });
+  try {
+    for (const { id } of communities.all())
+      for (const purpose of KEY_PURPOSES) await keys.pubkey(id, purpose);
+  } catch (error) {
+    log.warn(
+      { error: String(error) },
+      'the keys of the node cannot be made; labels and scores wait for them',
+    );
+  }
 }
 
 /** From the first moment on: what has been started by then is stopped in order. */

@@ -65,7 +65,8 @@ export async function replaceKey(
       [community, purpose, now, bytes(pubkey)],
     );
     if (made.rowCount === 0) return denial('VERSION_MISMATCH');
-    await change.audit('key.change', pubkey, { purpose, before: before ?? null });
+    // The first one of a purpose is made by the node, not by an operator.
+    if (before !== undefined) await change.audit('key.change', pubkey, { purpose, before });
     return { pubkey };
   });
   return isDenial(done) ? done : undefined;
