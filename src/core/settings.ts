@@ -61,7 +61,7 @@ export const settingDefinitions = {
   'topic.enabledMax': define(count(1, 100_000), 1_000, 'Most topics that are carried at the same time'),
   'topic.freeKinds': define(
     z.array(kindEntry).max(100),
-    [0, 3, 5, 62, 1059, 1984, '10000-19999', 30382] as (number | string)[],
+    [0, 3, 5, 62, 1059, 1984, 1985, '10000-19999', 30382, 39006] as (number | string)[],
     'Kinds that need no topic, as numbers and ranges',
   ),
   'auth.mode': define(
