@@ -43,7 +43,7 @@ const ANSWER_MS_MAX = 3_000;
 const MEASURE_MS = 200;
 const MEASURE_BATCH = 256;
 /** Reader pool, lane, listener, upkeep: what one node opens. */
-const CONNECTIONS_PER_NODE = 16;
+const CONNECTIONS_PER_NODE = 30;
 
 export type Level = 'ok' | 'info' | 'warn' | 'fail';
 
