@@ -16,7 +16,7 @@ import { RawClient } from './support/client.js';
 import { createTestDatabase, type TestDatabase } from './support/database.js';
 import { newAuthor, nowSeconds, sign } from './support/events.js';
 
-const KILLS = 4;
+const KILLS = 3;
 const AT_ONCE = 12;
 const ENOUGH = 300;
 /** Of those that are sent here, all but the requests for deletion. */

@@ -205,7 +205,7 @@ it('following, a rebuild and the view end in the same, wherever it crashes', {
   });
   await fc.assert(property, {
     seed: SEED,
-    numRuns: 10,
+    numRuns: 7,
     interruptAfterTimeLimit: LIMIT_MS,
     markInterruptAsFailure: true,
   });

@@ -431,7 +431,7 @@ it('any actions, two at once, leave what is carried, the limits and the polled n
     maxLength: 30,
     size: 'max',
   });
-  await fc.assert(fc.asyncProperty(pairs, play), { numRuns: 40, endOnFailure: true });
+  await fc.assert(fc.asyncProperty(pairs, play), { numRuns: 25, endOnFailure: true });
 }, 300_000);
 
 it('approvals at the same moment, in the last free place, are one', async () => {

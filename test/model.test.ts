@@ -377,8 +377,8 @@ class NoReturn {
 const now = (one: Sent): Arrived => ({ ...one, clock });
 
 describe.each([
-  { on: 'one lane', pick: () => 0 as const, numRuns: 40 },
-  { on: 'two lanes at once', pick: (second: boolean) => (second ? 1 : 0) as 0 | 1, numRuns: 40 },
+  { on: 'one lane', pick: () => 0 as const, numRuns: 30 },
+  { on: 'two lanes at once', pick: (second: boolean) => (second ? 1 : 0) as 0 | 1, numRuns: 30 },
 ])('on $on', ({ pick, numRuns }) => {
   it('any order and grouping gives the view of the model, and the outbox replays to it', async () => {
     const property = fc.asyncProperty(arrivals, async ({ list, groups, seconds, lanes: choices }) => {

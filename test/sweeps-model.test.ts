@@ -329,7 +329,7 @@ it('any interleaving of arrivals, jobs and time ends in the view of the model, a
   });
   await fc.assert(property, {
     seed: SEED,
-    numRuns: 12,
+    numRuns: 8,
     interruptAfterTimeLimit: LIMIT_MS,
     markInterruptAsFailure: true,
   });
