@@ -6,6 +6,7 @@ export default defineConfig({
     globalSetup: ['test/support/global-setup.ts'],
     testTimeout: 60_000,
     hookTimeout: 120_000,
-    maxWorkers: 2,
+    // One more than the cores of a small machine: many tests wait, for a time-out or another process.
+    maxWorkers: 3,
   },
 });

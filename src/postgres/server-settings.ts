@@ -12,7 +12,7 @@ export function serverSettings(memoryBytes: number, cores: number): Record<strin
     // The only way in is the unix socket, whose folder only the server's user and root may enter.
     listen_addresses: '',
     unix_socket_permissions: '0700',
-    max_connections: '150',
+    max_connections: '250',
 
     shared_buffers: `${clamp(memoryMB / 8, 128, 2048)}MB`,
     effective_cache_size: `${clamp(memoryMB / 2, 256, 65536)}MB`,
