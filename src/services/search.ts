@@ -2,7 +2,6 @@
  * The consumer of the outbox that makes events findable by their words: it keeps one document for each, by the rules of what can be
  * searched (core/access.ts). What it may not show any more is hidden at read before it hears of it (store/search.ts).
  */
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { ClientBase } from 'pg';
 import type { Communities, Community } from '../communities.js';
 import { isSearchable, publicTopicsOf } from '../core/access.js';
@@ -26,10 +25,8 @@ import {
   saveRules,
   writeDocuments,
 } from '../store/search-documents.js';
+import { Turns } from '../turns.js';
 import type { Consumer } from './consumer.js';
-
-/** The relay lives in the same process: its clients do not wait for a batch. */
-const TURN_MS = 5;
 
 export interface SearchConsumerOptions {
   readonly communities: Pick<Communities, 'all' | 'get'>;
@@ -109,13 +106,11 @@ type Action = Document | 'remove' | { readonly deletedAt: number };
 /** The last change of an event decides. An upsert without its event says nothing: a later change says why. */
 async function sort(batch: readonly Change[], judges: Judges): Promise<DocumentChanges> {
   const actions = new Map<string, { readonly change: Change; readonly action: Action }>();
-  let turn = performance.now();
+  const turns = new Turns();
   for (const change of batch) {
     const action = actionOf(change, judges.get(change.community));
     if (action !== undefined) actions.set(`${change.community}/${change.id}`, { change, action });
-    if (performance.now() - turn < TURN_MS) continue;
-    await nextTurn();
-    turn = performance.now();
+    await turns.rest();
   }
   const changes = {
     written: [] as Document[],

@@ -3,13 +3,13 @@
  * read and cut into words once, for all searches of this process; both are bounded (I14). Whether an event is served is not decided
  * here: who finds one looks it up (I6).
  */
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import type { Pool } from 'pg';
 import type { NostrEvent } from '../core/event.js';
 import { type Filter, matchFilter } from '../core/filter.js';
 import { toTsvector, wordsOf } from '../core/search-words.js';
 import { asMatched, type MatchedEvent } from '../core/topic.js';
+import { Turns } from '../turns.js';
 import { type Change, readChanges, withPayloads } from './changes.js';
 import { OutboxBehind } from './outbox.js';
 
@@ -19,8 +19,6 @@ const PORTION = 100;
 /** Events are kept with their words, which take several times their length. */
 const KEPT_MAX = 2 * AHEAD_MAX;
 const KEPT_LENGTH_MAX = 16_000_000;
-/** The relay lives in the same process: its clients do not wait for a search. */
-const TURN_MS = 5;
 
 export interface Ahead {
   /** By the id of the event: its words. */
@@ -132,13 +130,11 @@ class AheadReader {
 
   private async matchAll(filter: Filter, changes: readonly Change[]): Promise<Map<string, string>> {
     const words = new Map<string, string>();
-    let turn = performance.now();
+    const turns = new Turns();
     for (let at = 0; at < changes.length; at += PORTION) {
       for (const event of await this.eventsOf(changes.slice(at, at + PORTION))) {
         if (matchFilter(filter, event)) words.set(event.id, toTsvector(wordsOf(event)));
-        if (performance.now() - turn < TURN_MS) continue;
-        await nextTurn();
-        turn = performance.now();
+        await turns.rest();
       }
     }
     return words;

@@ -154,29 +154,24 @@ const purgeSql = (from: string) =>
 export const PURGE_DELETED_SQL = purgeSql(AUDITED);
 export const PURGE_REMOVED_SQL = purgeSql(REMOVED);
 
-/** Deleted events whose time of audit is over. The tombstone and the dedupe row keep them out (I6). */
-export async function purgeDeleted(
+type Purge = (
   client: Client,
   community: number,
   hiddenBefore: number,
   now: number,
   limit: number,
-): Promise<number> {
-  const values = [community, hiddenBefore, limit, now];
-  return (await client.query({ text: PURGE_DELETED_SQL, values })).rowCount ?? 0;
-}
+) => Promise<number>;
+const purgeBy =
+  (text: string): Purge =>
+  async (client, community, hiddenBefore, now, limit) => {
+    const values = [community, hiddenBefore, limit, now];
+    return (await client.query({ text, values })).rowCount ?? 0;
+  };
 
+/** Deleted events whose time of audit is over. The tombstone and the dedupe row keep them out (I6). */
+export const purgeDeleted = purgeBy(PURGE_DELETED_SQL);
 /** What a moderator removed and nobody restored in time. The dedupe row keeps it out, for ever. */
-export async function purgeRemoved(
-  client: Client,
-  community: number,
-  hiddenBefore: number,
-  now: number,
-  limit: number,
-): Promise<number> {
-  const values = [community, hiddenBefore, limit, now];
-  return (await client.query({ text: PURGE_REMOVED_SQL, values })).rowCount ?? 0;
-}
+export const purgeRemoved = purgeBy(PURGE_REMOVED_SQL);
 
 export function countRemoved(client: Client, community: number, hiddenBefore: number): Promise<KindCount[]> {
   return countByKind(client, REMOVED, [community, hiddenBefore]);
