@@ -1,7 +1,6 @@
 /** Forward-only migrations, run by node-pg-migrate. Safe when several instances boot at once; a newer schema is refused. */
 import { readdir } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
-import { runner } from 'node-pg-migrate';
 import type { Client } from 'pg';
 
 const MIGRATIONS_DIR = fileURLToPath(new URL('../../migrations', import.meta.url));
@@ -45,12 +44,14 @@ export async function migrate(client: Client): Promise<string[]> {
   // Waits for another instance that migrates; the migrator's own lock would fail instead.
   await client.query('SELECT pg_advisory_lock($1)', [MIGRATE_LOCK]);
   try {
-    const { unknown } = await schemaState(client);
+    const { unknown, pending } = await schemaState(client);
     if (unknown.length > 0) {
       throw new Error(
         `the database's schema is newer than this program (it has ${unknown.join(', ')}). Start a newer Minato, or restore a backup made with this one.`,
       );
     }
+    if (pending.length === 0) return [];
+    const { runner } = await import('node-pg-migrate');
     const done = await runner({
       dbClient: client,
       dir: MIGRATIONS_DIR,
