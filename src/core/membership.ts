@@ -145,5 +145,13 @@ export const AUDIT_ACTIONS = [
   'moderation.dismiss',
   'moderation.open',
   'moderation.reopen',
+  'session.start',
+  'session.end',
+  'erasure.request',
+  'erasure.cancel',
+  'erasure.hold',
+  'erasure.release',
+  'erasure.retry',
+  'erasure.complete',
 ] as const;
 export type AuditAction = (typeof AUDIT_ACTIONS)[number];

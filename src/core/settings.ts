@@ -164,6 +164,27 @@ export const settingDefinitions = {
     'Personal data exports of all members that may wait to be made',
   ),
 
+  'erasure.memberGraceDays': define(
+    count(0, 30),
+    0,
+    'Days between the request to erase a member and the erasure, in which it can be taken back',
+  ),
+  'erasure.communityGraceDays': define(
+    count(0, 365),
+    30,
+    'Days between the request to erase this community and the erasure, in which it can be taken back',
+  ),
+  'erasure.auditLog': define(
+    z.enum(['delete', 'anonymise', 'keep']),
+    'anonymise',
+    'What an erasure does to rows of the audit log that name the member',
+  ),
+  'erasure.auditKeepDays': define(
+    count(1, 3_650),
+    365,
+    'With erasure.auditLog = keep: days that rows of the audit log are kept, for everyone; then they are deleted',
+  ),
+
   'capacity.maxEvents': define(
     count(0, Number.MAX_SAFE_INTEGER),
     0,

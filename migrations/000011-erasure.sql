@@ -1,0 +1,123 @@
+-- Erasure: a member or a community is erased from every store, step by step, and what is left is a proof of it.
+
+-- One erasure. `stage` is how far it has come; a hold or a failure stops it there until it is released or tried again. `pubkey` is
+-- forgotten with the end; what stays is `subject`, a keyed hash whose key is no part of the database. No foreign key to the community:
+-- the record outlives it.
+CREATE TABLE erasures (
+  erasure_id uuid PRIMARY KEY,
+  community integer NOT NULL,
+  slug text NOT NULL,
+  type text NOT NULL CHECK (type IN ('member', 'community')),
+  cause text NOT NULL CHECK (cause IN ('member', 'operator', 'vanish', 'replay')),
+  stage text NOT NULL CHECK (stage IN
+    ('requested', 'grace', 'fenced', 'counted', 'deleting', 'verifying', 'completed', 'cancelled')),
+  requested_at bigint NOT NULL,
+  updated_at bigint NOT NULL,
+  grace_until bigint NOT NULL,
+  fenced_at bigint,
+  counted_at bigint,
+  completed_at bigint,
+  held_at bigint,
+  failed_at bigint,
+  -- Seconds, as Nostr has them: what was signed up to then is erased and stays refused.
+  until bigint,
+  -- Consumers have to pass this number of the outbox before it is scrubbed.
+  outbox_seq bigint,
+  tries integer NOT NULL DEFAULT 0,
+  passes integer NOT NULL DEFAULT 0,
+  banned boolean NOT NULL DEFAULT false,
+  pubkey bytea,
+  subject bytea,
+  hold_reason text,
+  -- By the name of the store: counts before, rows that went, counts after, what failed and why, what is kept and until when.
+  counted jsonb NOT NULL DEFAULT '{}',
+  deleted jsonb NOT NULL DEFAULT '{}',
+  verified jsonb NOT NULL DEFAULT '{}',
+  failures jsonb NOT NULL DEFAULT '{}',
+  kept jsonb NOT NULL DEFAULT '{}',
+  -- Stores that this pass has gone through.
+  done text[] NOT NULL DEFAULT '{}',
+  CHECK (type = 'community' OR pubkey IS NOT NULL OR stage IN ('completed', 'cancelled'))
+);
+CREATE UNIQUE INDEX erasures_open_member ON erasures (community, pubkey)
+  WHERE type = 'member' AND stage NOT IN ('completed', 'cancelled');
+CREATE UNIQUE INDEX erasures_open_community ON erasures (community)
+  WHERE type = 'community' AND stage NOT IN ('completed', 'cancelled');
+CREATE INDEX erasures_open ON erasures (updated_at) WHERE stage NOT IN ('completed', 'cancelled');
+CREATE INDEX erasures_newest ON erasures (requested_at, erasure_id);
+CREATE INDEX erasures_subject ON erasures (community, subject) WHERE subject IS NOT NULL;
+
+-- What goes on refusing events of the erased, and gift wraps to them, without naming anybody.
+CREATE TABLE erasure_marks (
+  community integer NOT NULL,
+  until bigint NOT NULL,
+  erased_at bigint NOT NULL,
+  banned boolean NOT NULL DEFAULT false,
+  subject bytea NOT NULL,
+  PRIMARY KEY (community, subject)
+);
+
+-- Signed events, each with the id of the one before it. `event` is the text as it was signed.
+CREATE TABLE erasure_certificates (
+  position bigint PRIMARY KEY,
+  at bigint NOT NULL,
+  erasure_id uuid NOT NULL UNIQUE,
+  certificate_id bytea NOT NULL UNIQUE,
+  previous bytea,
+  event text NOT NULL
+);
+
+-- Something of the erased was found again.
+CREATE TABLE erasure_alarms (
+  community integer NOT NULL,
+  at bigint NOT NULL,
+  seen_at bigint NOT NULL,
+  resolved_at bigint,
+  found bigint NOT NULL,
+  store text NOT NULL,
+  subject bytea NOT NULL,
+  PRIMARY KEY (community, subject, store)
+);
+
+-- A member who is being erased is hidden as one who asked to vanish is, without a request of theirs.
+ALTER TABLE vanish_marks ALTER COLUMN request DROP NOT NULL, DROP COLUMN progress;
+
+-- A community that is being erased: nothing reaches it any more.
+ALTER TABLE communities ADD COLUMN closed_at bigint;
+
+-- What names a person is found by the person.
+CREATE INDEX event_dedupe_author ON event_dedupe (community, author);
+CREATE INDEX event_heads_pubkey ON event_heads (community, pubkey);
+CREATE INDEX deletion_tombstones_author ON deletion_tombstones (community, author);
+CREATE INDEX events_outbox_author ON events_outbox (community, author);
+CREATE INDEX moderation_actions_actor ON moderation_actions (community, actor) WHERE actor IS NOT NULL;
+CREATE INDEX topic_subscription_requests_reviewer ON topic_subscription_requests (community, reviewed_by)
+  WHERE reviewed_by IS NOT NULL;
+CREATE INDEX plan_events_pubkey ON plan_events (community, pubkey);
+CREATE INDEX revoked_tokens_pubkey ON revoked_tokens (community, pubkey);
+
+-- Sessions of operators in a browser. The token itself is with the browser only.
+CREATE TABLE operator_sessions (
+  community integer NOT NULL,
+  created_at bigint NOT NULL,
+  expires_at bigint NOT NULL,
+  pubkey bytea NOT NULL,
+  token_hash bytea NOT NULL,
+  PRIMARY KEY (community, pubkey, token_hash)
+);
+CREATE INDEX operator_sessions_expiry ON operator_sessions (expires_at);
+CREATE TABLE csrf_tokens (
+  community integer NOT NULL,
+  created_at bigint NOT NULL,
+  expires_at bigint NOT NULL,
+  pubkey bytea NOT NULL,
+  -- Of the session that it belongs to.
+  token_hash bytea NOT NULL,
+  csrf_hash bytea NOT NULL,
+  PRIMARY KEY (community, pubkey, token_hash)
+);
+CREATE INDEX csrf_tokens_expiry ON csrf_tokens (expires_at);
+
+-- The newest first by time, as the other store of the audit log has it. With DynamoDB these rows are on their way there.
+CREATE INDEX audit_log_time ON audit_log (community, at DESC, position DESC);
+DROP INDEX audit_log_newest;
