@@ -82,6 +82,10 @@ CREATE TABLE erasure_alarms (
 -- A member who is being erased is hidden as one who asked to vanish is, without a request of theirs.
 ALTER TABLE vanish_marks ALTER COLUMN request DROP NOT NULL, DROP COLUMN progress;
 
+-- A row whose event was erased, after everybody has read it: its number stays, and nothing else.
+ALTER TABLE events_outbox DROP CONSTRAINT events_outbox_op_check,
+  ADD CONSTRAINT events_outbox_op_check CHECK (op IN ('upsert', 'delete', 'scrubbed'));
+
 -- A community that is being erased: nothing reaches it any more.
 ALTER TABLE communities ADD COLUMN closed_at bigint;
 

@@ -58,6 +58,10 @@ const environment = z.object({
   MINATO_TOPIC_MODE: z.enum(['required', 'default', 'open']).default('required'),
   MINATO_AUTH_MODE: z.enum(['off', 'required']).default('off'),
   MINATO_TRUSTED_PROXIES: proxies.default(['loopback']),
+  MINATO_ERASURE_KEY: z
+    .string()
+    .regex(/^[0-9a-f]{64}$/, 'must be 64 lowercase hex characters (openssl rand -hex 32)')
+    .optional(),
   MINATO_LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
   MINATO_METRICS_TOKEN: z.string().min(16, 'must have at least 16 characters').optional(),
 });
@@ -75,6 +79,8 @@ export interface Config {
   readonly redisUrl: string | undefined;
   /** Whose word about the client's address is believed. */
   readonly trustedProxies: readonly string[];
+  /** Instead of the file that is made with the first erasure: for nodes on several machines. */
+  readonly erasureKey: string | undefined;
   readonly logLevel: string;
   readonly metricsToken: string | undefined;
 }
@@ -109,6 +115,7 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     authMode: value.MINATO_AUTH_MODE,
     redisUrl: value.REDIS_URL,
     trustedProxies: value.MINATO_TRUSTED_PROXIES,
+    erasureKey: value.MINATO_ERASURE_KEY,
     logLevel: value.MINATO_LOG_LEVEL,
     metricsToken: value.MINATO_METRICS_TOKEN,
   };

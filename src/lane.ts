@@ -13,7 +13,16 @@ import type { Client } from 'pg';
 import { classify, KIND_DELETION } from './core/classify.js';
 import type { Decision } from './core/decide.js';
 import type { Announced } from './core/hidden.js';
-import { factKey, type Plan, planBatch, planHiding, type StoredEvent, type Submission } from './core/plan.js';
+import {
+  factKey,
+  type Plan,
+  planBatch,
+  planHiding,
+  planMarks,
+  type StoredEvent,
+  type Submission,
+  type VanishMark,
+} from './core/plan.js';
 import { type Outcome, outcomeOf, type Refusal, refusal } from './core/reply.js';
 import { cutoff, eventDays, type Retention, type TopicSubscription } from './core/retention.js';
 import type { Settings } from './core/settings.js';
@@ -28,6 +37,7 @@ import { readHead } from './store/outbox.js';
 import { ensurePartitions } from './store/partitions.js';
 import { dropRemoved, type EventRef, type RemovedEvent, readRemoved } from './store/restore.js';
 import type { TagHash } from './store/tag-hash.js';
+import { type SubjectKey, SubjectKeyMissing } from './subject-key.js';
 
 export const LANE_LOCK = 7_447_001;
 const BATCH_EVENTS_MAX = 500;
@@ -57,6 +67,7 @@ export interface LaneOptions {
   readonly now: () => number;
   readonly settingsOf: (community: number) => Settings;
   readonly topicsOf?: (community: number) => ReadonlyMap<string, TopicSubscription>;
+  readonly subjectKey?: SubjectKey;
   /** After the commit, before the clients are told. */
   readonly onCommit?: (plan: Plan) => void;
 }
@@ -68,6 +79,8 @@ export interface Lane {
   hide(work: HidingWork): Promise<number>;
   /** Puts back what a moderator removed, where nothing else keeps it away by now; what became of each, in their order. */
   restore(work: RestoringWork | readonly EventRef[]): Promise<Restored[]>;
+  /** Hides everything of some people at once, at read, and whatever else is to hold from the same moment on. */
+  mark(work: MarkingWork): Promise<void>;
   /** Takes nothing more, finishes what waits. */
   close(): Promise<void>;
 }
@@ -80,6 +93,9 @@ export interface RestoringWork {
   select(client: Client, now: number): Promise<readonly EventRef[]>;
   note(client: Client, restored: readonly Restored[], now: number): Promise<void>;
 }
+
+/** Under the lane's lock, in its transaction: nothing is hidden where no mark is given. */
+export type MarkingWork = (client: Client, now: number) => Promise<readonly VanishMark[]>;
 
 /** A bounded batch of rows that a job takes out of the view. */
 export interface HidingWork {
@@ -168,6 +184,21 @@ export function startLane(options: LaneOptions): Lane {
     }
   };
 
+  const mark = async (work: MarkingWork): Promise<void> => {
+    try {
+      session ??= await connectSession(database);
+      const now = options.now();
+      await session.query(BEGIN_LOCKED);
+      const marks = await work(session, now);
+      const plan = planMarks(marks, await readHead(session));
+      await writeAndCommit(session, plan, now, options, { isUnknown: false });
+      options.onCommit?.(plan);
+    } catch (error) {
+      await dropSession();
+      throw error;
+    }
+  };
+
   const commit = async (batch: Batch): Promise<void> => {
     const done = metrics.laneCommit.startTimer();
     const { items, commitSent } = batch;
@@ -201,6 +232,7 @@ export function startLane(options: LaneOptions): Lane {
       await makePartitions();
       return commit({ ...batch, attempt: 2 });
     }
+    if (error instanceof SubjectKeyMissing) return withoutKey(batch, error);
     if (isDataError(code) || (code === STATEMENT_TOO_LONG && items.length > 1)) return split(batch);
     if (hopeless || (closing && attempt > 1) || attempt >= ATTEMPTS_MAX || Date.now() > deadline) {
       hopeless = true;
@@ -209,6 +241,13 @@ export function startLane(options: LaneOptions): Lane {
     }
     await delay(Math.min(RETRY_MS_MAX, 25 * 2 ** attempt));
     return commit({ ...batch, attempt: attempt + 1 });
+  };
+
+  /** The first erasure, perhaps on another instance, made the key: it is read then. Where it is not, nothing is taken in. */
+  const withoutKey = async (batch: Batch, error: SubjectKeyMissing): Promise<void> => {
+    if (batch.attempt === 1 && (await options.subjectKey?.load())) return commit({ ...batch, attempt: 2 });
+    log.error({ error: error.message }, 'no event is taken in');
+    for (const item of batch.items) item.settle(refusal('error', 'this relay lacks the key of the erased'));
   };
 
   /** What fails on one event's data is halved until that event stands alone; it is refused, the others are stored. */
@@ -263,6 +302,7 @@ export function startLane(options: LaneOptions): Lane {
         start();
       }),
     hide: (work) => inTurn(() => hide(work)),
+    mark: (work) => inTurn(() => mark(work)),
     restore: (work) => inTurn(() => restore('select' in work ? work : unnoted(work))),
     close: async () => {
       closing = true;
@@ -396,8 +436,10 @@ async function writeAndCommit(
 }
 
 /** Ephemeral events are not kept, so their commit need not wait for the disk. All others do, whatever the server's default. */
-function commitOf({ outbox, rows, heads, tombstones, hidden }: Plan): string {
-  const durable = [outbox, rows, heads, tombstones, hidden].some((written) => written.length > 0);
+function commitOf({ outbox, rows, heads, tombstones, hidden, vanishMarks }: Plan): string {
+  const durable = [outbox, rows, heads, tombstones, hidden, vanishMarks].some(
+    (written) => written.length > 0,
+  );
   return `SET LOCAL synchronous_commit = ${durable ? 'on' : 'off'}; COMMIT`;
 }
 

@@ -10,6 +10,7 @@ import type { NostrEvent } from './core/event.js';
 import type { Plan } from './core/plan.js';
 import { refusal } from './core/reply.js';
 import { settingsFrom } from './core/settings.js';
+import type { Erasing } from './erasure/all.js';
 import { Http } from './http.js';
 import { exportPersonalData } from './jobs/export-personal-data.js';
 import { BOUNDS } from './jobs/job.js';
@@ -37,11 +38,12 @@ import { SeenCounts, startSeenFlush } from './seen-counts.js';
 import type { Consumer } from './services/consumer.js';
 import { consumersOf } from './services/list.js';
 import { type RunningConsumers, startConsumers } from './services/start.js';
-import { fixCursorSecret, fixDownloadSecret, fixTokenSecret } from './store/node-state.js';
+import { fixCursorSecret, fixDownloadSecret, fixTokenSecret, readSubjectPrint } from './store/node-state.js';
 import { readHead } from './store/outbox.js';
 import { isServed } from './store/seen.js';
 import type { TagHash } from './store/tag-hash.js';
 import { countUse, giveBack } from './store/usage.js';
+import { SubjectKey } from './subject-key.js';
 import { startVerifier, type Verifier } from './verify/pool.js';
 import { Wakeups } from './wakeups.js';
 
@@ -67,6 +69,8 @@ export interface Writer {
   readonly verifier: Verifier;
   readonly lane: Lane;
   readonly tagHash: TagHash;
+  readonly keys: NodeKeys;
+  readonly erasing: Erasing;
   readonly networkId: string;
   readonly recent: RecentIds;
   readonly metrics: Metrics;
@@ -114,11 +118,13 @@ export async function startWriter(
   const metrics = createMetrics();
   const recent = new RecentIds();
   const { tagHash, networkId } = await prepareDatabase(database, config, now, log);
+  const subjectKey = await openSubjectKey(database, config);
   const communities = await watchCommunities(database.ownPool, log);
   const verifier = await startVerifier();
   const settingsOf = (community: number) => communities.get(community)?.settings ?? settingsFrom(new Map());
   const lane = startLane({
     database,
+    subjectKey,
     tagHash,
     metrics,
     log,
@@ -127,6 +133,18 @@ export async function startWriter(
     topicsOf: (community) => communities.get(community)?.topics ?? new Map(),
     ...(onCommit ? { onCommit } : {}),
   });
+  const keys = new NodeKeys({ folder: config.dataDir, pool: database.apiPool, now });
+  const erasing: Erasing = {
+    pool: database.apiPool,
+    lane,
+    tagHash,
+    subjectKey,
+    keys,
+    folder: config.dataDir,
+    version: SOFTWARE_VERSION,
+    aheadSeconds: (community) => settingsOf(community)['limits.createdAheadSecondsMax'],
+    others: [],
+  };
   const bases = () => basesOf(config.publicUrl, config.host, port?.() ?? config.port);
   const seen = new SeenCounts();
   const stopSeen = startSeenFlush(seen, database.pool, log);
@@ -150,6 +168,8 @@ export async function startWriter(
     verifier,
     lane,
     tagHash,
+    keys,
+    erasing,
     networkId,
     recent,
     metrics,
@@ -162,11 +182,22 @@ export async function startWriter(
   };
 }
 
+/** A node that cannot tell who was erased does not start. */
+export async function openSubjectKey(database: Database, config: Config): Promise<SubjectKey> {
+  const subjectKey = new SubjectKey({ folder: config.dataDir, given: config.erasureKey });
+  const print = await readSubjectPrint(database.ownPool);
+  if (print === undefined) return subjectKey;
+  await subjectKey.load();
+  subjectKey.check(print);
+  return subjectKey;
+}
+
 export interface Node {
   readonly port: number;
   readonly communities: Communities;
   readonly fanout: Fanout;
   readonly lane: Lane;
+  readonly erasing: Erasing;
   readonly schedule: Schedule | undefined;
   readonly consumers: RunningConsumers | undefined;
   readonly metrics: Metrics;
@@ -191,7 +222,19 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     await limits.close();
     throw error;
   });
-  const { admission, bases, communities, lane, metrics, networkId, recent, tagHash, verifier } = writer;
+  const {
+    admission,
+    bases,
+    communities,
+    erasing,
+    keys,
+    lane,
+    metrics,
+    networkId,
+    recent,
+    tagHash,
+    verifier,
+  } = writer;
   const topicSettingsOf = (community: number) => communities.get(community)?.settings;
   const wakeups = new Wakeups(database, log);
   const fanout = new Fanout({ database, wakeups, memory, recent, metrics, log, now, topicSettingsOf });
@@ -278,11 +321,10 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     await stop();
     throw error;
   });
-  const context = { database, lane, communities, now, bounds: BOUNDS, metrics, log };
+  const context = { database, lane, communities, now, bounds: BOUNDS, erasing, metrics, log };
   let consumers: RunningConsumers | undefined;
   if (roles.has('worker')) {
     schedule = startSchedule({ context, jobs: JOBS, metrics, log });
-    const keys = new NodeKeys({ folder: config.dataDir, pool: database.apiPool, now });
     const listed = consumersOf({ communities, database, lane, keys, log, now });
     const chosen = options.consumers ?? listed;
     const list = typeof chosen === 'function' ? chosen(listed) : chosen;
@@ -303,6 +345,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     communities,
     fanout,
     lane,
+    erasing,
     schedule,
     consumers,
     metrics,

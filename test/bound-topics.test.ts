@@ -7,7 +7,7 @@ import { type NostrEvent, serializeEvent } from '../src/core/event.js';
 import { DAY_MS } from '../src/core/retention.js';
 import type { SettingKey } from '../src/core/settings.js';
 import { capacity } from '../src/jobs/capacity.js';
-import { eraseVanished } from '../src/jobs/erase-vanished.js';
+import { erase } from '../src/jobs/erase.js';
 import { expire } from '../src/jobs/expire.js';
 import { BOUNDS, type Job } from '../src/jobs/job.js';
 import { retain } from '../src/jobs/retain.js';
@@ -94,9 +94,9 @@ const followed = (holds: () => boolean) =>
   eventually('both instances follow', () => (holds() ? true : undefined));
 
 async function run(job: Job, bounds = BOUNDS) {
-  const { lane, communities } = here.node;
+  const { lane, communities, erasing } = here.node;
   const { signal } = new AbortController();
-  const context = { database: here.database, lane, communities, now: () => now, signal, bounds };
+  const context = { database: here.database, lane, communities, erasing, now: () => now, signal, bounds };
   return eventually('the job runs', async () => {
     const result = await runJob(job, context);
     return result === 'busy' ? undefined : result;
@@ -206,7 +206,7 @@ describe('a deletion request', () => {
     const { pool } = here.database;
     await post({ kind: 62, tags: [['relay', PUBLIC_URL]] });
     expect(await find({ '#t': ['boats', GLOBAL] })).toEqual([]);
-    await run(eraseVanished);
+    await run(erase);
     expect([await tagRows(request), await tagRows(plain)]).toEqual([0, 0]);
     expect(await outboxOf(request)).toEqual([
       ['upsert', ['boats', 'nets']],

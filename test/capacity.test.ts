@@ -86,9 +86,17 @@ async function setTopic(
 }
 
 function contextOf(bounds: Bounds = BOUNDS) {
-  const { lane, communities } = relay.node;
+  const { lane, communities, erasing } = relay.node;
   const { signal } = new AbortController();
-  return { database: relay.database, lane, communities, now: () => Date.now() + ahead, signal, bounds };
+  return {
+    database: relay.database,
+    lane,
+    communities,
+    erasing,
+    now: () => Date.now() + ahead,
+    signal,
+    bounds,
+  };
 }
 
 async function run(job: Job, bounds?: Bounds) {

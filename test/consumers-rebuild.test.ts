@@ -4,7 +4,7 @@
  */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { NostrEvent } from '../src/core/event.js';
-import { eraseVanished } from '../src/jobs/erase-vanished.js';
+import { erase } from '../src/jobs/erase.js';
 import { listLetters, pauseConsumer, resumeConsumer } from '../src/store/consumer-admin.js';
 import { askRebuild, readRebuild } from '../src/store/consumers.js';
 import { readHead } from '../src/store/outbox.js';
@@ -129,7 +129,7 @@ describe('a rebuild', () => {
     expect((await readLedger(life.client, name)).some(({ payload }) => payload.includes(gone.pubkey))).toBe(
       false,
     );
-    await life.run(eraseVanished);
+    await life.run(erase);
     await expectWhole(2);
   });
 

@@ -4,7 +4,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { eraseVanished } from '../src/jobs/erase-vanished.js';
+import { erase } from '../src/jobs/erase.js';
 import { LETTERS_MAX } from '../src/services/batches.js';
 import {
   askRetry,
@@ -103,7 +103,7 @@ describe('following', () => {
     await hasPassed(life, name, instances);
     expect((await stateOf(life, name)).lastSeq).toBe(await readHead(life.client));
     expect(Math.max(...ledger.given)).toBeLessThan(await readHead(life.client));
-    await life.run(eraseVanished);
+    await life.run(erase);
     await expectWhole();
   });
 

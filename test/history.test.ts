@@ -9,7 +9,7 @@ import type { NostrEvent } from '../src/core/event.js';
 import { isRefusal, words } from '../src/core/reply.js';
 import { DAY_MS } from '../src/core/retention.js';
 import { deleteHistory } from '../src/jobs/delete-history.js';
-import { eraseVanished } from '../src/jobs/erase-vanished.js';
+import { erase } from '../src/jobs/erase.js';
 import { BOUNDS, type Job, type JobContext } from '../src/jobs/job.js';
 import { purgeDeletedEvents } from '../src/jobs/purge-deleted.js';
 import { dryRunJob, runJob } from '../src/jobs/run.js';
@@ -40,9 +40,9 @@ beforeAll(async () => {
   database = openDatabase(test.connection);
   writer = await startWriter({ database, config, log: createLog('silent') });
   client = await database.connect();
-  const { lane, communities } = writer;
+  const { lane, communities, erasing } = writer;
   const { signal } = new AbortController();
-  context = { database, lane, communities, now: Date.now, signal, bounds: BOUNDS };
+  context = { database, lane, communities, erasing, now: Date.now, signal, bounds: BOUNDS };
   const id = await addCommunity(database.pool, PHYSICAL, undefined, Date.now());
   await writeSetting(database.pool, id, 'deletion.mode', 'physical', Date.now());
   await writeSetting(database.pool, id, 'topic.mode', 'open', Date.now());
@@ -192,7 +192,7 @@ describe.each([
     const versions = [article(0), article(1)];
     await postEach(slug, ...versions);
     await postEach(slug, sign(alice, { kind: 62, created_at: at + 5, tags: [['relay', 'ALL_RELAYS']] }));
-    expect((await run(eraseVanished)).changed).toBeGreaterThanOrEqual(2);
+    expect((await run(erase)).changed).toBeGreaterThanOrEqual(2);
     expect(await states(...versions)).toEqual([undefined, undefined]);
   });
 

@@ -292,9 +292,9 @@ describe('the second of expiry ∥ live delivery', () => {
 // ── Drop ∥ a slow REQ ─────────────────────────────────────────────────────────────────────────────────────────────
 
 function contextOf(node: TestNode): JobContext {
-  const { lane, communities } = node.node;
+  const { lane, communities, erasing } = node.node;
   const signal = new AbortController().signal;
-  return { database: node.database, lane, communities, now: () => clock.a, signal, bounds: BOUNDS };
+  return { database: node.database, lane, communities, erasing, now: () => clock.a, signal, bounds: BOUNDS };
 }
 async function run(job: Job): Promise<number> {
   const result = await runJob(job, contextOf(a));

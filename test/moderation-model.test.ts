@@ -12,7 +12,7 @@ import type { NostrEvent } from '../src/core/event.js';
 import { type LabelSpec, labelSchema } from '../src/core/labels.js';
 import { type CaseAction, ruleSchema } from '../src/core/moderation.js';
 import { DAY_MS } from '../src/core/retention.js';
-import { eraseVanished } from '../src/jobs/erase-vanished.js';
+import { erase } from '../src/jobs/erase.js';
 import { purgeRemovedEvents } from '../src/jobs/purge-removed.js';
 import { NodeKeys } from '../src/keys.js';
 import type { HidingWork } from '../src/lane.js';
@@ -455,7 +455,7 @@ describe('moderation', () => {
     expect([await count(gone.pubkey), await told(events[0]!.id)]).toEqual([4, 2]);
     const vanish = sign(gone, { kind: 62, created_at: seconds, tags: [['relay', 'ALL_RELAYS']] });
     expect(await life.submit(0, community, vanish, [community])).toBe('stored');
-    await life.run(eraseVanished);
+    await life.run(erase);
     expect([await count(gone.pubkey), await told(events[0]!.id)]).toEqual([0, 0]);
     expect([await count(other.pubkey), await told(events[1]!.id)]).toEqual([4, 2]);
   });

@@ -198,12 +198,13 @@ describe('a node', () => {
     await fillRanges(2);
     now = NOW + 31 * DAY_MS;
     const first = await startTestNode({ on: store.test, now: () => now });
-    const { lane, communities } = first.node;
+    const { lane, communities, erasing } = first.node;
     const { signal } = new AbortController();
     const context = {
       database: first.database,
       lane,
       communities,
+      erasing,
       now: () => now,
       signal,
       bounds: { rows: 1, batches: 1 },

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type Call, Download } from '../src/api/contract.js';
 import { personalDataRoutes } from '../src/api/personal-data.js';
-import { eraseVanished } from '../src/jobs/erase-vanished.js';
+import { erase } from '../src/jobs/erase.js';
 import { exportPersonalData } from '../src/jobs/export-personal-data.js';
 import { BOUNDS, type Job } from '../src/jobs/job.js';
 import { dryRunJob, runJob } from '../src/jobs/run.js';
@@ -74,9 +74,9 @@ async function usedOf(as: Author): Promise<number> {
 }
 
 const context = () => {
-  const { lane, communities } = relay.node;
+  const { lane, communities, erasing } = relay.node;
   const { signal } = new AbortController();
-  return { database: relay.database, lane, communities, now: Date.now, signal, bounds: BOUNDS };
+  return { database: relay.database, lane, communities, erasing, now: Date.now, signal, bounds: BOUNDS };
 };
 const run = (job: Job = exportPersonalData) => runJob(job, context());
 
@@ -278,7 +278,7 @@ describe('a request to vanish', () => {
     const vanish = { kind: 62, created_at: nowSeconds(), tags: [['relay', 'ALL_RELAYS']] };
     expect(await client.publish(sign(member, vanish))).toEqual([true, '']);
     await client.close();
-    await run(eraseVanished);
+    await run(erase);
     expect(await read(member, ready)).toMatchObject({ status: 'cancelled', download_url: null });
     expect(await portionsOf(ready)).toEqual([]);
     expect(await read(member, pending)).toMatchObject({ status: 'cancelled' });
@@ -294,7 +294,7 @@ describe('a request to vanish', () => {
     const vanish = { kind: 62, created_at: nowSeconds() - 60, tags: [['relay', 'ALL_RELAYS']] };
     expect(await client.publish(sign(member, vanish))).toEqual([true, '']);
     await client.close();
-    await run(eraseVanished);
+    await run(erase);
     expect(await read(member, request)).toMatchObject({ status: 'ready' });
     expect(await portionsOf(request)).not.toEqual([]);
   });

@@ -86,9 +86,9 @@ async function download(url: string): Promise<Buffer> {
 }
 
 async function runExports(): Promise<void> {
-  const { lane, communities } = relay.node;
+  const { lane, communities, erasing } = relay.node;
   const { signal } = new AbortController();
-  const context = { database: relay.database, lane, communities, now, signal, bounds: BOUNDS };
+  const context = { database: relay.database, lane, communities, erasing, now, signal, bounds: BOUNDS };
   await expect.poll(() => runJob(exportPersonalData, context), WAIT).not.toBe('busy');
 }
 

@@ -4,7 +4,7 @@ import { isDenial } from '../src/core/errors.js';
 import type { NostrEvent } from '../src/core/event.js';
 import { KIND_REPORT } from '../src/core/report.js';
 import { capacity } from '../src/jobs/capacity.js';
-import { eraseVanished } from '../src/jobs/erase-vanished.js';
+import { erase } from '../src/jobs/erase.js';
 import { expire } from '../src/jobs/expire.js';
 import { dropMonths, retain } from '../src/jobs/retain.js';
 import { addReport, listReports, type Report } from '../src/store/reports.js';
@@ -173,7 +173,7 @@ describe('its reports go', () => {
     await stored(vanish);
     expect(await ofCarol()).toEqual([]);
     expect(await rowsOfCarol()).toBe(2);
-    await life.run(eraseVanished);
+    await life.run(erase);
     expect(await rowsOfCarol()).toBe(0);
     life.now += 1_000;
     await addReport(life.database.pool, { ...words, community: soft, pubkey: carol }, life.now);
@@ -213,7 +213,7 @@ describe('its reports stay', () => {
     expect(await reports(soft, event)).toEqual([]);
     expect(await reports(soft, other)).toHaveLength(1);
     await stored(unsigned({ kind: 62, pubkey: dave, created_at: seconds() }));
-    await life.run(eraseVanished);
+    await life.run(erase);
     expect(await reports(soft, other)).toEqual([]);
   });
 });

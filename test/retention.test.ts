@@ -139,9 +139,17 @@ describe('retention', () => {
     now += 15 * DAY_MS;
     await setDays('late', 80);
     now += 16 * DAY_MS;
-    const { lane, communities } = relay.node;
+    const { lane, communities, erasing } = relay.node;
     const { signal } = new AbortController();
-    const context = { database: relay.database, lane, communities, now: () => now, signal, bounds: BOUNDS };
+    const context = {
+      database: relay.database,
+      lane,
+      communities,
+      erasing,
+      now: () => now,
+      signal,
+      bounds: BOUNDS,
+    };
     expect(await runJob(retain, context)).toMatchObject({ more: false });
     const { rows } = await relay.database.pool.query('SELECT keep, hidden FROM events WHERE id = $1', [
       Buffer.from(note.id, 'hex'),

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { NostrEvent } from '../src/core/event.js';
 import { DAY_MS } from '../src/core/retention.js';
-import { eraseVanished } from '../src/jobs/erase-vanished.js';
+import { erase } from '../src/jobs/erase.js';
 import { BOUNDS, type Job } from '../src/jobs/job.js';
 import { purgeDeletedEvents } from '../src/jobs/purge-deleted.js';
 import { purgeDocumentsOfDeleted } from '../src/jobs/purge-documents.js';
@@ -27,9 +27,17 @@ afterAll(async () => {
 });
 
 function contextOf(bounds = BOUNDS) {
-  const { lane, communities } = relay.node;
+  const { lane, communities, erasing } = relay.node;
   const { signal } = new AbortController();
-  return { database: relay.database, lane, communities, now: () => Date.now() + ahead, signal, bounds };
+  return {
+    database: relay.database,
+    lane,
+    communities,
+    erasing,
+    now: () => Date.now() + ahead,
+    signal,
+    bounds,
+  };
 }
 async function run(job: Job, bounds?: typeof BOUNDS): Promise<number> {
   let changed = 0;
@@ -104,7 +112,7 @@ describe('one who vanishes', () => {
     const newer = await post({ created_at: at + 20 }, leaving);
     const vanish = sign(leaving, { kind: 62, tags: [['relay', 'ALL_RELAYS']], created_at: at + 1 });
     expect(await client.publish(vanish)).toEqual([true, '']);
-    await run(eraseVanished);
+    await run(erase);
     await drained();
     expect(await documents(leaving)).toEqual(new Map([[newer.id, false]]));
     const left = 'SELECT 1 FROM consumer_dead_letters WHERE author = $1';

@@ -50,7 +50,17 @@ const breaking = (files: readonly Source[], rule: (file: Source) => boolean) =>
 // ── Layers ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const BASE = ['core', 'config', 'roles', 'log', 'metrics'];
-const WRITING = ['admission', 'seen-counts', 'communities', 'lane', 'wakeups', 'store', 'verify', 'postgres'];
+const WRITING = [
+  'admission',
+  'seen-counts',
+  'communities',
+  'lane',
+  'subject-key',
+  'wakeups',
+  'store',
+  'verify',
+  'postgres',
+];
 
 /** From top to bottom, each with what it may import. A layer may always import itself. */
 const LAYERS: Record<string, readonly string[]> = {
@@ -121,6 +131,21 @@ const LAYERS: Record<string, readonly string[]> = {
     'store',
     ...BASE,
   ],
+  erasure: [
+    'audit',
+    'sessions',
+    'limits',
+    'keys',
+    'communities',
+    'lane',
+    'subject-key',
+    'store',
+    'postgres',
+    ...BASE,
+  ],
+  audit: ['store', 'core', 'log', 'config'],
+  sessions: ['store', 'core', 'log', 'config'],
+  keys: ['store', 'core'],
   http: ['client-address', 'core', 'metrics'],
   admission: [
     'turns',
@@ -141,12 +166,9 @@ const LAYERS: Record<string, readonly string[]> = {
   communities: ['blocks', 'door-rules', 'store', 'core', 'log'],
   blocks: ['store', 'core'],
   'door-rules': ['core'],
-  erasure: ['audit', 'sessions', 'limits', 'keys', 'communities', 'lane', 'store', 'postgres', ...BASE],
-  audit: ['store', 'core', 'log', 'config'],
-  sessions: ['store', 'core', 'log', 'config'],
-  keys: ['store', 'core'],
-  lane: ['lane-queue', 'store', 'postgres', 'core', 'log', 'metrics'],
+  lane: ['lane-queue', 'subject-key', 'store', 'postgres', 'core', 'log', 'metrics'],
   'lane-queue': [],
+  'subject-key': [],
   wakeups: ['store', 'postgres', 'log'],
   store: ['turns', 'postgres', 'core'],
   verify: ['core'],

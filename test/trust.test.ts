@@ -6,7 +6,7 @@ import { isDenial } from '../src/core/errors.js';
 import { requestRules } from '../src/core/membership.js';
 import type { SettingKey } from '../src/core/settings.js';
 import { ASSERTION_GAP } from '../src/core/trust.js';
-import { eraseVanished } from '../src/jobs/erase-vanished.js';
+import { erase } from '../src/jobs/erase.js';
 import { expire } from '../src/jobs/expire.js';
 import { forgetTrust } from '../src/jobs/trust.js';
 import { addCommunity, writeSetting } from '../src/store/communities.js';
@@ -488,7 +488,7 @@ describe('trust', () => {
     expect(await density(ben)).toMatchObject({ score: 0.05 });
     await node.post(leaver, { kind: 62, tags: [['relay', 'ALL_RELAYS']] });
     await node.settled();
-    await node.run(eraseVanished);
+    await node.run(erase);
     await node.settled();
     const left = await pool.query(
       `SELECT (SELECT count(*) FROM trust_contacts WHERE author = $1) + (SELECT count(*) FROM trust_reports WHERE reporter = $1)

@@ -15,7 +15,7 @@ const DAYS = 730;
 /** A node does both far more often. The view does not wait for it, and a bound that holds like this holds there. */
 const SWEEP_EVERY_DAYS = 10;
 const UPKEEP_EVERY_DAYS = 30;
-const SWEEPS = new Set(['expire', 'erase-vanished', 'purge-deleted', 'retain']);
+const SWEEPS = new Set(['expire', 'erase', 'purge-deleted', 'retain']);
 const LOOK_EVERY_DAYS = 30;
 /** Once the longest topic has aged out and its ids are forgotten, after 90 + 180 days, nothing may grow any more. */
 const STEADY = { fromDay: 270, untilDay: 360 };

@@ -36,7 +36,15 @@ beforeAll(async () => {
   communities = [writer.communities.find(undefined, undefined)!.id, art];
   const signal = new AbortController().signal;
   const { lane } = writer;
-  context = { database, lane, communities: writer.communities, now: () => now, signal, bounds: BOUNDS };
+  context = {
+    database,
+    lane,
+    communities: writer.communities,
+    erasing: writer.erasing,
+    now: () => now,
+    signal,
+    bounds: BOUNDS,
+  };
 });
 afterAll(async () => {
   await writer?.close();

@@ -3,16 +3,20 @@
  * event past its days, batch by batch through the lane, and the drop of the month that is empty then. A month of a hundredth of
  * the size goes the same way first. The clock is given, so the months are the same on whichever day this runs.
  */
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { watchCommunities } from '../../src/communities.js';
 import { settingsFrom } from '../../src/core/settings.js';
+import type { Erasing } from '../../src/erasure/all.js';
 import { BOUNDS, type Job, type JobContext } from '../../src/jobs/job.js';
 import { dropMonths, retain } from '../../src/jobs/retain.js';
 import { runJob } from '../../src/jobs/run.js';
+import { NodeKeys } from '../../src/keys.js';
 import { type Lane, startLane } from '../../src/lane.js';
 import { createMetrics } from '../../src/metrics.js';
 import { SWEEP_ROWS_MAX } from '../../src/store/keeping.js';
 import { ensurePartitions } from '../../src/store/partitions.js';
+import { SubjectKey } from '../../src/subject-key.js';
 import { type Bench, type Findings, latency, type Row, type Sample, Skip } from '../measure.js';
 import { formatNumber } from '../report.js';
 import { fillBySql, lackOfSpace, type SqlStore, withStore } from '../sql-store.js';
@@ -145,7 +149,19 @@ async function withJobs<T>(
   };
   try {
     const { signal } = new AbortController();
-    return await work({ database, lane: timed, communities, now, signal, bounds: BOUNDS }, batches);
+    const folder = tmpdir();
+    const erasing: Erasing = {
+      pool: database.pool,
+      lane: timed,
+      tagHash,
+      subjectKey: new SubjectKey({ folder }),
+      keys: new NodeKeys({ folder, pool: database.pool, now }),
+      folder,
+      version: '0.0.0',
+      aheadSeconds: () => 0,
+      others: [],
+    };
+    return await work({ database, lane: timed, communities, erasing, now, signal, bounds: BOUNDS }, batches);
   } finally {
     await lane.close();
     await communities.stop();

@@ -21,6 +21,7 @@ const factsWith = (facts: Partial<Facts>): Facts => ({
   idDeleted: false,
   addressDeletedAt: undefined,
   vanishedUntil: undefined,
+  erasedUntil: undefined,
   ...facts,
 });
 
@@ -95,6 +96,7 @@ const HIDDEN: Record<Hidden, Decision> = {
   vanished: 'vanished',
   withheld: 'duplicate',
   removed: 'removed',
+  erased: 'erased',
 };
 
 describe.each(ALL_KINDS)('kind $kind ($name)', ({ name, kind }) => {
@@ -134,6 +136,16 @@ describe.each(ALL_KINDS)('kind $kind ($name)', ({ name, kind }) => {
   ])('whose author vanished up to %i, when it is of 100: refused is %s', (vanishedUntil, refused) => {
     expect(told({ vanishedUntil })).toBe(refused && kind !== 62 ? 'vanished' : fresh);
     expect(told({ vanishedUntil, known: 'served' })).toBe(refused && kind !== 62 ? 'vanished' : 'duplicate');
+  });
+
+  it.each([
+    [99, false],
+    [100, true],
+  ])('whose author was erased up to %i, when it is of 100: refused is %s', (erasedUntil, refused) => {
+    expect(told({ erasedUntil })).toBe(refused ? 'erased' : fresh);
+    expect(told({ erasedUntil, known: 'served', vanishedUntil: 100, idDeleted: true })).toBe(
+      refused ? 'erased' : told({ known: 'served', vanishedUntil: 100, idDeleted: true }),
+    );
   });
 
   it('is refused from the second of its expiration on, known or not', () => {

@@ -21,6 +21,8 @@ export interface Facts {
   readonly addressDeletedAt: number | undefined;
   /** Up to when its author, or a recipient of this gift wrap, asked to vanish. */
   readonly vanishedUntil: number | undefined;
+  /** Up to when its author, or a recipient of this gift wrap, was erased. */
+  readonly erasedUntil: number | undefined;
 }
 
 export type Decision = Outcome | Blocked;
@@ -35,6 +37,7 @@ const REFUSED = {
   gone: 'gone',
   crowdedOut: 'crowdedOut',
   removed: 'removed',
+  erased: 'erased',
 } as const;
 
 /** Every class in every situation. A regular or ephemeral event has no key, so it is never an older version. */
@@ -55,6 +58,7 @@ const KNOWN: Record<Hidden, Situation> = {
   vanished: 'vanished',
   withheld: 'known',
   removed: 'removed',
+  erased: 'erased',
 };
 
 export function decide(event: NostrEvent, facts: Facts, nowSeconds: number): Decision {
@@ -63,11 +67,17 @@ export function decide(event: NostrEvent, facts: Facts, nowSeconds: number): Dec
 
 function situationOf(event: NostrEvent, facts: Facts, nowSeconds: number): Situation {
   if (isExpired(event, nowSeconds)) return 'expired';
+  if (isErased(event, facts)) return 'erased';
   if (isVanished(event, facts)) return 'vanished';
   if (isDeleted(event, facts)) return 'deleted';
   if (facts.known !== undefined) return facts.known === 'served' ? 'known' : KNOWN[facts.known];
   if (facts.head === undefined || addressOf(event) === undefined) return 'new';
   return isNewer(facts.head, event) ? 'older' : 'new';
+}
+
+/** Everything up to the mark, whatever it is. */
+function isErased(event: NostrEvent, { erasedUntil }: Facts): boolean {
+  return erasedUntil !== undefined && event.created_at <= erasedUntil;
 }
 
 /** Everything up to the mark, deletion requests too; only the request to vanish itself stays. */

@@ -9,6 +9,8 @@ export interface MemberSubject {
   readonly community: number;
   readonly pubkey: string;
   readonly until?: number;
+  /** They asked to vanish (NIP-62): the request itself stays for the operator, and so does its mark. */
+  readonly vanishes?: boolean;
 }
 
 export interface CommunitySubject {
@@ -22,3 +24,26 @@ export type Subject = MemberSubject | CommunitySubject;
 export function untilMs({ until }: MemberSubject): number {
   return until === undefined ? Number.MAX_SAFE_INTEGER : until * 1_000 + 999;
 }
+
+/**
+ * requested → (grace: it can be taken back) → fenced: nothing new is taken in → counted → deleting → verifying → completed. A hold or a
+ * failure stops it where it stands.
+ */
+export const ERASURE_STAGES = [
+  'requested',
+  'grace',
+  'fenced',
+  'counted',
+  'deleting',
+  'verifying',
+  'completed',
+  'cancelled',
+] as const;
+export type ErasureStage = (typeof ERASURE_STAGES)[number];
+/** As people are told it. */
+export const SHOWN_STAGES = [...ERASURE_STAGES, 'held', 'failed'] as const;
+export type ShownStage = (typeof SHOWN_STAGES)[number];
+
+/** Who asked: the member, an operator, a request to vanish (NIP-62), or the proof of an earlier one after a restore. */
+export const ERASURE_CAUSES = ['member', 'operator', 'vanish', 'replay'] as const;
+export type ErasureCause = (typeof ERASURE_CAUSES)[number];

@@ -12,6 +12,7 @@ describe('why an event is hidden', () => {
       vanished: 6,
       withheld: 7,
       removed: 8,
+      erased: 9,
     });
   });
 
@@ -19,7 +20,7 @@ describe('why an event is hidden', () => {
     expect(hiddenOf(code)).toBe(hidden);
   });
 
-  it.each([0, 9, -1, 1.5, Number.NaN])('a number that nobody wrote (%s) is a bug, said loudly', (code) => {
+  it.each([0, 10, -1, 1.5, Number.NaN])('a number that nobody wrote (%s) is a bug, said loudly', (code) => {
     expect(() => hiddenOf(code)).toThrow(`events.hidden is ${code}`);
   });
 
@@ -32,6 +33,7 @@ describe('why an event is hidden', () => {
       capacity: 'capacity',
       vanished: 'vanish',
       removed: 'moderation',
+      erased: 'erasure',
     });
   });
 });

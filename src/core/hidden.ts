@@ -10,6 +10,8 @@ export const HIDDEN_CODES = {
   withheld: 7,
   /** A moderator took it out; that can be undone for some time. */
   removed: 8,
+  /** A person or a whole community is being erased. */
+  erased: 9,
 } as const;
 
 export type Hidden = keyof typeof HIDDEN_CODES;
@@ -34,6 +36,7 @@ export const OUTBOX_REASONS = {
   capacity: 'capacity',
   vanished: 'vanish',
   removed: 'moderation',
+  erased: 'erasure',
 } as const satisfies Record<Exclude<Hidden, 'withheld'>, string>;
 
 export type Announced = keyof typeof OUTBOX_REASONS;

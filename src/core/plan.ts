@@ -59,6 +59,8 @@ export interface BatchFacts {
   readonly tombstones: ReadonlyMap<string, number>;
   /** Until when a pubkey asked to vanish. */
   readonly vanished: ReadonlyMap<string, number>;
+  /** Until when a pubkey was erased. */
+  readonly erased?: ReadonlyMap<string, number>;
   /** How many more targets an author may name today. */
   readonly deletionsLeft: ReadonlyMap<string, number>;
   /** Communities whose deletions are physical at once (`deletion.mode`). */
@@ -128,7 +130,8 @@ export interface VanishMark {
   readonly community: number;
   readonly pubkey: string;
   readonly until: number;
-  readonly requestId: string;
+  /** None: the node itself marks one who is being erased. */
+  readonly requestId: string | undefined;
 }
 
 /** One target of a stored event of kind 1984. */
@@ -169,6 +172,19 @@ export interface Plan {
   readonly lastSeq: number;
 }
 
+const NOTHING: Omit<Plan, 'lastSeq'> = {
+  decisions: [],
+  rows: [],
+  hidden: [],
+  heads: [],
+  tombstones: [],
+  quotaUses: [],
+  vanishMarks: [],
+  reports: [],
+  outbox: [],
+  broadcasts: [],
+};
+
 export function planBatch(submissions: readonly Submission[], facts: BatchFacts, now: number): Plan {
   const planner = new Planner(facts, now);
   const decisions = submissions.map((submission) => planner.take(submission));
@@ -200,18 +216,16 @@ export function planHiding(
     }),
   );
   return {
-    decisions: [],
-    rows: [],
+    ...NOTHING,
     hidden: rows.map(({ community, event, row }) => ({ community, id: event.id, row, hidden, purge })),
-    heads: [],
-    tombstones: [],
-    quotaUses: [],
-    vanishMarks: [],
-    reports: [],
     outbox,
-    broadcasts: [],
     lastSeq: lastSeq + served.length,
   };
+}
+
+/** Nothing but marks: what they hide is hidden at read. They take a number without a row, which tells every instance to look anew. */
+export function planMarks(vanishMarks: readonly VanishMark[], lastSeq: number): Plan {
+  return { ...NOTHING, vanishMarks, lastSeq: lastSeq + 1 };
 }
 
 /** One that a later event of the batch hid reports nothing. */
@@ -328,7 +342,10 @@ class Planner {
   private factsOf({ community, event }: Submission): Facts {
     const address = addressOf(event);
     const owners = ownersOf(event);
-    const marks = owners.flatMap((owner) => this.vanished.get(factKey(community, owner)) ?? []);
+    const latest = (marks: ReadonlyMap<string, number> | undefined) => {
+      const found = owners.flatMap((owner) => marks?.get(factKey(community, owner)) ?? []);
+      return found.length === 0 ? undefined : Math.max(...found);
+    };
     return {
       known: this.known.get(factKey(community, event.id)),
       head: address === undefined ? undefined : this.heads.get(factKey(community, address)),
@@ -337,7 +354,8 @@ class Planner {
         address === undefined
           ? undefined
           : this.tombstones.get(tombstoneKey(community, address, event.pubkey)),
-      vanishedUntil: marks.length === 0 ? undefined : Math.max(...marks),
+      vanishedUntil: latest(this.vanished),
+      erasedUntil: latest(this.facts.erased),
     };
   }
 

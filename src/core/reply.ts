@@ -40,7 +40,15 @@ export type Outcome = 'stored' | 'broadcast' | 'duplicate' | 'older';
 /** What an OK true answers to: an event that was taken, or an AUTH. */
 export type Accepted = Outcome | 'authenticated';
 /** Why the lane did not take an event. */
-export type Blocked = 'deleted' | 'expired' | 'gone' | 'crowdedOut' | 'vanished' | 'removed' | 'overQuota';
+export type Blocked =
+  | 'deleted'
+  | 'expired'
+  | 'gone'
+  | 'crowdedOut'
+  | 'vanished'
+  | 'removed'
+  | 'erased'
+  | 'overQuota';
 
 const ACCEPTED: Record<Accepted, string> = {
   authenticated: '',
@@ -57,6 +65,7 @@ const BLOCKED: Record<Blocked, Refusal> = {
   crowdedOut: refusal('blocked', 'purged to make room'),
   vanished: refusal('blocked', 'its author asked to vanish'),
   removed: refusal('blocked', 'removed by a moderator'),
+  erased: refusal('blocked', 'erased'),
   overQuota: refusal('rate-limited', 'too many deletions today'),
 };
 

@@ -176,5 +176,5 @@ describe('the comment', () => {
 
 it('a report goes with its event when its author withdrew it, and not when it only aged out', () => {
   const gone = Object.keys(HIDDEN_CODES).filter((hidden) => WITHDRAWS[hidden as keyof typeof WITHDRAWS]);
-  expect(gone.sort()).toEqual(['deleted', 'expired', 'removed', 'vanished']);
+  expect(gone.sort()).toEqual(['deleted', 'erased', 'expired', 'removed', 'vanished']);
 });

@@ -34,6 +34,7 @@ export const WITHDRAWS: Record<Hidden, boolean> = {
   expired: true,
   vanished: true,
   removed: true,
+  erased: true,
   superseded: false,
   retention: false,
   capacity: false,

@@ -13,6 +13,7 @@ const KEPT_AWAY_BY: Record<Exclude<Hidden, 'withheld' | 'removed'>, string> = {
   deleted: 'the tombstone of its id or address, which is kept for ever',
   expired: 'its own expiration tag',
   vanished: 'the mark of its author, or of its recipient, which stays',
+  erased: 'the keyed hash of its author, or of its recipient, which stays',
   // I6 does not speak of these two: the dedupe row is kept for 180 days, and after that the event is as good as new.
   retention: 'nothing, as it should be',
   capacity: 'nothing, as it should be',

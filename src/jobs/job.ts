@@ -2,6 +2,7 @@
 import type { Client } from 'pg';
 import type { Communities, Community } from '../communities.js';
 import type { EventClass } from '../core/classify.js';
+import type { Erasing } from '../erasure/all.js';
 import type { Lane } from '../lane.js';
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
@@ -25,6 +26,7 @@ export interface JobContext {
   /** The node is stopping: finish the batch at hand. */
   readonly signal: AbortSignal;
   readonly bounds: Bounds;
+  readonly erasing: Erasing;
   readonly metrics?: Metrics;
   readonly log?: Log;
 }
@@ -50,6 +52,7 @@ export interface DryRunCount {
     | 'job'
     | 'export'
     | 'document'
+    | 'erasure'
     | 'ground';
   readonly rows: number;
   /** Of events: how many of them each topic holds; one with two topics counts in both. */

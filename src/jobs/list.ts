@@ -1,7 +1,7 @@
 /** Every job of a node. A purge runs those that purge, in this order. */
 import { capacity } from './capacity.js';
 import { deleteHistory } from './delete-history.js';
-import { eraseVanished } from './erase-vanished.js';
+import { erase } from './erase.js';
 import { expire } from './expire.js';
 import { exportPersonalData } from './export-personal-data.js';
 import { forgetDedupeRows } from './forget-dedupe.js';
@@ -16,7 +16,7 @@ import { forgetLimits, forgetQuotas, freeJobs, partitions, trimLiveBus } from '.
 
 export const JOBS: readonly Job[] = [
   expire,
-  eraseVanished,
+  erase,
   deleteHistory,
   purgeDeletedEvents,
   purgeDocumentsOfDeleted,

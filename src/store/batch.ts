@@ -49,7 +49,8 @@ export async function writePlan(
   if (broadcasts.length > 0) sent.push(writeBroadcasts(client, plan, now));
   const arrived = served.map(({ submission }) => submission);
   sent.push(raiseTopicTotals(client, arrived));
-  if (rows.length > 0 || outbox.length > 0) sent.push(writeRows(client, plan, options));
+  if (rows.length > 0 || outbox.length > 0 || vanishMarks.length > 0)
+    sent.push(writeRows(client, plan, options));
   else if (broadcasts.length > 0)
     sent.push(client.query('SELECT pg_notify($1, $2)', [OUTBOX_CHANNEL, BUS_NOTICE]));
   const all = Promise.all(sent);
@@ -134,7 +135,7 @@ async function countTargets(client: ClientBase, { quotaUses }: Plan, now: number
 
 const VANISH_SQL = `
   INSERT INTO vanish_marks AS v (community, until, recipient_tag, pubkey, request)
-  SELECT DISTINCT ON (community, pubkey) community, until, recipient_tag, pubkey, request
+  SELECT DISTINCT ON (community, pubkey) community, until, recipient_tag, pubkey, nullif(request, ''::bytea)
   FROM unnest($1::int[], $2::bigint[], $3::bigint[], $4::bytea[], $5::bytea[])
     AS n (community, until, recipient_tag, pubkey, request)
   ORDER BY community, pubkey, until DESC
@@ -151,7 +152,7 @@ async function writeVanishMarks(client: ClientBase, { vanishMarks }: Plan, tagHa
       int8Array(vanishMarks.map((v) => v.until)),
       int8Array(vanishMarks.map((v) => tagHash(v.community, 'p', v.pubkey))),
       hexArray(vanishMarks.map((v) => v.pubkey)),
-      hexArray(vanishMarks.map((v) => v.requestId)),
+      hexArray(vanishMarks.map((v) => v.requestId ?? '')),
     ],
   });
 }

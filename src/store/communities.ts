@@ -12,7 +12,7 @@ export interface CommunityRow {
   readonly settings: ReadonlyMap<string, unknown>;
   /** When auth.mode was set, in milliseconds. */
   readonly authModeAt: number;
-  /** Keys of members who are disabled or whose account is deleted. */
+  /** Keys of members who are disabled, whose account is deleted, or who are being erased. */
   readonly refused: readonly string[];
   /** Those added to the node's own. */
   readonly operators: readonly string[];
@@ -58,13 +58,23 @@ export async function readCommunities(db: Db): Promise<CommunityRow[]> {
   }>(
     `SELECT c.id, c.slug, c.host, coalesce(jsonb_object_agg(s.key, s.value) FILTER (WHERE s.key IS NOT NULL), '{}') AS settings,
        coalesce(max(s.updated_at) FILTER (WHERE s.key = 'auth.mode'), 0) AS "authModeAt",
-       ARRAY(SELECT encode(m.pubkey, 'hex') FROM members m WHERE m.community = c.id AND m.status <> 'active') AS refused,
+       ARRAY(SELECT encode(m.pubkey, 'hex') FROM members m WHERE m.community = c.id AND m.status <> 'active'
+         UNION SELECT encode(e.pubkey, 'hex') FROM erasures e WHERE e.community = c.id AND e.type = 'member' AND e.cause <> 'vanish'
+           AND e.stage IN ('fenced', 'counted', 'deleting', 'verifying')) AS refused,
        ARRAY(SELECT encode(o.pubkey, 'hex') FROM operators o WHERE o.community = c.id) AS operators,
        coalesce((SELECT jsonb_agg(jsonb_build_object('type', p.type, 'version', p.version) ORDER BY p.type)
          FROM policy_versions p WHERE p.community = c.id AND p.status = 'current'), '[]') AS policies
-     FROM communities c LEFT JOIN community_settings s ON s.community = c.id GROUP BY c.id ORDER BY c.id`,
+     FROM communities c LEFT JOIN community_settings s ON s.community = c.id WHERE c.closed_at IS NULL GROUP BY c.id ORDER BY c.id`,
   );
   return rows.map((row) => ({ ...row, settings: new Map(Object.entries(row.settings)) }));
+}
+
+/** The one that every node has. */
+export async function readDefaultCommunity(db: Db): Promise<number> {
+  const { rows } = await db.query<{ id: number }>('SELECT id FROM communities WHERE slug = $1', [
+    DEFAULT_SLUG,
+  ]);
+  return rows[0]!.id;
 }
 
 /** Adds a community; a taken or malformed name is an Error with a sentence. */

@@ -22,6 +22,7 @@ import type { Settings } from '../core/settings.js';
 import { UNBOUND } from '../core/topic.js';
 import { hexArray, int4Array } from './binary.js';
 import { type AskedHistory, addressHash, type PlacedRow, readHistory, supersededOf } from './history.js';
+import { SUBJECT_PRINT } from './node-state.js';
 import { dedupeOf, eventAt } from './query.js';
 
 /** Whole days since 1970: a quota is per author and day. */
@@ -42,10 +43,17 @@ const COMMON_SQL = `
   SELECT 'vanished', v.until, v.community, encode(v.pubkey, 'hex'), NULL
   FROM unnest($6::int[], $7::bytea[]) AS asked (community, pubkey)
   CROSS JOIN LATERAL (SELECT * FROM vanish_marks at
-    WHERE at.community = asked.community AND at.pubkey = asked.pubkey OFFSET 0) v`;
+    WHERE at.community = asked.community AND at.pubkey = asked.pubkey OFFSET 0) v
+  UNION ALL
+  SELECT 'erased', CASE WHEN m.banned THEN ${Number.MAX_SAFE_INTEGER} ELSE m.until END, m.community, encode(m.subject, 'hex'), NULL
+  FROM unnest($8::int[], $9::bytea[]) AS asked (community, subject)
+  CROSS JOIN LATERAL (SELECT * FROM erasure_marks at
+    WHERE at.community = asked.community AND at.subject = asked.subject OFFSET 0) m
+  UNION ALL
+  SELECT 'print', 0, 0, n.value, NULL FROM node_state n WHERE n.key = '${SUBJECT_PRINT}'`;
 
 interface CommonRow {
-  what: 'head' | 'known' | 'tombstone' | 'vanished';
+  what: 'head' | 'known' | 'tombstone' | 'vanished' | 'erased' | 'print';
   number: number;
   community: number;
   key: string;
@@ -57,6 +65,15 @@ export interface FactOptions {
   readonly settingsOf: (community: number) => Settings;
   /** The topics that the operator has set rules for. */
   readonly topicsOf?: (community: number) => ReadonlyMap<string, TopicSubscription>;
+  /** Names the erased; without a key nobody was erased here. */
+  readonly subjectKey?: SubjectHashes;
+}
+
+export interface SubjectHashes {
+  readonly print: string | undefined;
+  hash(community: number, pubkey: string): Buffer;
+  /** Throws when it is not the key that the database was used with. */
+  check(print: string): void;
 }
 
 export async function readFacts(
@@ -66,6 +83,12 @@ export async function readFacts(
 ): Promise<BatchFacts> {
   const tombstoneQueries = askedTombstones(submissions);
   const owners = askedOwners(submissions);
+  const { subjectKey } = options;
+  const subjects = new Map(
+    subjectKey?.print === undefined
+      ? []
+      : owners.map((owner) => [subjectKey.hash(owner.community, owner.pubkey).toString('hex'), owner]),
+  );
   const common = client.query<CommonRow>({
     name: 'facts',
     text: COMMON_SQL,
@@ -77,6 +100,8 @@ export async function readFacts(
       hexArray(tombstoneQueries.map((q) => q.author)),
       int4Array(owners.map((o) => o.community)),
       hexArray(owners.map((o) => o.pubkey)),
+      int4Array([...subjects.values()].map((o) => o.community)),
+      hexArray([...subjects.keys()]),
     ],
   });
   const [{ rows }, broadcast, heads] = await Promise.all([
@@ -86,6 +111,7 @@ export async function readFacts(
   ]);
   const known = new Map<string, 'served' | Hidden>();
   const vanished = new Map<string, number>();
+  const erased = new Map<string, number>();
   const found = new Map<string, number>();
   let lastSeq = 0;
   for (const { what, number, community, key, author } of rows) {
@@ -93,6 +119,8 @@ export async function readFacts(
     if (what === 'known') known.set(factKey(community, key), number === 0 ? 'served' : hiddenOf(number));
     if (what === 'tombstone') found.set(tombstoneKey(community, key, author), number);
     if (what === 'vanished') vanished.set(factKey(community, key), number);
+    if (what === 'erased') erased.set(factKey(community, subjects.get(key)!.pubkey), number);
+    if (what === 'print') subjectKey?.check(key);
   }
   for (const key of broadcast) known.set(key, 'served');
   const tombstones = new Map<string, number>();
@@ -122,6 +150,7 @@ export async function readFacts(
     historyLeft: !history.whole,
     tombstones,
     vanished,
+    erased,
     deletionsLeft,
     purgesDeleted,
     retention,

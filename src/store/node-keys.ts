@@ -4,7 +4,7 @@ import { type Denial, denial, isDenial } from '../core/errors.js';
 import { bytes, changeConfig } from './config-change.js';
 
 /** One for each claim, so that assertions of one never replace those of another. */
-export const KEY_PURPOSES = ['moderation', 'report-based', 'communication-density'] as const;
+export const KEY_PURPOSES = ['moderation', 'report-based', 'communication-density', 'erasure'] as const;
 export type KeyPurpose = (typeof KEY_PURPOSES)[number];
 
 export async function currentKey(

@@ -31,6 +31,20 @@ export async function fixTagHashSeed(db: ClientBase | Pool): Promise<bigint> {
   return BigInt(await fixOnce(db, 'tag_hash_seed', randomBytes(8).readBigUInt64BE().toString()));
 }
 
+/** Under this key stands the print of the key that names the erased (src/subject-key.ts), once there is one. */
+export const SUBJECT_PRINT = 'subject_key_print';
+
+export async function readSubjectPrint(db: ClientBase | Pool): Promise<string | undefined> {
+  const { rows } = await db.query<{ value: string }>('SELECT value FROM node_state WHERE key = $1', [
+    SUBJECT_PRINT,
+  ]);
+  return rows[0]?.value;
+}
+
+export function fixSubjectPrint(db: ClientBase | Pool, print: string): Promise<string> {
+  return fixOnce(db, SUBJECT_PRINT, print);
+}
+
 /** What the node's own tokens and challenges are signed with, on every instance. */
 export function fixTokenSecret(db: ClientBase | Pool): Promise<string> {
   return fixOnce(db, 'token_secret', randomBytes(32).toString('hex'));

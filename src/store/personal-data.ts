@@ -10,6 +10,7 @@ import type { ClientBase } from 'pg';
 import { KIND_GIFT_WRAP } from '../core/deletion.js';
 import { hiddenOf } from '../core/hidden.js';
 import { bytes } from './config-change.js';
+import { named } from './named.js';
 import { fixTagHashSeed } from './node-state.js';
 import { eventAt } from './query.js';
 import { createTagHash } from './tag-hash.js';
@@ -208,18 +209,13 @@ export const PERSONAL_SELECTS = {
 
 export type PersonalStoreName = keyof typeof PERSONAL_SELECTS;
 
-const TYPES = { community: 'int', pubkey: 'bytea', hex: 'text', recipient: 'bigint' } as const;
-
-/** Only what a statement names is handed over: PostgreSQL does not know the type of a parameter that nothing uses. */
 function bind(text: string, { community, pubkey, recipient }: Person): { text: string; values: unknown[] } {
-  const given = { community, pubkey: bytes(pubkey), hex: pubkey, recipient };
-  const names: (keyof typeof TYPES)[] = [];
-  const numbered = text.replace(/(?<!:):(community|pubkey|hex|recipient)\b/g, (_, found: string) => {
-    const name = found as keyof typeof TYPES;
-    if (!names.includes(name)) names.push(name);
-    return `$${names.indexOf(name) + 1}::${TYPES[name]}`;
+  return named(text, {
+    community: ['int', community],
+    pubkey: ['bytea', bytes(pubkey)],
+    hex: ['text', pubkey],
+    recipient: ['bigint', recipient],
   });
-  return { text: numbered, values: names.map((name) => given[name]) };
 }
 
 /** Everything that is read in `work` is of one moment. */

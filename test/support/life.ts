@@ -84,8 +84,8 @@ export async function openLife(start: number, rules: readonly Rules[], instances
       return isRefusal(outcome) ? words(outcome) : outcome;
     },
     run: (job, instance = 0, bounds = BOUNDS) => {
-      const { lane, communities: watched } = writers[instance]!;
-      return runToEnd(job, { database, lane, communities: watched, now, signal, bounds });
+      const { lane, communities: watched, erasing } = writers[instance]!;
+      return runToEnd(job, { database, lane, communities: watched, erasing, now, signal, bounds });
     },
     close: async () => {
       await client.end();

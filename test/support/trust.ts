@@ -85,10 +85,19 @@ export async function startTrusting(clock: Clock, env: Record<string, string> = 
     });
   };
   const run = async (job: Job): Promise<JobResult> => {
-    const { lane, communities, metrics } = node.node;
+    const { lane, communities, erasing, metrics } = node.node;
     const { database } = node;
     const signal = new AbortController().signal;
-    const context = { database, lane, communities, now: () => clock.now, signal, bounds: BOUNDS, metrics };
+    const context = {
+      database,
+      lane,
+      communities,
+      erasing,
+      now: () => clock.now,
+      signal,
+      bounds: BOUNDS,
+      metrics,
+    };
     const result = await runJob(job, context);
     if (result === 'busy') throw new Error('another job runs');
     return result;

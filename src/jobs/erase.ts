@@ -1,0 +1,79 @@
+/**
+ * Carries erasures out: of members who asked or vanished (NIP-62), and of communities. They take turns, so that a large one does not
+ * hold up the small ones; what a run does not finish the next one goes on with.
+ */
+import type { Client } from 'pg';
+import { openRegistry } from '../erasure/all.js';
+import { Certificates } from '../erasure/certificate.js';
+import { ErasureRun, type ErasureRunOptions, type Outcome } from '../erasure/run.js';
+import { countVanished, dueErasures, takeUpVanished } from '../store/erasures.js';
+import type { Job, JobContext, JobResult } from './job.js';
+
+/** Erasures that one run looks at; the others wait for the next. */
+const ERASURES_MAX = 100;
+/** Batches of one before the next has its turn. */
+const TURN_BATCHES = 20;
+const STATEMENT_MS_MAX = 600_000;
+
+export const erase: Job = {
+  name: 'erase',
+  cron: '* * * * *',
+  about: 'erases members and communities from every store, and signs the proof of it',
+  purges: true,
+  run: async (context, client) => {
+    await takeUpVanished(client, context.now(), ERASURES_MAX);
+    const due = await dueErasures(client, context.now(), ERASURES_MAX);
+    if (due.length === 0) return { changed: 0, more: false };
+    // Counts and walks of large tables may take minutes.
+    const session = await context.database.connect({ statementTimeoutMs: STATEMENT_MS_MAX });
+    try {
+      const parts = partsOf(context, session);
+      const runs = due.map((erasure) => new ErasureRun(parts, erasure));
+      return await takeTurns(context, runs, due.length === ERASURES_MAX);
+    } finally {
+      await session.end().catch(() => undefined);
+    }
+  },
+  dryRun: async (context, client) => {
+    const due = await dueErasures(client, context.now(), ERASURES_MAX);
+    const rows = due.length + (await countVanished(client));
+    return rows === 0 ? [] : [{ reason: 'asked for', class: 'erasure', rows }];
+  },
+};
+
+function partsOf({ erasing, now, bounds, log }: JobContext, client: Client): ErasureRunOptions {
+  const { pool, lane, subjectKey, aheadSeconds } = erasing;
+  const registry = openRegistry(erasing, { client, now, rows: bounds.rows });
+  return {
+    pool,
+    lane,
+    subjectKey,
+    aheadSeconds,
+    registry,
+    certificates: new Certificates(erasing),
+    now,
+    log,
+  };
+}
+
+async function takeTurns(
+  { bounds, signal }: JobContext,
+  runs: readonly ErasureRun[],
+  moreErasures: boolean,
+): Promise<JobResult> {
+  let waiting = [...runs];
+  let left = bounds.batches;
+  const changed = () => runs.reduce((sum, run) => sum + run.changed, 0);
+  while (waiting.length > 0) {
+    const outcomes = new Map<ErasureRun, Outcome>();
+    for (const run of waiting) {
+      if (left <= 0 || signal.aborted) return { changed: changed(), more: true };
+      const turn = { left: Math.min(left, TURN_BATCHES), signal };
+      const given = turn.left;
+      outcomes.set(run, await run.advance(turn));
+      left -= Math.max(1, given - turn.left);
+    }
+    waiting = waiting.filter((run) => outcomes.get(run) === 'more');
+  }
+  return { changed: changed(), more: moreErasures };
+}

@@ -1,0 +1,302 @@
+/**
+ * Erasures: who asked for one, how far it has come, what it counted. A row is changed by the one job that carries erasures out, and
+ * by operators who hold or release it; what must hold together is one statement.
+ */
+import { randomUUID } from 'node:crypto';
+import type { ClientBase, Pool } from 'pg';
+import type { ErasureCause, ErasureStage, ShownStage } from '../core/erasure.js';
+import { type Denial, denial } from '../core/errors.js';
+import { DAY_MS } from '../core/retention.js';
+import { bytes, type Change, changeConfig, type Db, isUuid } from './config-change.js';
+import { NEWEST_FIRST, type Page, type PageOf, readPage } from './page.js';
+
+export type Counts = Readonly<Record<string, number>>;
+export interface KeptRows {
+  readonly rows: number;
+  readonly until: number;
+  readonly why: string;
+}
+
+export interface Erasure {
+  readonly erasureId: string;
+  readonly community: number;
+  readonly slug: string;
+  readonly type: 'member' | 'community';
+  readonly cause: ErasureCause;
+  readonly stage: ErasureStage;
+  readonly requestedAt: number;
+  readonly updatedAt: number;
+  readonly graceUntil: number;
+  readonly fencedAt: number | null;
+  readonly countedAt: number | null;
+  readonly completedAt: number | null;
+  readonly heldAt: number | null;
+  readonly holdReason: string | null;
+  readonly failedAt: number | null;
+  /** Seconds. */
+  readonly until: number | null;
+  readonly tries: number;
+  readonly passes: number;
+  readonly banned: boolean;
+  /** Forgotten with the end. */
+  readonly pubkey: string | null;
+  /** The keyed hash of whom it is about, in hex. */
+  readonly subject: string | null;
+  readonly counted: Counts;
+  readonly deleted: Counts;
+  readonly verified: Counts;
+  readonly failures: Readonly<Record<string, string>>;
+  readonly kept: Readonly<Record<string, KeptRows>>;
+  readonly done: readonly string[];
+}
+
+const COLUMNS = `erasure_id AS "erasureId", community, slug, type, cause, stage, requested_at AS "requestedAt",
+  updated_at AS "updatedAt", grace_until AS "graceUntil", fenced_at AS "fencedAt", counted_at AS "countedAt",
+  completed_at AS "completedAt", held_at AS "heldAt", hold_reason AS "holdReason", failed_at AS "failedAt", until, tries, passes,
+  banned, encode(pubkey, 'hex') AS pubkey, encode(subject, 'hex') AS subject, counted, deleted, verified, failures, kept, done`;
+
+/** What people are told: a hold or a failure is more telling than where it stands. */
+export function shownStage({ stage, heldAt, failedAt }: Erasure): ShownStage {
+  if (stage === 'completed' || stage === 'cancelled') return stage;
+  if (heldAt !== null) return 'held';
+  return failedAt === null ? stage : 'failed';
+}
+
+// ── Asking ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export interface ErasureAsk {
+  readonly community: number;
+  readonly slug: string;
+  /** Of a member; a whole community without one. */
+  readonly pubkey?: string | undefined;
+  readonly cause: ErasureCause;
+  readonly graceDays: number;
+  /** Also the id of the member's own request. */
+  readonly erasureId?: string | undefined;
+}
+
+/** The one that is open, or a new one. */
+export async function askErasure(change: Change, asked: ErasureAsk): Promise<Erasure> {
+  const { db, now } = change;
+  const { community, slug, pubkey, cause, graceDays, erasureId = randomUUID() } = asked;
+  const open = await findOpen(db, community, pubkey);
+  if (open !== undefined) return open.cause === 'vanish' ? widen(change, open, cause) : open;
+  const { rows } = await db.query<Erasure>(
+    `INSERT INTO erasures (erasure_id, community, slug, type, cause, stage, requested_at, updated_at, grace_until, pubkey)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, $9) RETURNING ${COLUMNS}`,
+    [
+      erasureId,
+      community,
+      slug,
+      pubkey === undefined ? 'community' : 'member',
+      cause,
+      graceDays > 0 ? 'grace' : 'requested',
+      now,
+      now + graceDays * DAY_MS,
+      pubkey === undefined ? null : bytes(pubkey),
+    ],
+  );
+  // The row says who; the log says that it was asked for.
+  await change.audit('erasure.request', erasureId, { type: rows[0]!.type, cause });
+  return rows[0]!;
+}
+
+/** One who vanished up to a time is now erased as a whole; there is nothing more to wait for. */
+async function widen({ db, now, audit }: Change, open: Erasure, cause: ErasureCause): Promise<Erasure> {
+  const { rows } = await db.query<Erasure>(
+    `UPDATE erasures SET cause = $2, stage = 'requested', done = '{}', updated_at = $3 WHERE erasure_id = $1 RETURNING ${COLUMNS}`,
+    [open.erasureId, cause, now],
+  );
+  await audit('erasure.request', open.erasureId, { type: 'member', cause });
+  return rows[0]!;
+}
+
+export function requestErasure(
+  pool: Pool,
+  asked: ErasureAsk & { readonly actor?: string | undefined },
+  now: number,
+): Promise<Erasure | Denial> {
+  const { community, actor } = asked;
+  return changeConfig(pool, { community, actor, now }, (change) => askErasure(change, asked));
+}
+
+async function findOpen(db: Db, community: number, pubkey: string | undefined): Promise<Erasure | undefined> {
+  const { rows } = await db.query<Erasure>(
+    `SELECT ${COLUMNS} FROM erasures WHERE community = $1 AND stage NOT IN ('completed', 'cancelled')
+       AND CASE WHEN $2::bytea IS NULL THEN type = 'community' ELSE type = 'member' AND pubkey = $2 END`,
+    [community, pubkey === undefined ? null : bytes(pubkey)],
+  );
+  return rows[0];
+}
+
+/**
+ * A request to vanish (NIP-62) becomes an erasure without grace; its mark is the fence. One that is under way for an earlier mark
+ * begins again with the later one.
+ */
+export async function takeUpVanished(client: ClientBase, now: number, limit: number): Promise<number> {
+  const { rows } = await client.query<{ community: number; pubkey: Buffer; until: number }>(
+    `SELECT v.community, v.pubkey, v.until ${VANISHED} ORDER BY v.community, v.pubkey LIMIT $1`,
+    [limit],
+  );
+  for (const { community, pubkey, until } of rows)
+    await client.query(
+      `INSERT INTO erasures (erasure_id, community, slug, type, cause, stage, requested_at, updated_at, grace_until, until, pubkey)
+       SELECT $1, c.id, c.slug, 'member', 'vanish', 'requested', $2, $2, $2, $3, $4 FROM communities c WHERE c.id = $5
+       ON CONFLICT (community, pubkey) WHERE type = 'member' AND stage NOT IN ('completed', 'cancelled')
+       DO UPDATE SET until = excluded.until, stage = 'requested', done = '{}', updated_at = excluded.updated_at`,
+      [randomUUID(), now, until, pubkey, community],
+    );
+  // Who waits to be erased anyway, and vanishes, does not wait any longer.
+  await client.query(
+    `UPDATE erasures e SET grace_until = $1 FROM vanish_marks v WHERE v.community = e.community AND v.pubkey = e.pubkey
+       AND v.erased_at IS NULL AND v.request IS NOT NULL AND e.stage IN ('requested', 'grace') AND e.grace_until > $1`,
+    [now],
+  );
+  return rows.length;
+}
+
+/** Requests that are no erasure yet, or an erasure up to an earlier time. */
+const VANISHED = `FROM vanish_marks v WHERE v.erased_at IS NULL AND v.request IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM erasures e WHERE e.community = v.community AND e.pubkey = v.pubkey
+    AND e.stage NOT IN ('completed', 'cancelled') AND (e.cause <> 'vanish' OR e.until = v.until))`;
+
+export async function countVanished(client: ClientBase): Promise<number> {
+  const { rows } = await client.query<{ count: number }>(`SELECT count(*) AS count ${VANISHED}`);
+  return rows[0]!.count;
+}
+
+// ── Reading ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export async function readErasure(db: Db, erasureId: string): Promise<Erasure | undefined> {
+  if (!isUuid(erasureId)) return undefined;
+  const { rows } = await db.query<Erasure>(`SELECT ${COLUMNS} FROM erasures WHERE erasure_id = $1`, [
+    erasureId,
+  ]);
+  return rows[0];
+}
+
+/** The newest first; of every community without one. */
+export function listErasures(
+  db: Db,
+  { community, open = false }: { readonly community?: number; readonly open?: boolean | undefined },
+  page: PageOf,
+): Promise<Page<Erasure> | Denial> {
+  return readPage(
+    page,
+    NEWEST_FIRST,
+    ({ requestedAt, erasureId }: Erasure) => [requestedAt, erasureId],
+    async ([before, id], limit) => {
+      const { rows } = await db.query<Erasure>(
+        `SELECT ${COLUMNS} FROM erasures WHERE ($1::int IS NULL OR community = $1)
+           AND (requested_at, erasure_id) < ($2, $3::uuid) AND (NOT $4 OR stage NOT IN ('completed', 'cancelled'))
+         ORDER BY requested_at DESC, erasure_id DESC LIMIT $5`,
+        [community ?? null, before, id, open, limit],
+      );
+      return rows;
+    },
+  );
+}
+
+/** Those that can go on now, the ones that were left longest first. */
+export async function dueErasures(db: Db, now: number, limit: number): Promise<Erasure[]> {
+  const { rows } = await db.query<Erasure>(
+    `SELECT ${COLUMNS} FROM erasures WHERE stage NOT IN ('completed', 'cancelled') AND held_at IS NULL AND grace_until <= $1
+     ORDER BY updated_at LIMIT $2`,
+    [now, limit],
+  );
+  return rows;
+}
+
+/** Ended lately, for the daily look whether anything has come back. */
+export async function completedSince(db: Db, since: number): Promise<Erasure[]> {
+  const { rows } = await db.query<Erasure>(
+    `SELECT ${COLUMNS} FROM erasures WHERE stage = 'completed' AND completed_at >= $1 ORDER BY completed_at`,
+    [since],
+  );
+  return rows;
+}
+
+export async function countByStage(db: Db): Promise<{ stage: ShownStage; count: number }[]> {
+  const { rows } = await db.query<{ stage: ShownStage; count: number }>(
+    `SELECT CASE WHEN stage IN ('completed', 'cancelled') THEN stage WHEN held_at IS NOT NULL THEN 'held'
+       WHEN failed_at IS NOT NULL THEN 'failed' ELSE stage END AS stage, count(*) AS count FROM erasures GROUP BY 1`,
+  );
+  return rows;
+}
+
+// ── Steps of operators and members ────────────────────────────────────────────────────────────────────────────────
+
+export interface ErasureRef {
+  readonly community: number;
+  readonly erasureId: string;
+  readonly actor?: string | undefined;
+}
+
+/** Until the fence stands, everything can stay as it was. */
+export function cancelErasure(
+  pool: Pool,
+  { community, erasureId, actor }: ErasureRef,
+  now: number,
+): Promise<Erasure | Denial> {
+  return changeConfig(pool, { community, actor, now }, async (change) => {
+    const cancelled = await cancelOpen(change, erasureId);
+    if (cancelled !== undefined) return cancelled;
+    return refusedStep(change.db, community, erasureId);
+  });
+}
+
+export async function cancelOpen(change: Change, erasureId: string): Promise<Erasure | undefined> {
+  const { db, community, now } = change;
+  const { rows } = await db.query<Erasure>(
+    `UPDATE erasures SET stage = 'cancelled', pubkey = NULL, updated_at = $3
+     WHERE erasure_id = $1 AND community = $2 AND stage IN ('requested', 'grace') AND held_at IS NULL AND cause <> 'vanish' AND fenced_at IS NULL
+     RETURNING ${COLUMNS}`,
+    [erasureId, community, now],
+  );
+  if (rows[0] !== undefined) await change.audit('erasure.cancel', erasureId);
+  return rows[0];
+}
+
+async function refusedStep(db: Db, community: number, erasureId: string): Promise<Denial> {
+  const found = await readErasure(db, erasureId);
+  if (found === undefined || found.community !== community) return denial('NOT_FOUND');
+  return denial('STATUS_CONFLICT', { stage: shownStage(found) });
+}
+
+const STEPS = {
+  hold: {
+    audit: 'erasure.hold',
+    set: 'held_at = $3, hold_reason = $4',
+    where: `held_at IS NULL AND $4::text <> ''`,
+  },
+  release: {
+    audit: 'erasure.release',
+    set: 'held_at = NULL, hold_reason = NULL',
+    where: `held_at IS NOT NULL AND $4::text IS NOT NULL`,
+  },
+  retry: {
+    audit: 'erasure.retry',
+    set: `failed_at = NULL, failures = '{}', passes = 0, updated_at = $3`,
+    where: `failed_at IS NOT NULL AND held_at IS NULL AND $4::text IS NOT NULL`,
+  },
+} as const;
+
+/** A legal hold stops an erasure wherever it stands; released, it goes on from there. */
+export function stepErasure(
+  pool: Pool,
+  step: keyof typeof STEPS,
+  { community, erasureId, actor, reason = '' }: ErasureRef & { readonly reason?: string },
+  now: number,
+): Promise<Erasure | Denial> {
+  const { audit, set, where } = STEPS[step];
+  return changeConfig(pool, { community, actor, now }, async (change) => {
+    const { rows } = await change.db.query<Erasure>(
+      `UPDATE erasures SET ${set} WHERE erasure_id = $1 AND community = $2 AND stage NOT IN ('completed', 'cancelled') AND $3::bigint > 0
+         AND ${where} RETURNING ${COLUMNS}`,
+      [erasureId, community, now, reason],
+    );
+    if (rows[0] === undefined) return refusedStep(change.db, community, erasureId);
+    await change.audit(audit, erasureId, reason === '' ? {} : { reason });
+    return rows[0];
+  });
+}
