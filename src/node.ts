@@ -296,6 +296,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
       verifier,
       useOnce: (...credential) => limits.useOnce(...credential),
       tokenSecret: await fixTokenSecret(database.ownPool),
+      subjectOf: (community, pubkey) => erasing.subjectKey.tryHash(community, pubkey),
       adminPubkeys: config.adminPubkeys,
       carryOut: (about) => carryOut({ lane, pool: database.apiPool }, about),
       downloadSecret: await fixDownloadSecret(database.ownPool),

@@ -195,6 +195,7 @@ export function errorsOf(route: Route): ErrorCode[] {
       ...(needsConsent ? (['CONSENT_REQUIRED'] as const) : []),
       ...(counts === undefined ? [] : (['QUOTA_EXCEEDED'] as const)),
       ...errors,
+      ...(method === 'GET' || who === 'public' ? [] : (['BEING_ERASED'] as const)),
       'RATE_LIMITED',
       'INTERNAL',
     ]),

@@ -52,6 +52,10 @@ export const ERRORS = {
     message: 'A replay goes back, and no further than the outbox reaches; a rebuild begins anew.',
   },
   INVALID_INVITE: { status: 409, message: 'This invite is unknown, used, revoked or past its time.' },
+  BEING_ERASED: {
+    status: 409,
+    message: 'This key is being erased here. Nothing of it is taken in until that is done.',
+  },
   ACCOUNT_DELETED: { status: 410, message: 'This account has been deleted.' },
   PAYLOAD_TOO_LARGE: { status: 413, message: 'The body is too large.' },
   UNSUPPORTED_MEDIA_TYPE: { status: 415, message: 'The body must be application/json.' },

@@ -288,23 +288,3 @@ export async function countDeletedDocuments(
   );
   return rows[0]!.count;
 }
-
-/** Those of an author up to a time, of every generation. Returns how many went; none, when nothing is left. */
-export async function eraseDocumentsOf(
-  client: ClientBase,
-  {
-    community,
-    pubkey,
-    until,
-  }: { readonly community: number; readonly pubkey: string; readonly until: number },
-  rows: number,
-): Promise<number> {
-  const { rowCount } = await client.query(
-    `DELETE FROM post_search_documents d USING (
-       SELECT generation, event_id FROM post_search_documents
-       WHERE community = $1 AND author = $2 AND created_at <= $3 LIMIT $4) AS l
-     WHERE d.generation = l.generation AND d.community = $1 AND d.event_id = l.event_id`,
-    [community, bytes(pubkey), until, rows],
-  );
-  return rowCount ?? 0;
-}
