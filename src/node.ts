@@ -11,6 +11,7 @@ import type { Plan } from './core/plan.js';
 import { refusal } from './core/reply.js';
 import { settingsFrom } from './core/settings.js';
 import type { Erasing } from './erasure/all.js';
+import { Certificates } from './erasure/certificate.js';
 import { Http } from './http.js';
 import { exportPersonalData } from './jobs/export-personal-data.js';
 import { BOUNDS } from './jobs/job.js';
@@ -140,8 +141,12 @@ export async function startWriter(
     tagHash,
     subjectKey,
     keys,
-    folder: config.dataDir,
-    version: SOFTWARE_VERSION,
+    certificates: new Certificates({
+      pool: database.apiPool,
+      keys,
+      folder: config.dataDir,
+      version: SOFTWARE_VERSION,
+    }),
     aheadSeconds: (community) => settingsOf(community)['limits.createdAheadSecondsMax'],
     others: [],
   };

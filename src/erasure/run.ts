@@ -110,7 +110,7 @@ export class ErasureRun {
       await fenceVanished(pool, { ...erasure, pubkey: pubkey! }, subject, now());
     else {
       // Events that were signed ahead of the clock are here already, and must not come back either.
-      const until = Math.floor(now() / 1_000) + aheadSeconds(community);
+      const until = erasure.until ?? Math.floor(now() / 1_000) + aheadSeconds(community);
       const member = { ...erasure, pubkey: pubkey! };
       await lane.mark((session, at) => fenceMember(session, member, { subject, until }, at));
     }
@@ -189,7 +189,7 @@ export class ErasureRun {
     const { pool, certificates, now } = this.options;
     const at = now();
     await completeErasure(pool, this.erasure, await certificates.sign(this.erasure, at), at);
-    await certificates.keepFiles();
+    await certificates.keepFile();
     return 'completed';
   }
 

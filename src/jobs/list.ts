@@ -10,6 +10,7 @@ import type { Job } from './job.js';
 import { purgeDeletedEvents } from './purge-deleted.js';
 import { purgeDocumentsOfDeleted } from './purge-documents.js';
 import { purgeRemovedEvents } from './purge-removed.js';
+import { reauditErasures } from './reaudit.js';
 import { dropMonths, retain } from './retain.js';
 import { forgetTrust, trustPass } from './trust.js';
 import { forgetLimits, forgetQuotas, freeJobs, partitions, trimLiveBus } from './upkeep.js';
@@ -32,6 +33,7 @@ export const JOBS: readonly Job[] = [
   trustPass,
   forgetTrust,
   exportPersonalData,
+  reauditErasures,
   partitions,
   trimLiveBus,
   freeJobs,
