@@ -3,6 +3,7 @@ import type { ClientAddress } from '../client-address.js';
 import type { Community } from '../communities.js';
 import { type Denial, denial } from '../core/errors.js';
 import type { Settings } from '../core/settings.js';
+import { rateKey } from '../limits/keys.js';
 import type { Rates, Verdict } from '../limits/rates.js';
 import type { Who } from './contract.js';
 
@@ -31,11 +32,16 @@ export async function refuseRate(
   const { id, settings } = community;
   if (client.isLoopback && settings['rate.exemptLoopback']) return undefined;
   const [perSecond, burst] = GROUPS[who];
-  const verdict = await rates.take(`${id}:http-${who}:${by}`, settings[perSecond], settings[burst], nowMs);
+  const verdict = await rates.take(
+    rateKey(id, `http-${who}`, by),
+    settings[perSecond],
+    settings[burst],
+    nowMs,
+  );
   if (!verdict.allowed) return tooMany(verdict);
   const perHour = settings['rate.subscriptionRequestsPerHour'];
   if (!taking.isSubscriptionRequest || perHour === 0) return undefined;
-  const hourly = await rates.take(`${id}:subscription-request:${by}`, perHour / 3_600, perHour, nowMs);
+  const hourly = await rates.take(rateKey(id, 'subscription-request', by), perHour / 3_600, perHour, nowMs);
   return hourly.allowed ? undefined : tooMany(hourly);
 }
 
