@@ -37,6 +37,7 @@ import { SeenCounts, startSeenFlush } from './seen-counts.js';
 import type { Consumer } from './services/consumer.js';
 import { consumersOf } from './services/list.js';
 import { type RunningConsumers, startConsumers } from './services/start.js';
+import { openSessions, type Sessions } from './sessions/shared.js';
 import { fixCursorSecret, fixDownloadSecret, fixTokenSecret } from './store/node-state.js';
 import { readHead } from './store/outbox.js';
 import { isServed } from './store/seen.js';
@@ -203,6 +204,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     await writer.close();
     rates.close();
     await limits.close();
+    await sessions?.close();
   };
   const http = new Http({
     metrics,
@@ -214,6 +216,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   const addressOf = createAddressOf(config.trustedProxies);
   const gate = new QueryGate();
   let schedule: Schedule | undefined;
+  let sessions: Sessions | undefined;
   const relay = roles.has('relay')
     ? addRelay(http, {
         hasApi: roles.has('api'),
@@ -245,6 +248,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
       })
     : undefined;
   if (roles.has('api')) {
+    sessions = await openSessions(config.redisUrl, database.apiPool, log);
     addApi(http, {
       pool: database.apiPool,
       networkId,
@@ -254,6 +258,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
       useOnce: (...credential) => limits.useOnce(...credential),
       tokenSecret: await fixTokenSecret(database.ownPool),
       adminPubkeys: config.adminPubkeys,
+      sessions,
       carryOut: (about) => carryOut({ lane, pool: database.apiPool }, about),
       downloadSecret: await fixDownloadSecret(database.ownPool),
       // Where no worker runs in this process, another one finds the request within a minute.

@@ -121,6 +121,7 @@ const LAYERS: Record<string, readonly string[]> = {
     'store',
     ...BASE,
   ],
+  erasure: ['audit', 'sessions', 'limits', 'keys', 'communities', 'lane', 'store', 'postgres', ...BASE],
   http: ['client-address', 'core', 'metrics'],
   admission: [
     'turns',
@@ -141,7 +142,6 @@ const LAYERS: Record<string, readonly string[]> = {
   communities: ['blocks', 'door-rules', 'store', 'core', 'log'],
   blocks: ['store', 'core'],
   'door-rules': ['core'],
-  erasure: ['audit', 'sessions', 'limits', 'keys', 'communities', 'lane', 'store', 'postgres', ...BASE],
   audit: ['store', 'core', 'log', 'config'],
   sessions: ['store', 'core', 'log', 'config'],
   keys: ['store', 'core'],

@@ -45,7 +45,7 @@ export async function refuseRate(
   return hourly.allowed ? undefined : tooMany(hourly);
 }
 
-function tooMany({ retryAfterMs }: Verdict): Denial {
+export function tooMany({ retryAfterMs }: Verdict): Denial {
   const seconds = Math.max(1, Math.ceil(retryAfterMs / 1_000));
   return denial('RATE_LIMITED', { retry_after_seconds: Number.isFinite(seconds) ? seconds : 3_600 });
 }
