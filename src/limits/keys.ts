@@ -21,6 +21,20 @@ export type Counted =
   | `http-${string}`
   | `rule/${string}`;
 
+/** How the names of all buckets of a community, or of a key in it, begin and end. */
+export function bucketNames({
+  community,
+  pubkey,
+}: {
+  readonly community: number;
+  readonly pubkey?: string;
+}): {
+  readonly start: string;
+  readonly end: string;
+} {
+  return { start: `${community}:`, end: pubkey === undefined ? '' : `:${pubkey}` };
+}
+
 /** `by` is a public key or an address. */
 export function rateKey(community: number, what: Counted, by: string): string {
   return `${community}:${what}:${by}`;

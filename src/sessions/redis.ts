@@ -5,6 +5,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { createClient } from 'redis';
 import type { Log } from '../log.js';
+import { inTime as answeredIn } from './in-time.js';
 import { readSessionValue, SESSION_PREFIX, sessionKeys, sessionValue } from './keys.js';
 import type { Session, SessionHolder, SessionRef, Sessions } from './shared.js';
 
@@ -15,6 +16,8 @@ const ANSWER_MS_MAX = 1_000;
 /** The callers' clocks are not that of Redis; theirs decides. */
 const SPARE_MS = 60_000;
 const SCAN_COUNT = 1_000;
+
+const inTime = <T>(answer: Promise<T>) => answeredIn(answer, ANSWER_MS_MAX);
 
 function clientOf(url: string) {
   return createClient({
@@ -81,17 +84,5 @@ class RedisSessions implements Sessions {
 
   async close(): Promise<void> {
     if (this.client.isOpen) this.client.destroy();
-  }
-}
-
-async function inTime<T>(answer: Promise<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(new Error(`no answer within ${ANSWER_MS_MAX} ms`)), ANSWER_MS_MAX);
-  });
-  try {
-    return await Promise.race([answer, late]);
-  } finally {
-    clearTimeout(timer);
   }
 }
