@@ -1,6 +1,7 @@
 /** Operators signed in with a browser, over real HTTP: the same rules with the sessions in PostgreSQL and in Redis. */
 import { createClient } from 'redis';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { REDIS_PREFIXES } from '../src/erasure/sessions.js';
 import { SESSION_PREFIXES } from '../src/sessions/keys.js';
 import { openSessions, type Sessions } from '../src/sessions/shared.js';
 import { addCommunity, writeSetting } from '../src/store/communities.js';
@@ -322,6 +323,14 @@ describe.each(['PostgreSQL', 'Redis'] as const)('a session in %s', (store) => {
   } else {
     it('has two keys, named by community, key and hash, which go by themselves', async () => {
       await withRedis(async (client) => {
+        const written = await client.keys('*');
+        const isKnown = (key: string) => REDIS_PREFIXES.some((prefix) => key.startsWith(prefix));
+        expect(written.filter((key) => !isKnown(key))).toEqual([]);
+        for (const prefix of REDIS_PREFIXES)
+          expect(
+            written.filter((key) => key.startsWith(prefix)),
+            prefix,
+          ).not.toEqual([]);
         await client.flushAll();
         await signIn(root);
         const keys = (await client.keys('*:*:*')).filter((key) => !key.startsWith('minato:')).sort();

@@ -45,6 +45,7 @@ export interface DryRunCount {
     | 'limit'
     | 'usage'
     | 'token'
+    | 'session'
     | 'bus'
     | 'partition'
     | 'job'

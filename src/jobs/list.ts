@@ -12,7 +12,7 @@ import { purgeDocumentsOfDeleted } from './purge-documents.js';
 import { purgeRemovedEvents } from './purge-removed.js';
 import { dropMonths, retain } from './retain.js';
 import { forgetTrust, trustPass } from './trust.js';
-import { forgetLimits, forgetQuotas, freeJobs, partitions, trimLiveBus } from './upkeep.js';
+import { forgetLimits, forgetQuotas, forgetSessions, freeJobs, partitions, trimLiveBus } from './upkeep.js';
 
 export const JOBS: readonly Job[] = [
   expire,
@@ -27,6 +27,7 @@ export const JOBS: readonly Job[] = [
   forgetDedupeRows,
   forgetQuotas,
   forgetLimits,
+  forgetSessions,
   forgetUsage,
   forgetTokens,
   trustPass,
