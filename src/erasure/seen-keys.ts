@@ -1,8 +1,8 @@
 /**
- * Which keys were counted already: SCAN may tell a key again while its table grows or shrinks. Bounded: the last hundred thousand at
- * least are remembered, so that of more keys one that is told again much later could be counted twice; what is deleted never is.
+ * Which keys were counted already: while its table grows or shrinks, SCAN may tell those again that it has just told. Bounded: the last
+ * twenty thousand at least are remembered.
  */
-const KEYS_MAX = 100_000;
+const KEYS_MAX = 20_000;
 
 export class SeenKeys {
   private now = new Set<string>();
