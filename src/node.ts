@@ -12,6 +12,7 @@ import { refusal } from './core/reply.js';
 import { settingsFrom } from './core/settings.js';
 import type { Erasing } from './erasure/all.js';
 import { Certificates } from './erasure/certificate.js';
+import { sessionDeleters } from './erasure/sessions.js';
 import { Http } from './http.js';
 import { exportPersonalData } from './jobs/export-personal-data.js';
 import { BOUNDS } from './jobs/job.js';
@@ -39,6 +40,7 @@ import { SeenCounts, startSeenFlush } from './seen-counts.js';
 import type { Consumer } from './services/consumer.js';
 import { consumersOf } from './services/list.js';
 import { type RunningConsumers, startConsumers } from './services/start.js';
+import { openSessions, type Sessions } from './sessions/shared.js';
 import { fixCursorSecret, fixDownloadSecret, fixTokenSecret, readSubjectPrint } from './store/node-state.js';
 import { readHead } from './store/outbox.js';
 import { isServed } from './store/seen.js';
@@ -148,7 +150,7 @@ export async function startWriter(
       version: SOFTWARE_VERSION,
     }),
     aheadSeconds: (community) => settingsOf(community)['limits.createdAheadSecondsMax'],
-    others: [],
+    others: sessionDeleters({ pool: database.apiPool, redisUrl: config.redisUrl }),
   };
   const bases = () => basesOf(config.publicUrl, config.host, port?.() ?? config.port);
   const seen = new SeenCounts();
@@ -251,6 +253,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     await writer.close();
     rates.close();
     await limits.close();
+    await sessions?.close();
   };
   const http = new Http({
     metrics,
@@ -262,6 +265,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   const addressOf = createAddressOf(config.trustedProxies);
   const gate = new QueryGate();
   let schedule: Schedule | undefined;
+  let sessions: Sessions | undefined;
   const relay = roles.has('relay')
     ? addRelay(http, {
         hasApi: roles.has('api'),
@@ -293,6 +297,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
       })
     : undefined;
   if (roles.has('api')) {
+    sessions = await openSessions(config.redisUrl, database.apiPool, log);
     addApi(http, {
       pool: database.apiPool,
       networkId,
@@ -303,6 +308,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
       tokenSecret: await fixTokenSecret(database.ownPool),
       subjectOf: (community, pubkey) => erasing.subjectKey.tryHash(community, pubkey),
       adminPubkeys: config.adminPubkeys,
+      sessions,
       carryOut: (about) => carryOut({ lane, pool: database.apiPool }, about),
       downloadSecret: await fixDownloadSecret(database.ownPool),
       // Where no worker runs in this process, another one finds the request within a minute.

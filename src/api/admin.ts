@@ -11,13 +11,14 @@ import { personalDataReviewRoutes } from './admin-personal-data.js';
 import { planRoutes } from './admin-plans.js';
 import { policyAdminRoutes } from './admin-policies.js';
 import { reviewRoutes } from './admin-requests.js';
+import { type AdminSessionOptions, sessionRoutes } from './admin-session.js';
 import { settingRoutes } from './admin-settings.js';
 import { nodeTopicRoutes } from './admin-topics.js';
 import { type Route, route } from './contract.js';
 import { type OutboxOptions, outboxRoutes } from './outbox.js';
 import { milliseconds, pageOf, pageQuery, pubkey, showPage } from './schemas.js';
 
-export interface AdminOptions extends OutboxOptions, ModerationOptions {
+export interface AdminOptions extends OutboxOptions, ModerationOptions, AdminSessionOptions {
   readonly pool: Pool;
   /** Operators of every community, whom nobody can remove or lock out. */
   readonly adminPubkeys: readonly string[];
@@ -25,6 +26,7 @@ export interface AdminOptions extends OutboxOptions, ModerationOptions {
 
 export function adminRoutes(options: AdminOptions): Route[] {
   return [
+    ...sessionRoutes(options),
     ...reviewRoutes(options),
     ...nodeTopicRoutes(options),
     ...memberRoutes(options),

@@ -28,6 +28,8 @@ import {
 } from './outbox-lines.js';
 import { eventIn } from './outbox-time.js';
 import { Places } from './places.js';
+import { flag } from './schemas.js';
+import type { SessionOptions } from './session-cookie.js';
 import type { Token } from './tokens.js';
 
 const STREAMS_MAX = 16;
@@ -40,11 +42,11 @@ const PORTION_ROWS = 100;
 const NUMBERS_PER_READ = 50_000;
 const POLL_MS = 500;
 const SIGN_OF_LIFE_MS = 10_000;
-const TOKEN_CHECK_MS = 2_000;
+const PROOF_CHECK_MS = 2_000;
 const ROWS_MAX = 10_000;
 const ROWS = 1_000;
 
-export interface OutboxOptions {
+export interface OutboxOptions extends Pick<SessionOptions, 'sessions'> {
   readonly pool: Pool;
   /** Operators of every community. */
   readonly adminPubkeys: readonly string[];
@@ -58,7 +60,6 @@ export interface OutboxOptions {
 
 const seq = z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 const limit = z.coerce.number().int().min(1).max(ROWS_MAX);
-const flag = z.enum(['true', 'false']);
 
 export function outboxRoutes(options: OutboxOptions): Route[] {
   const places = new Places({ all: STREAMS_MAX, perKey: STREAMS_PER_KEY_MAX });
@@ -300,19 +301,31 @@ interface Reader {
 }
 
 function watcher(options: OutboxOptions, call: Call<'operator'>): Refusal {
-  const { community, pubkey, client, token, left } = call;
+  const { community, pubkey, client, token, session, left } = call;
   let checkedAt = performance.now();
   return async (waitMs = 0) => {
     if (waitMs > 0) await delay(waitMs, undefined, { signal: left }).catch(() => undefined);
     if (left?.aborted || options.isClosing()) return 'gone';
     const refused = refuseReader(options, community.id, { pubkey, client, token });
-    if (refused !== undefined || token === undefined) return refused;
-    if (performance.now() - checkedAt < TOKEN_CHECK_MS) return undefined;
+    if (refused !== undefined || (token === undefined && session === undefined)) return refused;
+    if (performance.now() - checkedAt < PROOF_CHECK_MS) return undefined;
     checkedAt = performance.now();
-    return (await isRevoked(options.pool, { community: community.id, ...token }))
-      ? 'INVALID_TOKEN'
-      : undefined;
+    return refuseProof(options, community.id, call);
   };
+}
+
+/** What it was asked with may have been taken back meanwhile. */
+async function refuseProof(
+  { pool, sessions, now }: OutboxOptions,
+  community: number,
+  { token, session }: Pick<Call<'operator'>, 'token' | 'session'>,
+): Promise<ErrorCode | undefined> {
+  if (token !== undefined)
+    return (await isRevoked(pool, { community, ...token })) ? 'INVALID_TOKEN' : undefined;
+  if (session === undefined) return undefined;
+  const found = await sessions.find(session, now()).catch(() => 'unknown' as const);
+  if (found === 'unknown') return 'UNAVAILABLE';
+  return found === undefined ? 'INVALID_SESSION' : undefined;
 }
 
 function refuseReader(

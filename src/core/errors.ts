@@ -11,10 +11,18 @@ export const ERRORS = {
   REPLAYED_AUTH: { status: 401, message: 'This Authorization header was used before; sign a new one.' },
   INVALID_SIGNATURE: { status: 401, message: 'The signature of this call does not hold.' },
   INVALID_TOKEN: { status: 401, message: 'This token is unknown, revoked or past its time; sign in again.' },
+  INVALID_SESSION: {
+    status: 401,
+    message: 'This session is unknown, ended or past its time; sign in again.',
+  },
   QUOTA_EXCEEDED: { status: 402, message: 'The plan does not allow more of this.' },
   ADDRESS_BLOCKED: { status: 403, message: 'The operator has blocked this address.' },
   ACCOUNT_DISABLED: { status: 403, message: 'The operator has disabled this account.' },
   OPERATORS_ONLY: { status: 403, message: 'Only an operator of this community may do this.' },
+  CSRF_REQUIRED: {
+    status: 403,
+    message: 'A change that is asked for with a cookie needs the X-CSRF-Token of its session.',
+  },
   TOPIC_BLOCKED: { status: 403, message: 'The operator does not allow this topic.' },
   TOPIC_NOT_ENABLED: { status: 403, message: 'This topic is not carried here.' },
   TOPIC_NOT_SEARCHABLE: { status: 403, message: 'Only public topics can be searched, and this one is not.' },

@@ -184,6 +184,16 @@ const ENTRIES: Record<PersonalStoreName, Entry> = {
     about: 'That you are an operator here, and that you added operators.',
     columns: ['operators.pubkey', 'operators.added_by'],
   },
+  sessions: {
+    about: 'When you signed in with a browser as an operator, and until when that holds.',
+    columns: [
+      'operator_sessions.pubkey',
+      'operator_sessions.token_hash',
+      'csrf_tokens.pubkey',
+      'csrf_tokens.token_hash',
+      'csrf_tokens.csrf_hash',
+    ],
+  },
   blocks: {
     about: 'That the operator has blocked you, since when and why.',
     columns: ['blocked_authors.pubkey', 'blocked_authors.reason'],
@@ -233,7 +243,7 @@ export const EXEMPT_COLUMNS: Readonly<Record<string, string>> = {
   'live_bus.event_id': 'Ephemeral events on their way between instances; gone after five minutes.',
   'live_bus.payload': 'Ephemeral events on their way between instances; gone after five minutes.',
   'rate_buckets.key':
-    'How fast an address or a key asked: a number that is forgotten after an hour and lost in a crash.',
+    'How fast an address or a key asked: a number that is forgotten after an hour and lost in a crash. An erasure takes it along.',
   'used_credentials.key': 'Signatures that were used, by themselves; forgotten after minutes.',
   'reports.target_event': 'What others said about an event is theirs; whose event it is stands elsewhere.',
   'reports.target_pubkey': 'What others said about a person is theirs, and told to nobody but the operators.',

@@ -227,8 +227,13 @@ export class ErasureRun {
 }
 
 /** Of one who asked to vanish only what is up to then; of everybody else everything, because the fence lets nothing new in. */
-export function subjectOf({ type, community, pubkey, cause, until }: Erasure): Subject {
+export function subjectOf({ type, community, pubkey, cause, until, fencedAt }: Erasure): Subject {
   if (type === 'community') return { type, community };
-  const member: MemberSubject = { type, community, pubkey: pubkey! };
+  const member: MemberSubject = {
+    type,
+    community,
+    pubkey: pubkey!,
+    ...(fencedAt === null ? {} : { fencedAt }),
+  };
   return cause === 'vanish' ? { ...member, until: until!, vanishes: true } : member;
 }

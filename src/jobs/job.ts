@@ -47,6 +47,7 @@ export interface DryRunCount {
     | 'limit'
     | 'usage'
     | 'token'
+    | 'session'
     | 'bus'
     | 'partition'
     | 'job'

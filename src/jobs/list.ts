@@ -13,7 +13,7 @@ import { purgeRemovedEvents } from './purge-removed.js';
 import { reauditErasures } from './reaudit.js';
 import { dropMonths, retain } from './retain.js';
 import { forgetTrust, trustPass } from './trust.js';
-import { forgetLimits, forgetQuotas, freeJobs, partitions, trimLiveBus } from './upkeep.js';
+import { forgetLimits, forgetQuotas, forgetSessions, freeJobs, partitions, trimLiveBus } from './upkeep.js';
 
 export const JOBS: readonly Job[] = [
   expire,
@@ -28,6 +28,7 @@ export const JOBS: readonly Job[] = [
   forgetDedupeRows,
   forgetQuotas,
   forgetLimits,
+  forgetSessions,
   forgetUsage,
   forgetTokens,
   trustPass,

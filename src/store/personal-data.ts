@@ -189,6 +189,10 @@ export const PERSONAL_SELECTS = {
     columns: `CASE WHEN pubkey = :pubkey THEN 'operator' ELSE 'added another operator' END AS role, created_at`,
     from: 'FROM operators WHERE community = :community AND (pubkey = :pubkey OR added_by = :pubkey)',
   },
+  sessions: {
+    columns: 'created_at, expires_at',
+    from: `FROM operator_sessions ${OF_PUBKEY} ORDER BY created_at, token_hash`,
+  },
   blocks: { columns: 'reason, created_at', from: `FROM blocked_authors ${OF_PUBKEY}` },
   settings: {
     columns: 'key, updated_at',
