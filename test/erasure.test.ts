@@ -70,6 +70,8 @@ describe('a member who is erased', () => {
     expect(after).toEqual(zeros(before));
     const state = await stateOf(database, erasure);
     expect(state).toMatchObject({ stage: 'completed', pubkey: null, failures: {}, banned: true });
+    // Their own request to vanish has become part of the fence.
+    before['postgres:vanish_marks'] = 0;
     expect(state.counted).toEqual(before);
     expect([await counts(1, bob), await counts(art, alice), await counts(art, bob)]).toEqual(others);
     // Nothing in the whole database names them any more, but for what is of the other community.
