@@ -2,6 +2,7 @@
 import { addressesOf, basesOf } from './addresses.js';
 import { type Admission, createAdmission, RecentIds } from './admission.js';
 import { addApi } from './api/server.js';
+import { DynamodbAudit } from './audit/dynamodb.js';
 import { createAddressOf } from './client-address.js';
 import { type Communities, watchCommunities } from './communities.js';
 import type { Config } from './config.js';
@@ -182,6 +183,7 @@ export interface Node {
 export async function startNode(options: NodeOptions): Promise<Node> {
   const { database, config, log, now = Date.now, roles = new Set(ROLES) } = options;
   const memory = new Memory();
+  const audit = config.dynamodb && new DynamodbAudit(config.dynamodb);
   let port = config.port;
   const limits = await openLimits(config.redisUrl, database.limitsPool, log);
   const rates = new Rates({ shared: limits, log });
@@ -203,6 +205,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     await writer.close();
     rates.close();
     await limits.close();
+    await audit?.close();
   };
   const http = new Http({
     metrics,
@@ -247,6 +250,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   if (roles.has('api')) {
     addApi(http, {
       pool: database.apiPool,
+      audit,
       networkId,
       communities,
       bases,
@@ -278,7 +282,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     await stop();
     throw error;
   });
-  const context = { database, lane, communities, now, bounds: BOUNDS, metrics, log };
+  const context = { database, lane, communities, now, bounds: BOUNDS, audit, metrics, log };
   let consumers: RunningConsumers | undefined;
   if (roles.has('worker')) {
     schedule = startSchedule({ context, jobs: JOBS, metrics, log });

@@ -1,4 +1,5 @@
 import { Command } from 'commander';
+import { DynamodbAudit } from '../audit/dynamodb.js';
 import { BOUNDS, type DryRunCount, type Job, type JobContext } from '../jobs/job.js';
 import { JOBS } from '../jobs/list.js';
 import { dryRunJob, runJob } from '../jobs/run.js';
@@ -74,11 +75,13 @@ export function withJobs(work: (context: JobContext) => Promise<void>): Promise<
     // Only now: a command that lists is quick to start.
     const { startWriter } = await import('../node.js');
     const writer = await startWriter({ database, config, log });
+    const audit = config.dynamodb && new DynamodbAudit(config.dynamodb);
     try {
       const { lane, communities } = writer;
       const { signal } = interruption;
-      await work({ database, lane, communities, now: Date.now, signal, bounds: BOUNDS });
+      await work({ database, lane, communities, now: Date.now, signal, bounds: BOUNDS, audit });
     } finally {
+      await audit?.close();
       await writer.close();
       interruption.done();
       const code = interruption.exitCode();

@@ -1,5 +1,6 @@
 /** What a job is: bounded work that may stop between any two batches and go on in the next run. */
 import type { Client } from 'pg';
+import type { DynamodbAudit } from '../audit/dynamodb.js';
 import type { Communities, Community } from '../communities.js';
 import type { EventClass } from '../core/classify.js';
 import type { Lane } from '../lane.js';
@@ -25,6 +26,8 @@ export interface JobContext {
   /** The node is stopping: finish the batch at hand. */
   readonly signal: AbortSignal;
   readonly bounds: Bounds;
+  /** Where the rows of the audit log are moved to; without it they stay in the database. */
+  readonly audit?: DynamodbAudit | undefined;
   readonly metrics?: Metrics;
   readonly log?: Log;
 }
@@ -50,6 +53,7 @@ export interface DryRunCount {
     | 'job'
     | 'export'
     | 'document'
+    | 'audit'
     | 'ground';
   readonly rows: number;
   /** Of events: how many of them each topic holds; one with two topics counts in both. */

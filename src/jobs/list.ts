@@ -11,6 +11,7 @@ import { purgeDeletedEvents } from './purge-deleted.js';
 import { purgeDocumentsOfDeleted } from './purge-documents.js';
 import { purgeRemovedEvents } from './purge-removed.js';
 import { dropMonths, retain } from './retain.js';
+import { forgetAudit, shipAudit } from './ship-audit.js';
 import { forgetTrust, trustPass } from './trust.js';
 import { forgetLimits, forgetQuotas, freeJobs, partitions, trimLiveBus } from './upkeep.js';
 
@@ -32,6 +33,8 @@ export const JOBS: readonly Job[] = [
   trustPass,
   forgetTrust,
   exportPersonalData,
+  shipAudit,
+  forgetAudit,
   partitions,
   trimLiveBus,
   freeJobs,
