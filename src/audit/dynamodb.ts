@@ -30,7 +30,7 @@ const ACTIVE_MS_MAX = 60_000;
 const ACTIVE_POLL_MS = 500;
 /** As many as a BatchWriteItem may have. */
 const BATCH_ITEMS = 25;
-const BATCH_TRIES_MAX = 6;
+const BATCH_TRIES_MAX = 5;
 const BACK_OFF_MS = 50;
 /** Items that one Query looks at. */
 const PAGE_ITEMS = 500;
