@@ -66,6 +66,7 @@ async function spawnServer(folder: string, port: number): Promise<ChildProcess> 
     '-Xmx256m',
     // It lives for seconds: what is compiled once is enough.
     '-XX:TieredStopAtLevel=1',
+    '-XX:+UseSerialGC',
     `-Djava.library.path=${join(HOME, 'DynamoDBLocal_lib')}`,
     '-jar',
     join(HOME, 'DynamoDBLocal.jar'),
@@ -97,6 +98,8 @@ export interface Meeting {
   readonly loseAnswer?: boolean;
   /** Waits for it before it passes the request on. */
   readonly before?: () => Promise<unknown>;
+  /** Waits for it before it passes the answer on. */
+  readonly after?: () => Promise<unknown>;
 }
 interface Batch {
   RequestItems?: Record<string, unknown[]>;
@@ -158,6 +161,7 @@ export class DynamodbProxy {
     const answer = nothingLeft
       ? { status: 200, text: '{"UnprocessedItems":{}}' }
       : await this.send(headers, JSON.stringify(body));
+    await meeting.after?.();
     if (meeting.loseAnswer) return undefined;
     if (back === undefined) return answer;
     return { status: 200, text: JSON.stringify({ UnprocessedItems: back }) };
