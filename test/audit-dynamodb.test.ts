@@ -472,7 +472,9 @@ describe('DynamoDB away', () => {
     expect(await waiting(pier)).toBe(5);
     const { refused, ask } = createApi(relay.http);
     await refused(503, 'UNAVAILABLE', 'GET', '/c/pier/v1/admin/audit-log', { as: boss });
-    expect((await down).stdout).toMatch(/^warn DynamoDB at 127\.0\.0\.1:\d+ cannot be used: .*ECONNREFUSED/m);
+    expect((await down).stdout).toMatch(
+      /^warn DynamoDB at 127\.0\.0\.1:\d+, .* did not do what was asked: .*ECONNREFUSED/m,
+    );
 
     await dynamodb.comeBack();
     const up = runCli(['doctor'], env);

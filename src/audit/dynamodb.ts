@@ -305,8 +305,9 @@ export class DynamodbAudit implements AuditStore {
   private told(error: unknown): DynamodbError {
     if (error instanceof DynamodbError) return error;
     const { code, message } = error as { code?: string; message?: string };
-    const said = [reasonOf(error), message || code].filter((word) => word).join(': ');
-    return new DynamodbError(`${this.where()} did not do what was asked: ${said}`, reasonOf(error), error);
+    const reason = reasonOf(error);
+    const said = [reason === 'Error' ? undefined : reason, message || code].filter((word) => word).join(': ');
+    return new DynamodbError(`${this.where()} did not do what was asked: ${said}`, reason, error);
   }
 }
 

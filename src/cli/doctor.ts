@@ -478,7 +478,7 @@ async function* checkDynamodb(place: DynamodbPlace): AsyncGenerator<Finding> {
     else if (state === 'ACTIVE') yield ok(`${where} answers, and has the table ${audit.table}`);
     else yield warn(`${where} answers, but the table ${audit.table} is ${state}`, DYNAMODB_ADVICE);
   } catch (error) {
-    yield warn(`${where} cannot be used: ${messageOf(error)}`, DYNAMODB_ADVICE);
+    yield warn(messageOf(error), DYNAMODB_ADVICE);
   } finally {
     await audit.close();
   }
