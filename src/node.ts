@@ -2,6 +2,7 @@
 import { addressesOf, basesOf } from './addresses.js';
 import { type Admission, createAdmission, RecentIds } from './admission.js';
 import { addApi } from './api/server.js';
+import { DynamodbAudit } from './audit/dynamodb.js';
 import { createAddressOf } from './client-address.js';
 import { type Communities, watchCommunities } from './communities.js';
 import type { Config } from './config.js';
@@ -11,6 +12,7 @@ import type { Plan } from './core/plan.js';
 import { refusal } from './core/reply.js';
 import { settingsFrom } from './core/settings.js';
 import type { Erasing } from './erasure/all.js';
+import { auditDeleters } from './erasure/audit-deleters.js';
 import { Certificates } from './erasure/certificate.js';
 import { sessionDeleters } from './erasure/sessions.js';
 import { Http } from './http.js';
@@ -74,6 +76,8 @@ export interface Writer {
   readonly tagHash: TagHash;
   readonly keys: NodeKeys;
   readonly erasing: Erasing;
+  /** Where the audit log is moved to, if anywhere. */
+  readonly audit: DynamodbAudit | undefined;
   readonly networkId: string;
   readonly recent: RecentIds;
   readonly metrics: Metrics;
@@ -137,6 +141,7 @@ export async function startWriter(
     ...(onCommit ? { onCommit } : {}),
   });
   const keys = new NodeKeys({ folder: config.dataDir, pool: database.apiPool, now });
+  const audit = config.dynamodb && new DynamodbAudit(config.dynamodb);
   const erasing: Erasing = {
     pool: database.apiPool,
     lane,
@@ -150,7 +155,16 @@ export async function startWriter(
       version: SOFTWARE_VERSION,
     }),
     aheadSeconds: (community) => settingsOf(community)['limits.createdAheadSecondsMax'],
-    others: sessionDeleters({ pool: database.apiPool, redisUrl: config.redisUrl }),
+    others: [
+      ...sessionDeleters({ pool: database.apiPool, redisUrl: config.redisUrl }),
+      ...auditDeleters({
+        pool: database.apiPool,
+        dynamodb: audit,
+        settingsOf,
+        now,
+        hashOf: (community, pubkey) => subjectKey.hash(community, pubkey).toString('hex'),
+      }),
+    ],
   };
   const bases = () => basesOf(config.publicUrl, config.host, port?.() ?? config.port);
   const seen = new SeenCounts();
@@ -177,11 +191,13 @@ export async function startWriter(
     tagHash,
     keys,
     erasing,
+    audit,
     networkId,
     recent,
     metrics,
     close: async () => {
       await lane.close();
+      await audit?.close();
       await stopSeen();
       await verifier.close();
       await communities.stop();
@@ -231,6 +247,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   });
   const {
     admission,
+    audit,
     bases,
     communities,
     erasing,
@@ -300,6 +317,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     sessions = await openSessions(config.redisUrl, database.apiPool, log);
     addApi(http, {
       pool: database.apiPool,
+      audit,
       networkId,
       communities,
       bases,
@@ -333,7 +351,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     await stop();
     throw error;
   });
-  const context = { database, lane, communities, now, bounds: BOUNDS, erasing, metrics, log };
+  const context = { database, lane, communities, now, bounds: BOUNDS, erasing, audit, metrics, log };
   let consumers: RunningConsumers | undefined;
   if (roles.has('worker')) {
     schedule = startSchedule({ context, jobs: JOBS, metrics, log });

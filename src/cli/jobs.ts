@@ -75,9 +75,9 @@ export function withJobs(work: (context: JobContext) => Promise<void>): Promise<
     const { startWriter } = await import('../node.js');
     const writer = await startWriter({ database, config, log });
     try {
-      const { lane, communities, erasing } = writer;
+      const { lane, communities, erasing, audit } = writer;
       const { signal } = interruption;
-      await work({ database, lane, communities, erasing, now: Date.now, signal, bounds: BOUNDS });
+      await work({ database, lane, communities, erasing, now: Date.now, signal, bounds: BOUNDS, audit });
     } finally {
       await writer.close();
       interruption.done();

@@ -12,6 +12,7 @@ import { purgeDocumentsOfDeleted } from './purge-documents.js';
 import { purgeRemovedEvents } from './purge-removed.js';
 import { reauditErasures } from './reaudit.js';
 import { dropMonths, retain } from './retain.js';
+import { forgetAudit, shipAudit } from './ship-audit.js';
 import { forgetTrust, trustPass } from './trust.js';
 import { forgetLimits, forgetQuotas, forgetSessions, freeJobs, partitions, trimLiveBus } from './upkeep.js';
 
@@ -35,6 +36,8 @@ export const JOBS: readonly Job[] = [
   forgetTrust,
   exportPersonalData,
   reauditErasures,
+  shipAudit,
+  forgetAudit,
   partitions,
   trimLiveBus,
   freeJobs,

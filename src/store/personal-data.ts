@@ -9,6 +9,7 @@
 import type { ClientBase } from 'pg';
 import { KIND_GIFT_WRAP } from '../core/deletion.js';
 import { hiddenOf } from '../core/hidden.js';
+import { type AuditEntry, findHeld } from './audit.js';
 import { bytes } from './config-change.js';
 import { named } from './named.js';
 import { fixTagHashSeed } from './node-state.js';
@@ -210,6 +211,26 @@ export const PERSONAL_SELECTS = {
     from: `FROM personal_data_requests ${OF_PUBKEY} ORDER BY created_at, request_id`,
   },
 } as const satisfies Record<string, Select>;
+
+/** The rows of the store `audit-log` that have been moved elsewhere, but for those that are here as well: the same rows, the same shape. */
+export async function shapeMovedAudit(
+  client: ClientBase,
+  { pubkey }: Person,
+  entries: readonly AuditEntry[],
+): Promise<object[]> {
+  const held = await findHeld(client, entries);
+  return entries
+    .filter(({ position }) => !held.has(position))
+    .filter(
+      ({ actor, target, details }) =>
+        actor === pubkey || target === pubkey || JSON.stringify(details).includes(pubkey),
+    )
+    .map(({ at, action, actor, target, details }) => {
+      const about = target === pubkey || details.pubkey === pubkey;
+      const words = about ? { target, details } : { target: null, details: null };
+      return { at, action, by_you: actor === pubkey, about_you: about, ...words };
+    });
+}
 
 export type PersonalStoreName = keyof typeof PERSONAL_SELECTS;
 
