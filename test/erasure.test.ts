@@ -42,6 +42,7 @@ beforeAll(async () => {
       [bob, 'bob'],
     ] as const)
       await fillEveryStore({ pool, community, url: relay.url + path }, person, boss, `${name}${community}`);
+  await pool.query(`DELETE FROM erasures`);
   // A consumer that the test made up, and that nobody runs.
   await pool.query(`DELETE FROM consumer_dead_letters WHERE consumer = 'another' AND author <> $1`, [
     Buffer.from(alice.pubkey, 'hex'),
@@ -92,7 +93,10 @@ describe('a member who is erased', () => {
   });
 
   it('cannot bring back what was erased, and a ban outlives the erasure', async () => {
-    await vi.waitUntil(() => !relay.node.communities.get(1)!.blocks.authors.has(alice.pubkey));
+    await vi.waitUntil(() => {
+      const { blocks, refused } = relay.node.communities.get(1)!;
+      return !blocks.authors.has(alice.pubkey) && !refused.has(alice.pubkey);
+    });
     const client = await RawClient.connect(relay.url);
     for (const event of posted) expect(await client.publish(event)).toEqual([false, 'blocked: erased']);
     aheadMs = 3_600_000;

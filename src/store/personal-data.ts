@@ -205,6 +205,10 @@ export const PERSONAL_SELECTS = {
     from: `FROM audit_log WHERE community = :community
       AND (actor = :pubkey OR target = :hex OR strpos(details::text, :hex) > 0) ORDER BY position`,
   },
+  erasures: {
+    columns: 'erasure_id, cause, stage, requested_at, grace_until, fenced_at, held_at, hold_reason',
+    from: `FROM erasures ${OF_PUBKEY} ORDER BY requested_at, erasure_id`,
+  },
   'personal-data-requests': {
     columns:
       'request_id, kind, status, note, error, bytes, request_key, tries, created_at, started_at, finished_at, expires_at',

@@ -163,6 +163,12 @@ async function fillRows(
     randomBytes(32),
     now + 3_600_000,
   );
+  await put(
+    `INSERT INTO erasures (erasure_id, community, pubkey, slug, type, cause, stage, requested_at, updated_at, grace_until, hold_reason)
+     VALUES ($3, $1, $2, 'here', 'member', 'operator', 'grace', 1, 1, 9000000000000000, $4)`,
+    randomUUID(),
+    `${mark} asked`,
+  );
   await putTrust(pool, community, key, stranger);
   await put(
     `INSERT INTO invites (invite_id, community, code_hash, created_by, created_at, expires_at, used_by, used_at)
