@@ -1,4 +1,5 @@
 /** I12: a member is erased from every store, nobody else is, and what was erased does not come back. */
+import { existsSync, readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { certificateProblems } from '../src/core/certificate.js';
 import type { NostrEvent } from '../src/core/event.js';
@@ -137,6 +138,59 @@ async function tablesNaming({ pubkey }: Author, community?: number): Promise<str
       [pubkey],
     );
     if (rows[0]!.there) found.push(name);
+  }
+  return found;
+}
+
+describe('a community that is erased', () => {
+  it('is gone as a whole, its sockets are closed, and the others are where they were', async () => {
+    const { database, node } = relay;
+    const { pool } = database;
+    const inArt = await RawClient.connect(`${relay.url}/c/art`);
+    const keyFile = node.erasing.keys.pathOf(await node.erasing.keys.pubkey(art, 'moderation'));
+    expect(existsSync(keyFile)).toBe(true);
+    await relay.node.consumers!.drained();
+    const before = await counts(1, bob);
+    const whole = await countsOf(database, node.erasing, { type: 'community', community: art });
+    expect(Object.values(whole).filter((count) => count > 0).length).toBeGreaterThan(25);
+    const erasure = await askFor(database, { community: art, slug: 'art' });
+    await runErasures(jobContext(relay, { now }));
+    expect(await stateOf(database, erasure)).toMatchObject({ stage: 'completed', failures: {} });
+    expect(await countsOf(database, node.erasing, { type: 'community', community: art })).toEqual(
+      zeros(whole),
+    );
+    expect(existsSync(keyFile)).toBe(false);
+    await inArt.until(() => inArt.closed !== undefined);
+    expect(await counts(1, bob)).toEqual(before);
+    const { rows } = await pool.query('SELECT 1 FROM communities WHERE id = $1', [art]);
+    expect(rows).toEqual([]);
+    // What is left of it is the record of the erasure, the mark that refuses, and numbers without anything.
+    expect(await tablesOf(art)).toEqual(['erasure_marks', 'erasures', 'events_outbox']);
+    await expect(RawClient.connect(`${relay.url}/c/art`)).rejects.toThrow();
+    const second = await pool.query<{ event: string; previous: Buffer }>(
+      'SELECT event, previous FROM erasure_certificates ORDER BY position DESC LIMIT 1',
+    );
+    const { problems, certificate } = certificateProblems(JSON.parse(second.rows[0]!.event) as NostrEvent);
+    expect(problems).toEqual([]);
+    expect(certificate).toMatchObject({ subject: { type: 'community' }, community: 'art' });
+    expect(certificate!.previous).toBe(second.rows[0]!.previous.toString('hex'));
+    const kept = readFileSync(`${relay.test.folder}/certificates.jsonl`, 'utf8').trim().split(/\n+/);
+    expect(kept).toHaveLength(2);
+  });
+});
+
+/** Tables that have a row of the community. */
+async function tablesOf(community: number): Promise<string[]> {
+  const { rows } = await relay.database.pool.query<{ name: string }>(
+    `SELECT c.relname AS name FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'community'
+     WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition ORDER BY 1`,
+  );
+  const found: string[] = [];
+  for (const { name } of rows) {
+    const some = await relay.database.pool.query(`SELECT 1 FROM ${name} WHERE community = $1 LIMIT 1`, [
+      community,
+    ]);
+    if (some.rowCount !== 0) found.push(name);
   }
   return found;
 }

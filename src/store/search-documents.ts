@@ -208,9 +208,10 @@ export async function firstUsedTopic(
 
 /** Is one of these a community of this node? */
 export async function hasCommunity(db: Db, ids: readonly number[]): Promise<boolean> {
-  const { rowCount } = await db.query('SELECT 1 FROM communities WHERE id = ANY ($1) LIMIT 1', [
-    int4Array(ids),
-  ]);
+  const { rowCount } = await db.query(
+    'SELECT 1 FROM communities WHERE id = ANY ($1) AND closed_at IS NULL LIMIT 1',
+    [int4Array(ids)],
+  );
   return rowCount === 1;
 }
 
