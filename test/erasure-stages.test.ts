@@ -1,9 +1,12 @@
 /** The way of an erasure: grace and restore, hold, the fence on every path, a store that is down, and a request to vanish. */
+import { createClient } from 'redis';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { isDenial } from '../src/core/errors.js';
 import { DAY_MS } from '../src/core/retention.js';
+import { reauditErasures } from '../src/jobs/reaudit.js';
 import { readCertificate } from '../src/store/certificates.js';
 import { changeConfig } from '../src/store/config-change.js';
+import { openAlarms } from '../src/store/erasure-people.js';
 import { askErasure, cancelErasure, shownStage, stepErasure } from '../src/store/erasures.js';
 import { ensureMember } from '../src/store/members.js';
 import { addOperator } from '../src/store/operators.js';
@@ -133,6 +136,18 @@ describe('one store that is down', () => {
     expect(await stateOf(relay.database, erasure)).toMatchObject({ stage: 'completed', failures: {} });
     expect((await stateOf(relay.database, erasure)).verified['redis:sessions']).toBe(0);
     expect(await total(person)).toBe(0);
+
+    // Something of theirs that turns up there again is found by the daily look, as in any other store.
+    const keys = createClient({ url: redis.url });
+    await keys.connect();
+    await keys.set(`session:1:${person.pubkey}:left`, '{}');
+    const { pool } = relay.database;
+    await runErasures(jobContext(relay, { now }), reauditErasures);
+    expect(await openAlarms(pool)).toMatchObject([{ store: 'redis:sessions', found: 1 }]);
+    await keys.del(`session:1:${person.pubkey}:left`);
+    keys.destroy();
+    await runErasures(jobContext(relay, { now }), reauditErasures);
+    expect(await openAlarms(pool)).toEqual([]);
   });
 });
 

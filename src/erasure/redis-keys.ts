@@ -40,6 +40,19 @@ export function countKeys(place: RedisPlace, wanted: WantedKeys): Promise<number
   });
 }
 
+/** The names of keys, page by page; one may come several times. */
+export async function* namesOf(place: RedisPlace, pattern: string): AsyncGenerator<string[]> {
+  const client = clientOf(place.url);
+  client.on('error', () => undefined);
+  const wanted = { patterns: [pattern], upTo: Number.MAX_SAFE_INTEGER, timesOf: async () => [] };
+  try {
+    await inTime(client.connect(), place.answerMsMax);
+    yield* pagesOf(client, place, wanted);
+  } finally {
+    if (client.isOpen) client.destroy();
+  }
+}
+
 export function deleteKeys(place: RedisPlace, wanted: WantedKeys, progress: Progress): Promise<number> {
   return withRedis(place, async (client) => {
     let deleted = 0;

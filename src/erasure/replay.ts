@@ -5,7 +5,8 @@
 import type { Client, Pool } from 'pg';
 import type { Certificate } from '../core/certificate.js';
 import { settleReplayed, takeUpReplayed } from '../store/erasure-replay.js';
-import type { SubjectKey } from '../subject-key.js';
+import { fixSubjectPrint } from '../store/node-state.js';
+import { type SubjectKey, SubjectKeyMissing } from '../subject-key.js';
 import type { DeletionRegistry } from './deletion-registry.js';
 import { type ErasedSubject, findErased } from './reaudit.js';
 
@@ -38,7 +39,10 @@ export interface Replayed {
 }
 
 export async function replayErasures(options: ReplayOptions, proofs: readonly Proof[]): Promise<Replayed> {
-  const { pool, now } = options;
+  const { pool, now, subjectKey } = options;
+  if (!(await subjectKey.load())) throw new SubjectKeyMissing(subjectKey.path, false);
+  // From here on every instance needs it.
+  subjectKey.check(await fixSubjectPrint(pool, subjectKey.print!));
   const settled = await settleReplayed(pool, proofs, now());
   const erased = settled.missing.filter(
     (one): one is typeof one & { until: number } => one.type === 'member' && one.until !== null,

@@ -102,6 +102,11 @@ function inRedis(
     holds,
     count: async (subject) => (await redis()).countKeys(place, wantedOf(subject)),
     delete: async (subject, progress) => (await redis()).deleteKeys(place, wantedOf(subject), progress),
+    people: async function* (community) {
+      const { namesOf } = await redis();
+      for (const pattern of wantedOf({ type: 'community', community }).patterns)
+        for await (const names of namesOf(place, pattern)) yield names.flatMap(keysIn);
+    },
   };
 }
 
@@ -130,6 +135,9 @@ function wantedRates(subject: Subject): WantedKeys {
     },
   };
 }
+
+/** Public keys that stand in a name. */
+const keysIn = (name: string) => name.split(':').filter((part) => /^[0-9a-f]{64}$/.test(part));
 
 function escapeGlob(text: string): string {
   return text.replace(/[\\*?[\]^-]/g, '\\$&');

@@ -66,6 +66,12 @@ export const PEOPLE_COLUMNS: readonly string[] = [
 export async function* peopleIn(client: Client, community: number): AsyncGenerator<string[]> {
   for (const [table, column, where] of WALKED)
     yield* walk(client, community, { table, column, where: where ?? 'true' });
+  const { rows: audited } = await client.query<{ key: string }>(
+    `SELECT DISTINCT m[1] AS key FROM audit_log a, regexp_matches(concat_ws(' ', encode(a.actor, 'hex'), a.target, a.details),
+       '[0-9a-f]{64}', 'g') AS m WHERE a.community = $1`,
+    [community],
+  );
+  yield audited.map(({ key }) => key);
   for (const [table, column] of READ) {
     const { rows } = await client.query<{ key: string }>(
       `SELECT DISTINCT encode(${column}, 'hex') AS key FROM ${table} WHERE community = $1 AND ${column} IS NOT NULL`,

@@ -18,11 +18,12 @@ export interface TestDatabase {
   drop(): Promise<void>;
 }
 
-export async function createTestDatabase(): Promise<TestDatabase> {
+/** Of the migrated template, or a copy of another database that nobody is connected to. */
+export async function createTestDatabase(template = TEMPLATE): Promise<TestDatabase> {
   const server = inject('postgres');
   const database = `test_${randomBytes(6).toString('hex')}`;
   const folder = join(tmpdir(), `minato-${database}`);
-  await asAdmin((admin) => admin.query(`CREATE DATABASE ${database} TEMPLATE ${TEMPLATE}`));
+  await asAdmin((admin) => admin.query(`CREATE DATABASE ${database} TEMPLATE ${template}`));
   return {
     connection: { ...server, database },
     url: `postgres://${server.user}@localhost:${server.port}/${database}?host=${encodeURIComponent(server.host)}`,
