@@ -215,6 +215,25 @@ describe('a request to vanish', () => {
     expect(await client.publish(request)).toEqual([true, expect.stringMatching(/^duplicate/)]);
   });
 
+  it('of a key that has left nothing here is settled by a look', async () => {
+    const strangers = Array.from({ length: 20 }, () => newAuthor());
+    for (const stranger of strangers)
+      expect(await client.publish(sign(stranger, { kind: 62, tags: [['relay', 'ALL_RELAYS']] }))).toEqual([
+        true,
+        '',
+      ]);
+    const erasures = async () =>
+      (await relay.database.pool.query(`SELECT 1 FROM erasures WHERE cause = 'vanish'`)).rowCount;
+    const before = await erasures();
+    await run();
+    expect(await erasures()).toBe(before);
+    const { rows } = await relay.database.pool.query<{ count: number }>(
+      'SELECT count(*) AS count FROM vanish_marks WHERE erased_at IS NOT NULL AND pubkey = ANY ($1)',
+      [strangers.map(({ pubkey }) => Buffer.from(pubkey, 'hex'))],
+    );
+    expect(rows[0]!.count).toBe(strangers.length);
+  });
+
   it('ends the grace of an erasure that waits', async () => {
     const person = await poster();
     const erasure = await ask(person, 30);

@@ -6,6 +6,7 @@ import { randomUUID } from 'node:crypto';
 import type { ClientBase, Pool } from 'pg';
 import type { ErasureCause, ErasureStage, ShownStage } from '../core/erasure.js';
 import { type Denial, denial } from '../core/errors.js';
+import { HIDDEN_CODES } from '../core/hidden.js';
 import { DAY_MS } from '../core/retention.js';
 import { bytes, type Change, changeConfig, type Db, isUuid } from './config-change.js';
 import { NEWEST_FIRST, type Page, type PageOf, readPage } from './page.js';
@@ -134,6 +135,7 @@ async function findOpen(db: Db, community: number, pubkey: string | undefined): 
  * begins again with the later one.
  */
 export async function takeUpVanished(client: ClientBase, now: number, limit: number): Promise<number> {
+  await settleStrangers(client, now, limit);
   const { rows } = await client.query<{ community: number; pubkey: Buffer; until: number }>(
     `SELECT v.community, v.pubkey, v.until ${VANISHED} ORDER BY v.community, v.pubkey LIMIT $1`,
     [limit],
@@ -154,6 +156,47 @@ export async function takeUpVanished(client: ClientBase, now: number, limit: num
   );
   return rows.length;
 }
+
+/** By an index each. The request itself is there, and it stays. */
+const TRACES: readonly (readonly [table: string, condition: string])[] = [
+  ['event_dedupe', `t.author = v.pubkey AND t.hidden IS DISTINCT FROM ${HIDDEN_CODES.withheld}`],
+  ['event_heads', 't.pubkey = v.pubkey'],
+  ['deletion_tombstones', 't.author = v.pubkey'],
+  ['events_outbox', 't.author = v.pubkey'],
+  ['members', 't.pubkey = v.pubkey'],
+  ['operators', 't.pubkey = v.pubkey'],
+  ['blocked_authors', 't.pubkey = v.pubkey'],
+  ['usage_counters', 't.pubkey = v.pubkey'],
+  ['revoked_tokens', 't.pubkey = v.pubkey'],
+  ['plan_events', 't.pubkey = v.pubkey'],
+  ['reports', 't.pubkey = v.pubkey'],
+  ['reports', 't.target_pubkey = v.pubkey'],
+  ['labels', 't.target_pubkey = v.pubkey'],
+  ['moderation_cases', 't.target_pubkey = v.pubkey'],
+  ['moderation_actions', 't.target_pubkey = v.pubkey'],
+  ['trust_contacts', 't.author = v.pubkey'],
+  ['trust_contacts', 't.named = v.pubkey'],
+  ['trust_reports', 't.reporter = v.pubkey'],
+  ['trust_reports', 't.subject = v.pubkey'],
+  ['trust_scores', 't.subject = v.pubkey'],
+];
+const IS_STRANGER = [
+  'NOT EXISTS (SELECT 1 FROM event_tags t WHERE t.tag = v.recipient_tag)',
+  ...TRACES.map(
+    ([table, condition]) =>
+      `NOT EXISTS (SELECT 1 FROM ${table} t WHERE t.community = v.community AND ${condition})`,
+  ),
+].join(' AND ');
+
+/** Of a key that has left nothing here there is nothing to erase: so a flood of such requests costs a look each. */
+async function settleStrangers(client: ClientBase, now: number, limit: number): Promise<void> {
+  await client.query(
+    `UPDATE vanish_marks u SET erased_at = $1 FROM (SELECT v.community, v.pubkey ${VANISHED} AND ${IS_STRANGER} LIMIT $2) s
+     WHERE u.community = s.community AND u.pubkey = s.pubkey`,
+    [now, limit * STRANGERS_PER_ERASURE],
+  );
+}
+const STRANGERS_PER_ERASURE = 100;
 
 /** Requests that are no erasure yet, or an erasure up to an earlier time. */
 const VANISHED = `FROM vanish_marks v WHERE v.erased_at IS NULL AND v.request IS NOT NULL
