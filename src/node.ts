@@ -12,6 +12,7 @@ import { refusal } from './core/reply.js';
 import { settingsFrom } from './core/settings.js';
 import type { Erasing } from './erasure/all.js';
 import { Http } from './http.js';
+import { erase } from './jobs/erase.js';
 import { exportPersonalData } from './jobs/export-personal-data.js';
 import { BOUNDS } from './jobs/job.js';
 import { JOBS } from './jobs/list.js';
@@ -301,6 +302,11 @@ export async function startNode(options: NodeOptions): Promise<Node> {
       downloadSecret: await fixDownloadSecret(database.ownPool),
       // Where no worker runs in this process, another one finds the request within a minute.
       exportSoon: async () => schedule?.trigger(exportPersonalData.name),
+      eraseSoon: async () => schedule?.trigger(erase.name),
+      subjectOf: async (community, pubkey) =>
+        (await erasing.subjectKey.load())
+          ? erasing.subjectKey.hash(community, pubkey).toString('hex')
+          : undefined,
       search: {
         pool: database.pool,
         searchPool: database.searchPool,

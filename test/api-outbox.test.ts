@@ -473,6 +473,8 @@ describe('a port of its own', () => {
       tokenSecret: 'secret',
       downloadSecret: 'secret',
       exportSoon: async () => undefined,
+      eraseSoon: async () => undefined,
+      subjectOf: async () => undefined,
       search: {
         pool: relay.database.pool,
         searchPool: relay.database.searchPool,

@@ -5,6 +5,7 @@ import { AUDIT_ACTIONS } from '../core/membership.js';
 import { listAudit } from '../store/audit.js';
 import { blockRoutes } from './admin-blocks.js';
 import { consumerRoutes } from './admin-consumers.js';
+import { type ErasureOptions, erasureRoutes } from './admin-erasures.js';
 import { memberRoutes } from './admin-members.js';
 import { type ModerationOptions, moderationRoutes } from './admin-moderation.js';
 import { personalDataReviewRoutes } from './admin-personal-data.js';
@@ -17,7 +18,7 @@ import { type Route, route } from './contract.js';
 import { type OutboxOptions, outboxRoutes } from './outbox.js';
 import { milliseconds, pageOf, pageQuery, pubkey, showPage } from './schemas.js';
 
-export interface AdminOptions extends OutboxOptions, ModerationOptions {
+export interface AdminOptions extends OutboxOptions, ModerationOptions, ErasureOptions {
   readonly pool: Pool;
   /** Operators of every community, whom nobody can remove or lock out. */
   readonly adminPubkeys: readonly string[];
@@ -33,6 +34,7 @@ export function adminRoutes(options: AdminOptions): Route[] {
     ...settingRoutes(options),
     ...policyAdminRoutes(options),
     ...personalDataReviewRoutes(options),
+    ...erasureRoutes(options),
     ...moderationRoutes(options),
     ...consumerRoutes(options),
     ...outboxRoutes(options),

@@ -67,6 +67,8 @@ interface Description {
   readonly status?: 200 | 201 | 202;
   /** Also for an account that the operator has disabled: what a person may ask about their own data. */
   readonly allowsDisabled?: boolean;
+  /** Also for one who is being erased: how far it has come, and the proof of it. */
+  readonly allowsErased?: boolean;
   /**
    * The success is no JSON: the types that it can have, the usual one first, each with what it holds. The handler gives a
    * `Download` or a `Flow`.
@@ -184,14 +186,18 @@ const BY_WHO: Record<Who, readonly ErrorCode[]> = {
 
 /** Every refusal that a route may answer. */
 export function errorsOf(route: Route): ErrorCode[] {
-  const { method, who, errors, counts, needsConsent = false, allowsDisabled = false } = route;
+  const { method, who, errors, counts, needsConsent = false, allowsDisabled, allowsErased } = route;
+  const allowed: readonly ErrorCode[] = [
+    ...(allowsDisabled ? (['ACCOUNT_DISABLED'] as const) : []),
+    ...(allowsErased ? (['ACCOUNT_DELETED'] as const) : []),
+  ];
   const ofBody: ErrorCode[] = method === 'GET' ? [] : ['PAYLOAD_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE'];
   return [
     ...new Set<ErrorCode>([
       'INVALID_REQUEST',
       'ADDRESS_BLOCKED',
       ...ofBody,
-      ...BY_WHO[who].filter((code) => !(allowsDisabled && code === 'ACCOUNT_DISABLED')),
+      ...BY_WHO[who].filter((code) => !allowed.includes(code)),
       ...(needsConsent ? (['CONSENT_REQUIRED'] as const) : []),
       ...(counts === undefined ? [] : (['QUOTA_EXCEEDED'] as const)),
       ...errors,
