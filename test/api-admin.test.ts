@@ -851,7 +851,7 @@ it('every refusal that a route of operators names was met above', () => {
   const reviewed = `${REQUESTS}/{request_id}/approve`;
   // Those have their own files.
   const isElsewhere =
-    /^\/v1\/admin\/(reports|blocks|policies|consents|plans|usage|webhook-secret|personal|outbox|consumers|moderation)|\/plan$/;
+    /^\/v1\/admin\/(reports|blocks|policies|consents|plans|usage|webhook-secret|personal|erasures|outbox|consumers|moderation)|\/plan$/;
   const here = samples().filter(({ template }) => !isElsewhere.test(template));
   const named = here.flatMap(({ method, template }) => {
     const operation = document.paths[template]![method.toLowerCase()]!;
