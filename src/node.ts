@@ -13,6 +13,7 @@ import { settingsFrom } from './core/settings.js';
 import type { Erasing } from './erasure/all.js';
 import { Http } from './http.js';
 import { erase } from './jobs/erase.js';
+import { startErasureGauge } from './jobs/erasure-gauge.js';
 import { exportPersonalData } from './jobs/export-personal-data.js';
 import { BOUNDS } from './jobs/job.js';
 import { JOBS } from './jobs/list.js';
@@ -329,8 +330,10 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   });
   const context = { database, lane, communities, now, bounds: BOUNDS, erasing, metrics, log };
   let consumers: RunningConsumers | undefined;
+  let stopGauge: (() => Promise<void>) | undefined;
   if (roles.has('worker')) {
     schedule = startSchedule({ context, jobs: JOBS, metrics, log });
+    stopGauge = startErasureGauge({ pool: database.ownPool, metrics, log });
     const listed = consumersOf({ communities, database, lane, keys, log, now });
     const chosen = options.consumers ?? listed;
     const list = typeof chosen === 'function' ? chosen(listed) : chosen;
@@ -360,7 +363,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     limits,
     close: async () => {
       http.stopAccepting();
-      await Promise.all([schedule?.stop(), consumers?.stop()]);
+      await Promise.all([schedule?.stop(), consumers?.stop(), stopGauge?.()]);
       await lane.close();
       await relay?.close();
       await http.close();

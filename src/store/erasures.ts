@@ -232,6 +232,16 @@ export async function dueErasures(db: Db, now: number, limit: number): Promise<E
   return rows;
 }
 
+/** Those that an operator has to do something about: held or failed, the oldest first. */
+export async function listWaiting(db: Db, limit: number): Promise<Erasure[]> {
+  const { rows } = await db.query<Erasure>(
+    `SELECT ${COLUMNS} FROM erasures WHERE stage NOT IN ('completed', 'cancelled') AND (held_at IS NOT NULL OR failed_at IS NOT NULL)
+     ORDER BY requested_at, erasure_id LIMIT $1`,
+    [limit],
+  );
+  return rows;
+}
+
 /** Ended lately, for the daily look whether anything has come back. */
 export async function completedSince(db: Db, since: number): Promise<Erasure[]> {
   const { rows } = await db.query<Erasure>(
