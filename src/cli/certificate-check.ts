@@ -35,6 +35,8 @@ interface Given {
   readonly where: string;
   readonly event: NostrEvent;
   readonly certificate?: Certificate | undefined;
+  /** What is wrong with it by itself. */
+  readonly problems: readonly string[];
 }
 
 export async function checkFiles(paths: readonly string[], options: VerifyOptions): Promise<Checked> {
@@ -49,8 +51,9 @@ export async function checkFiles(paths: readonly string[], options: VerifyOption
   if (given.length + problems.length === 0) problems.push('there is no certificate in it');
   problems.push(...chainProblems(given));
   const isAbout = await aboutSubject(options);
+  // What one says that does not hold is not repeated.
   const lines = given.flatMap((one) =>
-    one.certificate === undefined ? [] : [lineOf(one, one.certificate, isAbout)],
+    one.certificate === undefined || one.problems.length > 0 ? [] : [lineOf(one, one.certificate, isAbout)],
   );
   const known = given.flatMap(({ certificate }) => certificate ?? []);
   if (isAbout !== undefined && !known.some(isAbout))
@@ -112,11 +115,7 @@ function isJson(text: string): boolean {
   }
 }
 
-function readOne(
-  where: string,
-  text: string,
-  { key }: VerifyOptions,
-): { readonly problems: string[] } | (Given & { readonly problems: string[] }) {
+function readOne(where: string, text: string, { key }: VerifyOptions): Given | Pick<Given, 'problems'> {
   if (!isJson(text)) return { problems: ['it is not JSON'] };
   const event = parseEvent(JSON.parse(text));
   if (isRefusal(event)) return { problems: [`it is no event: ${event.why}`] };

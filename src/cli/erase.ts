@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { Command, InvalidArgumentError } from 'commander';
 import { npubEncode } from 'nostr-tools/nip19';
-import { pubkeyOf } from '../config.js';
+import { pubkeyOf, readConfig } from '../config.js';
 import type { Subject } from '../core/erasure.js';
 import { openRegistry } from '../erasure/all.js';
 import { certificatesIn } from '../erasure/certificate.js';
@@ -184,10 +184,10 @@ function step(
 
 async function eraseMember(pubkey: string, options: Chosen & { community: string }): Promise<void> {
   refuseUnasked(options);
-  await withJobs(async (context, { adminPubkeys, dataDir }) => {
+  if (readConfig(process.env).adminPubkeys.includes(pubkey))
+    throw new Error('this key is an operator by MINATO_ADMIN_PUBKEYS; take it out there first');
+  await withJobs(async (context, { dataDir }) => {
     const { id, slug, settings } = chooseCommunity(context.communities, options.community);
-    if (adminPubkeys.includes(pubkey))
-      throw new Error('this key is an operator by MINATO_ADMIN_PUBKEYS; take it out there first');
     const npub = npubEncode(pubkey);
     const isRight = (answer: string) => pubkeyOf(answer) === pubkey;
     const rows = await show(context, `${npub} in ${slug}`, { type: 'member', community: id, pubkey });

@@ -15,6 +15,7 @@ h2 { font-size: 10.5pt; margin: .9rem 0 .2rem; } small { color: #555; }
 table { border-collapse: collapse; width: 100%; } th, td { text-align: left; vertical-align: top; padding: .1rem .4rem .1rem 0; border-bottom: 1px solid #ccc; }
 th { font-weight: normal; color: #555; width: 34%; } thead th { width: auto; } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
 code { font: 8pt/1.3 ui-monospace, monospace; overflow-wrap: anywhere; } .all { font-size: 8pt; color: #555; }
+.many { columns: 2; font-size: 8pt; } .many td { padding-top: 0; padding-bottom: 0; }
 @media print { body { padding: 0; } tr { break-inside: avoid; } }
 `;
 const POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
@@ -78,6 +79,9 @@ function about(certificate: Certificate): string {
   ].join('\n')}</table>`;
 }
 
+/** More of them stand in two columns, so that it stays one sheet. */
+const MANY = 14;
+
 /** Those that held something, one by one; the others by name. */
 function stores({ stores: all }: Certificate): string {
   const held = all.filter(({ before, deleted }) => before !== 0 || deleted > 0);
@@ -88,8 +92,8 @@ function stores({ stores: all }: Certificate): string {
   );
   const names = empty.map(({ name }) => escapeHtml(name)).join(', ');
   return `${heading('Stores', '保存先')}
-<table><thead><tr><th>store <small lang="ja">保存先</small></th><th class="n">before <small lang="ja">前</small></th><th class="n">deleted <small lang="ja">削除</small></th><th class="n">after <small lang="ja">後</small></th></tr></thead>
-<tbody>${rows.join('\n')}</tbody></table>
+<div${held.length > MANY ? ' class="many"' : ''}><table><thead><tr><th>store <small lang="ja">保存先</small></th><th class="n">before <small lang="ja">前</small></th><th class="n">deleted <small lang="ja">削除</small></th><th class="n">after <small lang="ja">後</small></th></tr></thead>
+<tbody>${rows.join('\n')}</tbody></table></div>
 <p class="all">Looked into as well, nothing there before and after <span lang="ja">前後とも 0 件</span>: ${names || '–'}</p>`;
 }
 
