@@ -22,6 +22,7 @@ import type { Peer } from './peers.js';
 import { describeMachine, type Report, type RowReport, readReport, renderTable } from './report.js';
 import { count } from './rows/count.js';
 import { deletion } from './rows/delete.js';
+import { erase } from './rows/erase.js';
 import { exportFile, importFile } from './rows/files.js';
 import { fill, ingest, memory, single } from './rows/ingest.js';
 import { deliver, fanout } from './rows/live.js';
@@ -46,6 +47,7 @@ const ROWS: readonly Row[] = [
   deletion,
   searchable,
   gone,
+  erase,
   importFile,
   exportFile,
   sweep,

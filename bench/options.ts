@@ -21,6 +21,7 @@ export interface Sizes {
   readonly deleteTargets: number;
   readonly searchEvents: number;
   readonly searchLoadPerSecond: number;
+  readonly eraseEvents: number;
   readonly purgeEvents: number;
   /** The sizes of a store at which `--growth` asks. */
   readonly growthEvents: readonly number[];
@@ -45,6 +46,7 @@ const FULL: Sizes = {
   deleteTargets: 1_000,
   searchEvents: 100,
   searchLoadPerSecond: 300,
+  eraseEvents: 100_000,
   purgeEvents: 1_000_000,
   growthEvents: [10_000, 100_000, 1_000_000],
   yardstickSeconds: 1,
@@ -62,6 +64,7 @@ const QUICK: Sizes = {
   deliverSeconds: 1,
   deleteTargets: 100,
   searchEvents: 5,
+  eraseEvents: 2_000,
   purgeEvents: 10_000,
   growthEvents: [1_000, 10_000],
   yardstickSeconds: 0.2,

@@ -100,6 +100,27 @@ CREATE INDEX topic_subscription_requests_reviewer ON topic_subscription_requests
 CREATE INDEX plan_events_pubkey ON plan_events (community, pubkey);
 CREATE INDEX revoked_tokens_pubkey ON revoked_tokens (community, pubkey);
 
+-- Nothing of one who is being erased is written any more, whoever writes it: so the count comes to zero.
+CREATE FUNCTION is_fenced(of_community integer, of_pubkey bytea) RETURNS boolean LANGUAGE sql STABLE AS $$
+  SELECT EXISTS (SELECT 1 FROM erasures e WHERE e.community = of_community AND e.pubkey = of_pubkey AND e.type = 'member'
+    AND e.cause <> 'vanish' AND e.stage IN ('fenced', 'counted', 'deleting', 'verifying'))
+$$;
+CREATE FUNCTION refuse_erased() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF is_fenced(NEW.community, NEW.pubkey) THEN
+    RAISE EXCEPTION 'this key is being erased: nothing of it is taken in until that is done' USING ERRCODE = 'MN001';
+  END IF;
+  RETURN NEW;
+END $$;
+CREATE TRIGGER refuse_erased BEFORE INSERT ON members FOR EACH ROW EXECUTE FUNCTION refuse_erased();
+CREATE TRIGGER refuse_erased BEFORE INSERT ON operators FOR EACH ROW EXECUTE FUNCTION refuse_erased();
+CREATE TRIGGER refuse_erased BEFORE INSERT ON blocked_authors FOR EACH ROW EXECUTE FUNCTION refuse_erased();
+CREATE TRIGGER refuse_erased BEFORE INSERT ON plan_events FOR EACH ROW EXECUTE FUNCTION refuse_erased();
+CREATE TRIGGER refuse_erased BEFORE INSERT ON usage_counters FOR EACH ROW EXECUTE FUNCTION refuse_erased();
+CREATE TRIGGER refuse_erased BEFORE INSERT ON usage_requests FOR EACH ROW EXECUTE FUNCTION refuse_erased();
+CREATE TRIGGER refuse_erased BEFORE INSERT ON revoked_tokens FOR EACH ROW EXECUTE FUNCTION refuse_erased();
+CREATE TRIGGER refuse_erased BEFORE INSERT ON reports FOR EACH ROW EXECUTE FUNCTION refuse_erased();
+
 -- Sessions of operators in a browser. The token itself is with the browser only.
 CREATE TABLE operator_sessions (
   community integer NOT NULL,

@@ -18,6 +18,7 @@ import { KIND_REPORT } from './core/report.js';
 import { askAtDoor } from './core/rule-match.js';
 import { vanishScope } from './core/vanish.js';
 import type { Lane } from './lane.js';
+import { rateKey } from './limits/keys.js';
 import type { Rates } from './limits/rates.js';
 import type { Metrics } from './metrics.js';
 import type { SeenCounts } from './seen-counts.js';
@@ -150,7 +151,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
     try {
       for (const { ruleId, version, conditions } of rated) {
         const { count, seconds } = conditions.rate!;
-        const key = `rule/${id}/${ruleId}/${version}/${pubkey}`;
+        const key = rateKey(id, `rule/${ruleId}/${version}`, pubkey);
         const verdict = await options.rates?.take(key, count / seconds, count, now());
         if (verdict?.allowed === false) return REFUSED_BY_RULE;
         taken.push(key);
@@ -229,7 +230,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
 /** What others bring of an author's events has a rate of its own, so that it never stands in the author's way. */
 function rateKeyOf({ id }: Community, { pubkey }: NostrEvent, sender: Sender | undefined): string {
   const isAuthor = sender?.access.pubkeys.has(pubkey) ?? false;
-  return isAuthor ? `events/${id}/${pubkey}` : `events/${id}/${pubkey}/brought`;
+  return rateKey(id, isAuthor ? 'events' : 'brought', pubkey);
 }
 
 /** In which communities a request to vanish holds: this one, or with ALL_RELAYS every one of this node. */

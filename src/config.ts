@@ -50,6 +50,17 @@ const environment = z.object({
   REDIS_URL: z
     .url({ protocol: /^rediss?$/, error: 'must look like redis://user:password@host:6379' })
     .optional(),
+  DYNAMODB_ENDPOINT: z
+    .url({ protocol: /^https?$/, error: 'must look like https://dynamodb.eu-central-1.amazonaws.com' })
+    .optional(),
+  AWS_REGION: z
+    .string()
+    .regex(/^[a-z0-9-]{1,64}$/, 'must be the name of a region, like eu-central-1')
+    .default('us-east-1'),
+  MINATO_DYNAMODB_PREFIX: z
+    .string()
+    .regex(/^[A-Za-z0-9_.-]{1,200}$/, 'must be at most 200 letters, digits and _ . -')
+    .default('minato_'),
   MINATO_PUBLIC_URL: z
     .url({ protocol: /^(ws|http)s?$/, error: 'must be a ws:, wss:, http: or https: address' })
     .optional(),
@@ -66,6 +77,14 @@ const environment = z.object({
   MINATO_METRICS_TOKEN: z.string().min(16, 'must have at least 16 characters').optional(),
 });
 
+/** Where the tables in DynamoDB are. Who may use them is told to the AWS SDK in its own ways. */
+export interface DynamodbPlace {
+  readonly endpoint: string;
+  readonly region: string;
+  /** The names of all tables begin with it. */
+  readonly prefix: string;
+}
+
 export interface Config {
   readonly host: string;
   readonly port: number;
@@ -77,6 +96,7 @@ export interface Config {
   readonly topicMode: 'required' | 'default' | 'open';
   readonly authMode: 'off' | 'required';
   readonly redisUrl: string | undefined;
+  readonly dynamodb: DynamodbPlace | undefined;
   /** Whose word about the client's address is believed. */
   readonly trustedProxies: readonly string[];
   /** Instead of the file that is made with the first erasure: for nodes on several machines. */
@@ -114,9 +134,19 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     topicMode: value.MINATO_TOPIC_MODE,
     authMode: value.MINATO_AUTH_MODE,
     redisUrl: value.REDIS_URL,
+    dynamodb: dynamodbOf(value),
     trustedProxies: value.MINATO_TRUSTED_PROXIES,
     erasureKey: value.MINATO_ERASURE_KEY,
     logLevel: value.MINATO_LOG_LEVEL,
     metricsToken: value.MINATO_METRICS_TOKEN,
+  };
+}
+
+function dynamodbOf(value: z.infer<typeof environment>): DynamodbPlace | undefined {
+  if (value.DYNAMODB_ENDPOINT === undefined) return undefined;
+  return {
+    endpoint: value.DYNAMODB_ENDPOINT,
+    region: value.AWS_REGION,
+    prefix: value.MINATO_DYNAMODB_PREFIX,
   };
 }

@@ -128,6 +128,11 @@ export function createMetrics() {
       help: 'Scores of trust that the daily pass over all of them found to be wrong, and had computed again',
       registers,
     }),
+    erasureAlarms: new Gauge({
+      name: 'minato_erasure_alarms',
+      help: 'Stores in which something of one who was erased was found again, by the last daily look',
+      registers,
+    }),
     outboxHead: new Gauge({
       name: 'minato_outbox_head',
       help: 'Last outbox number this process has delivered',

@@ -2,6 +2,7 @@
 import { addressesOf, basesOf } from './addresses.js';
 import { type Admission, createAdmission, RecentIds } from './admission.js';
 import { addApi } from './api/server.js';
+import { DynamodbAudit } from './audit/dynamodb.js';
 import { createAddressOf } from './client-address.js';
 import { type Communities, watchCommunities } from './communities.js';
 import type { Config } from './config.js';
@@ -11,6 +12,9 @@ import type { Plan } from './core/plan.js';
 import { refusal } from './core/reply.js';
 import { settingsFrom } from './core/settings.js';
 import type { Erasing } from './erasure/all.js';
+import { auditDeleters } from './erasure/audit-deleters.js';
+import { Certificates } from './erasure/certificate.js';
+import { sessionDeleters } from './erasure/sessions.js';
 import { Http } from './http.js';
 import { erase } from './jobs/erase.js';
 import { startErasureGauge } from './jobs/erasure-gauge.js';
@@ -40,6 +44,7 @@ import { SeenCounts, startSeenFlush } from './seen-counts.js';
 import type { Consumer } from './services/consumer.js';
 import { consumersOf } from './services/list.js';
 import { type RunningConsumers, startConsumers } from './services/start.js';
+import { openSessions, type Sessions } from './sessions/shared.js';
 import { fixCursorSecret, fixDownloadSecret, fixTokenSecret, readSubjectPrint } from './store/node-state.js';
 import { readHead } from './store/outbox.js';
 import { isServed } from './store/seen.js';
@@ -73,6 +78,8 @@ export interface Writer {
   readonly tagHash: TagHash;
   readonly keys: NodeKeys;
   readonly erasing: Erasing;
+  /** Where the audit log is moved to, if anywhere. */
+  readonly audit: DynamodbAudit | undefined;
   readonly networkId: string;
   readonly recent: RecentIds;
   readonly metrics: Metrics;
@@ -136,16 +143,30 @@ export async function startWriter(
     ...(onCommit ? { onCommit } : {}),
   });
   const keys = new NodeKeys({ folder: config.dataDir, pool: database.apiPool, now });
+  const audit = config.dynamodb && new DynamodbAudit(config.dynamodb);
   const erasing: Erasing = {
     pool: database.apiPool,
     lane,
     tagHash,
     subjectKey,
     keys,
-    folder: config.dataDir,
-    version: SOFTWARE_VERSION,
+    certificates: new Certificates({
+      pool: database.apiPool,
+      keys,
+      folder: config.dataDir,
+      version: SOFTWARE_VERSION,
+    }),
     aheadSeconds: (community) => settingsOf(community)['limits.createdAheadSecondsMax'],
-    others: [],
+    others: [
+      ...sessionDeleters({ pool: database.apiPool, redisUrl: config.redisUrl }),
+      ...auditDeleters({
+        pool: database.apiPool,
+        dynamodb: audit,
+        settingsOf,
+        now,
+        hashOf: (community, pubkey) => subjectKey.hash(community, pubkey).toString('hex'),
+      }),
+    ],
   };
   const bases = () => basesOf(config.publicUrl, config.host, port?.() ?? config.port);
   const seen = new SeenCounts();
@@ -172,11 +193,13 @@ export async function startWriter(
     tagHash,
     keys,
     erasing,
+    audit,
     networkId,
     recent,
     metrics,
     close: async () => {
       await lane.close();
+      await audit?.close();
       await stopSeen();
       await verifier.close();
       await communities.stop();
@@ -226,6 +249,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   });
   const {
     admission,
+    audit,
     bases,
     communities,
     erasing,
@@ -248,6 +272,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     await writer.close();
     rates.close();
     await limits.close();
+    await sessions?.close();
   };
   const http = new Http({
     metrics,
@@ -259,6 +284,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   const addressOf = createAddressOf(config.trustedProxies);
   const gate = new QueryGate();
   let schedule: Schedule | undefined;
+  let sessions: Sessions | undefined;
   const relay = roles.has('relay')
     ? addRelay(http, {
         hasApi: roles.has('api'),
@@ -290,21 +316,25 @@ export async function startNode(options: NodeOptions): Promise<Node> {
       })
     : undefined;
   if (roles.has('api')) {
+    sessions = await openSessions(config.redisUrl, database.apiPool, log);
     addApi(http, {
       pool: database.apiPool,
+      audit,
       networkId,
       communities,
       bases,
       verifier,
       useOnce: (...credential) => limits.useOnce(...credential),
       tokenSecret: await fixTokenSecret(database.ownPool),
+      subjectOf: (community, pubkey) => erasing.subjectKey.tryHash(community, pubkey),
       adminPubkeys: config.adminPubkeys,
+      sessions,
       carryOut: (about) => carryOut({ lane, pool: database.apiPool }, about),
       downloadSecret: await fixDownloadSecret(database.ownPool),
       // Where no worker runs in this process, another one finds the request within a minute.
       exportSoon: async () => schedule?.trigger(exportPersonalData.name),
       eraseSoon: async () => schedule?.trigger(erase.name),
-      subjectOf: async (community, pubkey) =>
+      hashOf: async (community, pubkey) =>
         (await erasing.subjectKey.load())
           ? erasing.subjectKey.hash(community, pubkey).toString('hex')
           : undefined,
@@ -328,7 +358,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     await stop();
     throw error;
   });
-  const context = { database, lane, communities, now, bounds: BOUNDS, erasing, metrics, log };
+  const context = { database, lane, communities, now, bounds: BOUNDS, erasing, audit, metrics, log };
   let consumers: RunningConsumers | undefined;
   let stopGauge: (() => Promise<void>) | undefined;
   if (roles.has('worker')) {

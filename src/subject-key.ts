@@ -79,6 +79,11 @@ export class SubjectKey {
     if (this.print !== print) throw new SubjectKeyMissing(this.path, this.key !== undefined);
   }
 
+  /** None, while nobody was erased. */
+  tryHash(community: number, pubkey: string): Buffer | undefined {
+    return this.key === undefined ? undefined : this.hash(community, pubkey);
+  }
+
   /** Of a public key in a community; or of the community itself. */
   hash(community: number, pubkey = ''): Buffer {
     const name = `${community}:${pubkey}`;

@@ -164,6 +164,9 @@ describe('every route of operators', () => {
     const routes = samples().map(({ method, template }) => `${method} ${template.replace('/v1/admin', '')}`);
     expect(routes.sort()).toEqual(
       [
+        'GET /session',
+        'POST /session',
+        'DELETE /session',
         'GET /topic-subscription-requests',
         'GET /topic-subscription-requests/{request_id}',
         'POST /topic-subscription-requests/{request_id}/approve',
@@ -841,6 +844,8 @@ it('every refusal that a route of operators names was met above', () => {
     'INVALID_AUTH',
     'REPLAYED_AUTH',
     'INVALID_TOKEN',
+    'INVALID_SESSION',
+    'CSRF_REQUIRED',
     'OPERATORS_ONLY',
     'RATE_LIMITED',
     'UNAVAILABLE',
@@ -851,7 +856,7 @@ it('every refusal that a route of operators names was met above', () => {
   const reviewed = `${REQUESTS}/{request_id}/approve`;
   // Those have their own files.
   const isElsewhere =
-    /^\/v1\/admin\/(reports|blocks|policies|consents|plans|usage|webhook-secret|personal|erasures|outbox|consumers|moderation)|\/plan$/;
+    /^\/v1\/admin\/(session|reports|blocks|policies|consents|plans|usage|webhook-secret|personal|erasures|outbox|consumers|moderation)|\/plan$/;
   const here = samples().filter(({ template }) => !isElsewhere.test(template));
   const named = here.flatMap(({ method, template }) => {
     const operation = document.paths[template]![method.toLowerCase()]!;

@@ -5,6 +5,7 @@ import { createAddressOf } from '../src/client-address.js';
 import { ERRORS } from '../src/core/errors.js';
 import { Http } from '../src/http.js';
 import { createLog } from '../src/log.js';
+import { PostgresSessions } from '../src/sessions/postgres.js';
 import { codesOf, type OpenApi, type Operation } from './support/api.js';
 import { startTestNode, type TestNode } from './support/node.js';
 
@@ -41,13 +42,14 @@ async function existingRoutes(): Promise<string[]> {
     verifier,
     bases: () => [],
     useOnce: async () => true,
+    sessions: new PostgresSessions(relay.database.pool),
     tokenSecret: '',
     adminPubkeys: [],
     carryOut: async () => undefined,
     downloadSecret: '',
     exportSoon: async () => undefined,
     eraseSoon: async () => undefined,
-    subjectOf: async () => undefined,
+    hashOf: async () => undefined,
     search: {
       pool: relay.database.pool,
       searchPool: relay.database.searchPool,
@@ -111,6 +113,25 @@ describe('the OpenAPI document', () => {
     const { content = {} } = document.paths['/v1/admin/outbox']!.get!.responses['200']!;
     expect(Object.keys(content)).toEqual(['application/x-ndjson', 'text/event-stream']);
     expect(JSON.stringify(content['application/x-ndjson'])).toContain('effective_key');
+  });
+
+  it('tells each way to prove who asks, and the token that a cookie needs beside it for a change', () => {
+    const [nostr, token] = [{ nostr: [] }, { token: [] }];
+    const securityOf = (path: string, method: string) => document.paths[`/v1${path}`]![method]!.security;
+    expect(securityOf('/topic-subscriptions', 'get')).toEqual([nostr, token]);
+    expect(securityOf('/admin/settings', 'get')).toEqual([nostr, token, { session: [] }]);
+    expect(securityOf('/admin/settings/{key}', 'put')).toEqual([nostr, token, { session: [], csrf: [] }]);
+    expect(securityOf('/admin/session', 'post')).toEqual([nostr]);
+    const { securitySchemes } = document.components;
+    expect(Object.keys(securitySchemes)).toEqual(['nostr', 'token', 'session', 'csrf']);
+    expect(securitySchemes.session).toMatchObject({ type: 'apiKey', in: 'cookie', name: 'minato_session' });
+    expect(securitySchemes.csrf).toMatchObject({ type: 'apiKey', in: 'header', name: 'X-CSRF-Token' });
+    const changing = operations().filter(([, , { security = [] }]) =>
+      JSON.stringify(security).includes('csrf'),
+    );
+    for (const [method, path, operation] of changing)
+      expect(codesOf(operation, 403), `${method} ${path}`).toContain('CSRF_REQUIRED');
+    expect(changing.length).toBeGreaterThan(20);
   });
 
   it('says that the same routes are under /c/<slug> and how a request is signed', () => {

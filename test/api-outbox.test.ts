@@ -6,6 +6,7 @@ import { addApi } from '../src/api/server.js';
 import { createAddressOf } from '../src/client-address.js';
 import { Http } from '../src/http.js';
 import { createLog } from '../src/log.js';
+import { PostgresSessions } from '../src/sessions/postgres.js';
 import { addCommunity } from '../src/store/communities.js';
 import { type Api, authorization, createApi, credential } from './support/api.js';
 import { eventually } from './support/cli.js';
@@ -470,11 +471,12 @@ describe('a port of its own', () => {
       verifier,
       bases: () => [`ws://127.0.0.1:${port}`],
       useOnce: (...credential) => limits.useOnce(...credential),
+      sessions: new PostgresSessions(relay.database.apiPool),
       tokenSecret: 'secret',
       downloadSecret: 'secret',
       exportSoon: async () => undefined,
       eraseSoon: async () => undefined,
-      subjectOf: async () => undefined,
+      hashOf: async () => undefined,
       search: {
         pool: relay.database.pool,
         searchPool: relay.database.searchPool,

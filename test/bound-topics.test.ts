@@ -206,7 +206,10 @@ describe('a deletion request', () => {
     const { pool } = here.database;
     await post({ kind: 62, tags: [['relay', PUBLIC_URL]] });
     expect(await find({ '#t': ['boats', GLOBAL] })).toEqual([]);
+    // Until this one has read it, the outbox is not scrubbed.
+    await pool.query(`INSERT INTO consumer_offsets (consumer, last_seq, updated_at) VALUES ('slow', 0, 0)`);
     await run(erase);
+    await pool.query(`DELETE FROM consumer_offsets WHERE consumer = 'slow'`);
     expect([await tagRows(request), await tagRows(plain)]).toEqual([0, 0]);
     expect(await outboxOf(request)).toEqual([
       ['upsert', ['boats', 'nets']],

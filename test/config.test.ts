@@ -34,6 +34,7 @@ describe('environment variables', () => {
     topicMode: 'required',
     authMode: 'off',
     redisUrl: undefined,
+    dynamodb: undefined,
     trustedProxies: ['loopback'],
     logLevel: 'info',
     metricsToken: undefined,
@@ -56,9 +57,11 @@ describe('environment variables', () => {
       'TRUSTED_PROXIES',
       'LOG_LEVEL',
       'METRICS_TOKEN',
+      'DYNAMODB_PREFIX',
     ];
+    const others = ['DATABASE_URL', 'REDIS_URL', 'DYNAMODB_ENDPOINT', 'AWS_REGION'];
     const env = Object.fromEntries(
-      [...names.map((name) => `MINATO_${name}`), 'DATABASE_URL', 'REDIS_URL'].map((name) => [name, '']),
+      [...names.map((name) => `MINATO_${name}`), ...others].map((name) => [name, '']),
     );
     expect(readConfig(env)).toEqual(DEFAULTS);
   });
@@ -89,6 +92,13 @@ describe('environment variables', () => {
     ['MINATO_AUTH_MODE', 'off', 'authMode', 'off'],
     ['MINATO_AUTH_MODE', 'required', 'authMode', 'required'],
     ['REDIS_URL', 'redis://localhost:6379', 'redisUrl', 'redis://localhost:6379'],
+    [
+      'DYNAMODB_ENDPOINT',
+      'http://localhost:8000',
+      'dynamodb',
+      { endpoint: 'http://localhost:8000', region: 'us-east-1', prefix: 'minato_' },
+    ],
+    ['AWS_REGION', 'eu-central-1', 'dynamodb', undefined],
     ['MINATO_TRUSTED_PROXIES', 'loopback, 10.0.0.0/8', 'trustedProxies', ['loopback', '10.0.0.0/8']],
     ['MINATO_LOG_LEVEL', 'silent', 'logLevel', 'silent'],
     ['MINATO_METRICS_TOKEN', 'sixteen-letters!', 'metricsToken', 'sixteen-letters!'],
@@ -115,6 +125,9 @@ describe('environment variables', () => {
     ['MINATO_TOPIC_MODE', 'OPEN'],
     ['MINATO_AUTH_MODE', 'on'],
     ['REDIS_URL', 'localhost:6379'],
+    ['DYNAMODB_ENDPOINT', 'localhost:8000'],
+    ['AWS_REGION', 'Europe, mostly'],
+    ['MINATO_DYNAMODB_PREFIX', 'my tables/'],
     ['MINATO_TRUSTED_PROXIES', 'everybody'],
     ['MINATO_TRUSTED_PROXIES', '10.0.0.0/99'],
     ['MINATO_LOG_LEVEL', 'loud'],

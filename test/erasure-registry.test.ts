@@ -1,6 +1,16 @@
 /** I12: the registry of stores against the schema of a migrated database. A table that nobody registered fails here. */
+import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { DYNAMODB_TABLES, DynamodbAudit } from '../src/audit/dynamodb.js';
+import { settingsFrom } from '../src/core/settings.js';
+import { type Erasing, openRegistry } from '../src/erasure/all.js';
+import { auditDeleters } from '../src/erasure/audit-deleters.js';
+import type { DeletionRegistry } from '../src/erasure/deletion-registry.js';
 import { EXEMPT_COLUMNS, PERSONAL_STORES } from '../src/erasure/registry.js';
+import { EXEMPT_REDIS_PREFIXES, REDIS_PREFIXES, sessionDeleters } from '../src/erasure/sessions.js';
+import { NodeKeys } from '../src/keys.js';
+import { PEOPLE_COLUMNS } from '../src/store/erasure-people.js';
+import { SubjectKey } from '../src/subject-key.js';
 import { openTestStore, type TestStore } from './support/store.js';
 
 interface Column {
@@ -42,6 +52,92 @@ function canNamePerson({ name, type }: Pick<Column, 'name' | 'type'>): boolean {
 const PLAIN_KEYS = ['community_settings.key', 'node_state.key', 'node_state.value'];
 
 const registered = () => new Set(PERSONAL_STORES.flatMap((one) => one.columns));
+
+/** Tables of which no row is anybody's or any community's, and why a deleter need not know them. */
+const NOBODYS: Readonly<Record<string, string>> = {
+  communities: 'Its row goes at the end of the erasure itself, behind everything that refers to it.',
+  erasure_certificates: 'The proofs, which stay; each names nobody.',
+  used_credentials: 'Signatures and challenges that were used, by themselves; forgotten after minutes.',
+};
+
+describe('the deletion registry', () => {
+  let registry: DeletionRegistry;
+  beforeAll(() => {
+    const { pool } = store.database;
+    const subjectKey = new SubjectKey({ folder: store.test.folder });
+    const keys = new NodeKeys({ folder: store.test.folder, pool, now: Date.now });
+    const audit = auditDeleters({
+      pool,
+      dynamodb: new DynamodbAudit({ endpoint: 'http://127.0.0.1:1', region: 'x', prefix: 'minato_' }),
+      settingsOf: () => settingsFrom(new Map()),
+      now: Date.now,
+      hashOf: () => '',
+    });
+    const sessions = sessionDeleters({ pool, redisUrl: 'redis://127.0.0.1:1' });
+    const erasing = { pool, keys, subjectKey, others: [...sessions, ...audit] } as unknown as Erasing;
+    registry = openRegistry(erasing, { client: new pg.Client(), now: Date.now, rows: 1 });
+  });
+
+  /** Every table with a community or somebody's key, of which nobody answers for the rows. */
+  const forgotten = (all: readonly Column[]) => {
+    const theirs = all.filter(
+      (column) =>
+        column.name === `${column.table}.community` || registered().has(column.name) || canNamePerson(column),
+    );
+    const held = new Set([...registry.holds(), ...Object.keys(NOBODYS)]);
+    return [...new Set(theirs.map(({ table }) => table))].filter((table) => !held.has(table));
+  };
+
+  it('has a deleter for every table that has a community or can name a person', () => {
+    const about = new Set(Object.keys(EXEMPT_COLUMNS).map((name) => name.slice(0, name.indexOf('.'))));
+    const nodes = ['node_state', 'consumer_rebuilds'];
+    expect(forgotten(columns).filter((table) => !nodes.includes(table))).toEqual([]);
+    expect(about.size).toBeGreaterThan(0);
+  });
+
+  it('a table that is added without a deleter breaks the build', async () => {
+    await store.database.pool.query(
+      'CREATE TABLE gossip (community integer NOT NULL, pubkey bytea NOT NULL, said text)',
+    );
+    const after = await readColumns();
+    await store.database.pool.query('DROP TABLE gossip');
+    expect(forgotten(after)).toContain('gossip');
+  });
+
+  it('answers for every prefix that is written in Redis and every table in DynamoDB', () => {
+    const held = new Set(registry.holds());
+    const prefixes = REDIS_PREFIXES.filter((prefix) => !(prefix in EXEMPT_REDIS_PREFIXES));
+    expect(prefixes.filter((prefix) => !held.has(prefix))).toEqual([]);
+    expect(DYNAMODB_TABLES.filter((table) => !held.has(table))).toEqual([]);
+  });
+
+  it('is named store by store, and no name twice', () => {
+    const names = registry.registeredNames();
+    expect(names).toEqual(
+      expect.arrayContaining([
+        'postgres:events',
+        'postgres:members',
+        'postgres:search_documents',
+        'postgres:events_outbox',
+        'redis:sessions',
+        'dynamodb:audit_logs',
+        'files:keys',
+      ]),
+    );
+    for (const name of names) expect(name).toMatch(/^(postgres|redis|dynamodb|files):[a-z_]+$/);
+    expect(() => registry.register({ ...Object.create(null), name: names[0]! })).toThrow('two deleters');
+  });
+
+  it('looks for the erased in every column that names people by their key', () => {
+    const keys = [...registered()].filter((name) => {
+      const column = columns.find((one) => one.name === name);
+      return column?.type === 'bytea' && /pubkey|author|actor|named|reporter|subject|_by$/.test(name);
+    });
+    // An erasure that is under way is no leftover, and its hash names nobody.
+    const own = ['erasures.pubkey', 'erasures.subject', 'audit_log.actor'];
+    expect(keys.filter((name) => !PEOPLE_COLUMNS.includes(name) && !own.includes(name))).toEqual([]);
+  });
+});
 
 describe('the registry of stores', () => {
   it('has every column of the schema that can name a person, or says why not', () => {

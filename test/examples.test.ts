@@ -61,6 +61,22 @@ it('sign-in.mjs gets a token, asks with it, and is refused once it is revoked', 
   expect(output).toContain('"reason": "revoked"');
 });
 
+it('operator-session.mjs signs in, changes nothing without its token, and is out once it signed out', async () => {
+  const { code, output } = await run(
+    'operator-session.mjs',
+    Buffer.from(operator.secret).toString('hex'),
+    relay.http,
+  );
+  expect({ code, output }).toEqual({
+    code: 0,
+    output: expect.stringContaining('Set-Cookie: minato_session=;'),
+  });
+  const told = [...output.matchAll(/^→ (\d+)|"code":"(\w+)"/gm)].map(
+    ([, status, denied]) => status ?? denied,
+  );
+  expect(told).toEqual(['201', '200', '403', 'CSRF_REQUIRED', '200', '200', '401', 'INVALID_SESSION']);
+});
+
 it('follow-outbox.ts keeps a file that equals the view, through deletions, kills and a rebuild', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'minato-follow-'));
   const file = join(folder, 'index.json');

@@ -266,7 +266,7 @@ describe('an export that has ended', () => {
 });
 
 describe('a request to vanish', () => {
-  it('cancels the exports of before and takes their files, of this key only', async () => {
+  it('takes the exports of before and their files, of this key only', async () => {
     const [member, stranger] = [newAuthor(), newAuthor()];
     const ready = await ask(member);
     await run();
@@ -279,9 +279,9 @@ describe('a request to vanish', () => {
     expect(await client.publish(sign(member, vanish))).toEqual([true, '']);
     await client.close();
     await run(erase);
-    expect(await read(member, ready)).toMatchObject({ status: 'cancelled', download_url: null });
+    expect(await read(member, ready)).toMatchObject({ code: 'NOT_FOUND' });
     expect(await portionsOf(ready)).toEqual([]);
-    expect(await read(member, pending)).toMatchObject({ status: 'cancelled' });
+    expect(await read(member, pending)).toMatchObject({ code: 'NOT_FOUND' });
     expect(await read(stranger, theirs)).toMatchObject({ status: 'ready' });
     expect(await portionsOf(theirs)).not.toEqual([]);
   });
@@ -407,7 +407,7 @@ describe('downloads', () => {
       exportSoon: async () => undefined,
       adminPubkeys: [],
       eraseSoon: async () => undefined,
-      subjectOf: async () => undefined,
+      hashOf: async () => undefined,
       downloadMsMax: 20,
     });
     const call = (path: string, query: object): unknown => {

@@ -11,6 +11,7 @@ import { denial, isDenial } from '../src/core/errors.js';
 import { DAY_MS } from '../src/core/retention.js';
 import { Http } from '../src/http.js';
 import { createLog } from '../src/log.js';
+import { PostgresSessions } from '../src/sessions/postgres.js';
 import { assignPlan, changePlan, createPlan, deletePlan } from '../src/store/plans.js';
 import { countUse, giveBack, readUsage } from '../src/store/usage.js';
 import { type Api, createApi, type OpenApi, type Refused } from './support/api.js';
@@ -64,11 +65,12 @@ async function serve({ node, database }: TestNode): Promise<[Http, string]> {
       verifier,
       bases: () => [`ws://127.0.0.1:${port}`],
       useOnce: (...credential) => limits.useOnce(...credential),
+      sessions: new PostgresSessions(database.apiPool),
       tokenSecret: 'secret',
       downloadSecret: 'secret',
       exportSoon: async () => undefined,
       eraseSoon: async () => undefined,
-      subjectOf: async () => undefined,
+      hashOf: async () => undefined,
       search: { pool: database.pool, searchPool: database.searchPool, tagHash: () => 0n, cursorSecret: '' },
       inTurn: (_client, query) => query(),
       adminPubkeys: [],

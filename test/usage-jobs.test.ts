@@ -6,11 +6,14 @@ import { forgetTokens, forgetUsage } from '../src/jobs/forget-usage.js';
 import { BOUNDS, type Job, type JobContext } from '../src/jobs/job.js';
 import { JOBS } from '../src/jobs/list.js';
 import { dryRunJob, runJob } from '../src/jobs/run.js';
+import { forgetSessions } from '../src/jobs/upkeep.js';
 import { createLog } from '../src/log.js';
 import { startWriter, type Writer } from '../src/node.js';
 import { type Database, openDatabase } from '../src/postgres/database.js';
+import { PostgresSessions } from '../src/sessions/postgres.js';
 import { addCommunity } from '../src/store/communities.js';
 import { applyPlanEvent } from '../src/store/plans.js';
+import { countSessions } from '../src/store/sessions.js';
 import { isRevoked, revokeToken } from '../src/store/tokens.js';
 import { countUse } from '../src/store/usage.js';
 import { createTestDatabase, type TestDatabase } from './support/database.js';
@@ -104,13 +107,36 @@ it('a revoked token is forgotten only when it would have ended by itself', async
   for (const tokenId of ['a', 'b', 'c']) await revokeToken(database.pool, { ...holder, tokenId, expiresAt });
   now = expiresAt;
   expect(await run(forgetTokens)).toEqual({ changed: 0, more: false });
-  expect(await isRevoked(database.pool, { ...holder, tokenId: 'a', mark: 0 })).toBe(true);
+  expect(
+    await isRevoked(database.pool, { ...holder, tokenId: 'a', mark: 0, issuedAt: 0, subject: undefined }),
+  ).toBe(true);
   now = expiresAt + 60_001;
   expect(await dryRunJob(forgetTokens, context)).toEqual([{ reason: 'expired', class: 'token', rows: 3 }]);
   expect(await run(forgetTokens, { rows: 2, batches: 1 })).toEqual({ changed: 2, more: true });
   expect(await run(forgetTokens)).toEqual({ changed: 1, more: false });
 });
 
-it('both run by themselves', () => {
-  expect(JOBS).toEqual(expect.arrayContaining([forgetUsage, forgetTokens]));
+it('a session is forgotten with its token once its time is over, and not before', async () => {
+  const [community] = communities as [number];
+  const { pool } = database;
+  const sessions = new PostgresSessions(pool);
+  const holder = { community, pubkey: newAuthor().pubkey };
+  const refs = ['a', 'b', 'c'].map((digit) => ({ ...holder, tokenHash: digit.repeat(64) }));
+  const kept = { createdAt: now, expiresAt: now + 900_000, csrfHash: 'd'.repeat(64) };
+  for (const ref of refs) await sessions.create(ref, kept);
+  await sessions.create({ ...holder, tokenHash: 'e'.repeat(64) }, { ...kept, expiresAt: now + 9_000_000 });
+  now = kept.expiresAt + 60_000;
+  expect(await run(forgetSessions)).toEqual({ changed: 0, more: false });
+  now += 1;
+  expect(await dryRunJob(forgetSessions, context)).toEqual([
+    { reason: 'expired', class: 'session', rows: 3 },
+  ]);
+  expect(await run(forgetSessions, { rows: 2, batches: 1 })).toEqual({ changed: 4, more: true });
+  expect(await run(forgetSessions)).toEqual({ changed: 2, more: false });
+  expect(await sessions.endAll(holder)).toBe(1);
+  expect(await countSessions(pool, { type: 'member', ...holder })).toBe(0);
+});
+
+it('all run by themselves', () => {
+  expect(JOBS).toEqual(expect.arrayContaining([forgetUsage, forgetTokens, forgetSessions]));
 });

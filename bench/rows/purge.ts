@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { watchCommunities } from '../../src/communities.js';
 import { settingsFrom } from '../../src/core/settings.js';
 import type { Erasing } from '../../src/erasure/all.js';
+import { Certificates } from '../../src/erasure/certificate.js';
 import { BOUNDS, type Job, type JobContext } from '../../src/jobs/job.js';
 import { dropMonths, retain } from '../../src/jobs/retain.js';
 import { runJob } from '../../src/jobs/run.js';
@@ -150,14 +151,14 @@ async function withJobs<T>(
   try {
     const { signal } = new AbortController();
     const folder = tmpdir();
+    const keys = new NodeKeys({ folder, pool: database.pool, now });
     const erasing: Erasing = {
       pool: database.pool,
       lane: timed,
       tagHash,
       subjectKey: new SubjectKey({ folder }),
-      keys: new NodeKeys({ folder, pool: database.pool, now }),
-      folder,
-      version: '0.0.0',
+      keys,
+      certificates: new Certificates({ pool: database.pool, keys, folder, version: '0.0.0' }),
       aheadSeconds: () => 0,
       others: [],
     };

@@ -203,7 +203,7 @@ async function probe(connection: Connection): Promise<void> {
 }
 
 /** Of our own node: everything that was written before can be found. */
-async function caughtUp(bench: Bench): Promise<void> {
+export async function caughtUp(bench: Bench): Promise<void> {
   if (bench.node === undefined) return;
   const lag = async (): Promise<number> => {
     const metrics = await (await fetch(`${httpOf(bench)}/metrics`)).text();

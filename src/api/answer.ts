@@ -23,6 +23,9 @@ function schemesOf(denied: ErrorCode): string {
 }
 
 /** What fastify threw: the client's mistake is told, ours is logged and told without its inner words. */
+/** SQLSTATE of the trigger refuse_erased. */
+const REFUSED_AS_ERASED = 'MN001';
+
 export function denialOf(error: FastifyError, log: Log): Denial {
   if (hasZodFastifySchemaValidationErrors(error)) {
     const problems = error.validation.map(({ instancePath, message }) => ({
@@ -31,6 +34,7 @@ export function denialOf(error: FastifyError, log: Log): Denial {
     }));
     return denial('INVALID_REQUEST', { problems });
   }
+  if (error.code === REFUSED_AS_ERASED) return denial('BEING_ERASED');
   if (error.code === 'FST_ERR_CTP_BODY_TOO_LARGE') return denial('PAYLOAD_TOO_LARGE');
   if (error.code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE') return denial('UNSUPPORTED_MEDIA_TYPE');
   const { statusCode = 500 } = error;

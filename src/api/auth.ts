@@ -151,6 +151,12 @@ export function invalid(reason: string, explanation?: string): Denial {
 
 type Credential = { readonly event: unknown } | { readonly token: string };
 
+/** Told without looking whether it holds. */
+export function isToken(header: string | undefined): boolean {
+  const input = readHeader(header);
+  return !isDenial(input) && 'token' in input;
+}
+
 export function readHeader(header: string | undefined): Credential | Denial {
   if (header === undefined || header === '') return denial('AUTH_REQUIRED');
   const [, token] = /^Bearer +(\S+) *$/i.exec(header.slice(0, HEADER_LENGTH_MAX)) ?? [];

@@ -10,6 +10,7 @@ import type { ClientAddress } from '../client-address.js';
 import type { Community } from '../communities.js';
 import { type Denial, ERRORS, type ErrorCode } from '../core/errors.js';
 import type { DailyMetric } from '../core/plan-limits.js';
+import { isReading, type OpenSession } from './session-cookie.js';
 import type { Token } from './tokens.js';
 
 /**
@@ -37,6 +38,7 @@ export type Call<W extends Who, P = object, Q = object, B = object> = {
       readonly pubkey: W extends 'reader' ? string | undefined : string;
       /** What it was asked with, when that is no signature. */
       readonly token?: Token | undefined;
+      readonly session?: OpenSession | undefined;
       /** Of a route that `keepsRequestId`: the same for the same request under the same name. */
       readonly requestKey?: string | undefined;
       /** Of a route that `produces` several types: the one that the client would rather have. */
@@ -76,6 +78,8 @@ interface Description {
   readonly produces?: Readonly<Record<string, z.ZodType>>;
   /** A client that was cut off tells where it goes on (Last-Event-ID). */
   readonly resumable?: boolean;
+  /** Neither a token nor a cookie will do. */
+  readonly signedOnly?: boolean;
   /** Longest body, where 64 KiB are too few. */
   readonly bodyBytesMax?: number;
   /** Refusals of the handler; those of the checks before it are added. */
@@ -95,6 +99,8 @@ interface Description {
   readonly guard?: (knock: Knock) => Promise<Denial | undefined>;
 }
 
+type Answer<R> = R | WithCookie<R> | Denial;
+
 export interface RouteSpec<
   W extends Who,
   P extends Input,
@@ -109,7 +115,7 @@ export interface RouteSpec<
   readonly response: R;
   readonly handler: (
     call: Call<W, z.output<P>, z.output<Q>, z.output<B>>,
-  ) => Promise<z.output<R> | Denial> | z.output<R> | Denial;
+  ) => Promise<Answer<z.output<R>>> | Answer<z.output<R>>;
 }
 
 /** A declared route whose types have done their work. */
@@ -165,6 +171,23 @@ export class Flow {
   constructor(readonly stream: Readable) {}
 }
 
+export interface Cookie {
+  readonly name: string;
+  readonly value: string;
+  /** Only over TLS. */
+  readonly secure: boolean;
+  /** 0: the browser forgets it. */
+  readonly maxAgeSeconds: number;
+}
+
+/** An answer that gives the browser a cookie or takes it away. */
+export class WithCookie<R> {
+  constructor(
+    readonly body: R,
+    readonly cookie: Cookie,
+  ) {}
+}
+
 /** What the bytes of a file are to OpenAPI. */
 export const binary = z.string().meta({ format: 'binary' });
 
@@ -181,15 +204,18 @@ const BY_WHO: Record<Who, readonly ErrorCode[]> = {
   public: [],
   reader: OF_MEMBERS,
   member: OF_MEMBERS,
-  operator: [...OF_MEMBERS, 'OPERATORS_ONLY'],
+  operator: [...OF_MEMBERS, 'INVALID_SESSION', 'CSRF_REQUIRED', 'OPERATORS_ONLY'],
 };
 
 /** Every refusal that a route may answer. */
 export function errorsOf(route: Route): ErrorCode[] {
-  const { method, who, errors, counts, needsConsent = false, allowsDisabled, allowsErased } = route;
-  const allowed: readonly ErrorCode[] = [
+  const { method, who, errors, counts, needsConsent = false } = route;
+  const { allowsDisabled = false, allowsErased = false, signedOnly = false } = route;
+  const impossible: ErrorCode[] = [
     ...(allowsDisabled ? (['ACCOUNT_DISABLED'] as const) : []),
     ...(allowsErased ? (['ACCOUNT_DELETED'] as const) : []),
+    ...(signedOnly ? (['INVALID_TOKEN', 'INVALID_SESSION', 'CSRF_REQUIRED'] as const) : []),
+    ...(isReading(String(method)) ? (['CSRF_REQUIRED'] as const) : []),
   ];
   const ofBody: ErrorCode[] = method === 'GET' ? [] : ['PAYLOAD_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE'];
   return [
@@ -197,10 +223,11 @@ export function errorsOf(route: Route): ErrorCode[] {
       'INVALID_REQUEST',
       'ADDRESS_BLOCKED',
       ...ofBody,
-      ...BY_WHO[who].filter((code) => !allowed.includes(code)),
+      ...BY_WHO[who].filter((code) => !impossible.includes(code)),
       ...(needsConsent ? (['CONSENT_REQUIRED'] as const) : []),
       ...(counts === undefined ? [] : (['QUOTA_EXCEEDED'] as const)),
       ...errors,
+      ...(method === 'GET' || who === 'public' ? [] : (['BEING_ERASED'] as const)),
       'RATE_LIMITED',
       'INTERNAL',
     ]),
@@ -208,11 +235,17 @@ export function errorsOf(route: Route): ErrorCode[] {
 }
 
 const SIGNED = [{ nostr: [] }, { token: [] }];
-const SECURITY: Record<Exclude<Who, 'public'>, { [name: string]: string[] }[]> = {
-  reader: [...SIGNED, {}],
-  member: SIGNED,
-  operator: SIGNED,
-};
+const READING = [{ session: [] }];
+/** Both together. */
+const CHANGING = [{ session: [], csrf: [] }];
+
+/** How one may prove who asks. */
+function securityOf({ who, method, signedOnly = false }: Route): { [name: string]: string[] }[] {
+  if (signedOnly) return [{ nostr: [] }];
+  if (who === 'reader') return [...SIGNED, {}];
+  if (who === 'member') return SIGNED;
+  return [...SIGNED, ...(isReading(String(method)) ? READING : CHANGING)];
+}
 
 /** Validation and documentation of a route. Only one of its two addresses is shown. */
 export function schemaOf(route: Route, isShown: boolean): FastifySchema {
@@ -223,7 +256,7 @@ export function schemaOf(route: Route, isShown: boolean): FastifySchema {
     tags: [...tags],
     operationId: operationId(route),
     ...(description === undefined ? {} : { description }),
-    ...(who === 'public' ? {} : { security: SECURITY[who] }),
+    ...(who === 'public' ? {} : { security: securityOf(route) }),
     ...(isShown ? {} : { hide: true }),
     params: paramsOf(route, isShown),
     querystring: route.query ?? nothing,

@@ -3,6 +3,7 @@ import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import type { FastifyInstance } from 'fastify';
 import { jsonSchemaTransform } from 'fastify-type-provider-zod';
+import { SESSION_COOKIE } from './session-cookie.js';
 
 const TITLE = 'Minato API';
 const DESCRIPTION = `Members ask for topics here, and operators run their community.
@@ -18,6 +19,9 @@ seconds) and the tags \`["u", <the full public URL with its query>]\`, \`["metho
 
 **Or with a token.** \`POST /v1/auth/challenge\` gives a challenge; signed as in NIP-42 (kind 22242, tags \`challenge\` and \`relay\`) and sent
 to \`POST /v1/auth/verify\` it gives a token for \`Authorization: Bearer …\`, good for a while in this community only.
+
+**Or with a browser.** \`POST /v1/admin/session\`, signed by an operator, gives a cookie that stands for the operator at \`/v1/admin/…\` of
+this community. With it, whatever is not GET or HEAD needs the session's \`csrf_token\` in the header \`X-CSRF-Token\`.
 
 **Plans** limit how many topics a member has and how often a day some things are asked; 402 \`QUOTA_EXCEEDED\` says what
 is used up and when it begins anew. A request with an \`X-Request-Id\` is counted once however often it is sent.
@@ -56,6 +60,18 @@ export async function addDocs(scope: FastifyInstance, version: string): Promise<
             scheme: 'bearer',
             bearerFormat: 'JWT',
             description: 'A token of POST /v1/auth/verify',
+          },
+          session: {
+            type: 'apiKey',
+            in: 'cookie',
+            name: SESSION_COOKIE,
+            description: 'The cookie of POST /v1/admin/session',
+          },
+          csrf: {
+            type: 'apiKey',
+            in: 'header',
+            name: 'X-CSRF-Token',
+            description: 'The csrf_token of the session that the cookie stands for',
           },
         },
       },

@@ -10,12 +10,13 @@ import { isKeptOut } from '../core/blocks.js';
 import type { ErrorCode } from '../core/errors.js';
 import { isRevoked } from '../store/tokens.js';
 import type { Call } from './contract.js';
+import type { SessionOptions } from './session-cookie.js';
 import type { Token } from './tokens.js';
 
 const SIGN_OF_LIFE_MS = 10_000;
-const TOKEN_CHECK_MS = 2_000;
+const PROOF_CHECK_MS = 2_000;
 
-export interface FollowOptions {
+export interface FollowOptions extends Pick<SessionOptions, 'sessions'> {
   readonly pool: Pool;
   /** Operators of every community. */
   readonly adminPubkeys: readonly string[];
@@ -53,19 +54,31 @@ interface Reader {
 }
 
 export function watcher(options: FollowOptions, call: Call<'operator'>): Refusal {
-  const { community, pubkey, client, token, left } = call;
+  const { community, pubkey, client, token, session, left } = call;
   let checkedAt = performance.now();
   return async (waitMs = 0) => {
     if (waitMs > 0) await delay(waitMs, undefined, { signal: left }).catch(() => undefined);
     if (left?.aborted || options.isClosing()) return 'gone';
     const refused = refuseReader(options, community.id, { pubkey, client, token });
-    if (refused !== undefined || token === undefined) return refused;
-    if (performance.now() - checkedAt < TOKEN_CHECK_MS) return undefined;
+    if (refused !== undefined || (token === undefined && session === undefined)) return refused;
+    if (performance.now() - checkedAt < PROOF_CHECK_MS) return undefined;
     checkedAt = performance.now();
-    return (await isRevoked(options.pool, { community: community.id, ...token }))
-      ? 'INVALID_TOKEN'
-      : undefined;
+    return refuseProof(options, community.id, call);
   };
+}
+
+/** What it was asked with may have been taken back meanwhile. */
+async function refuseProof(
+  { pool, sessions, now }: FollowOptions,
+  community: number,
+  { token, session }: Pick<Call<'operator'>, 'token' | 'session'>,
+): Promise<ErrorCode | undefined> {
+  if (token !== undefined)
+    return (await isRevoked(pool, { community, ...token })) ? 'INVALID_TOKEN' : undefined;
+  if (session === undefined) return undefined;
+  const found = await sessions.find(session, now()).catch(() => 'unknown' as const);
+  if (found === 'unknown') return 'UNAVAILABLE';
+  return found === undefined ? 'INVALID_SESSION' : undefined;
 }
 
 function refuseReader(

@@ -3,6 +3,7 @@ import type { ClientAddress } from '../client-address.js';
 import type { Community } from '../communities.js';
 import { type Denial, denial } from '../core/errors.js';
 import type { Settings } from '../core/settings.js';
+import { rateKey } from '../limits/keys.js';
 import type { Rates, Verdict } from '../limits/rates.js';
 import type { Who } from './contract.js';
 
@@ -31,15 +32,20 @@ export async function refuseRate(
   const { id, settings } = community;
   if (client.isLoopback && settings['rate.exemptLoopback']) return undefined;
   const [perSecond, burst] = GROUPS[who];
-  const verdict = await rates.take(`${id}:http-${who}:${by}`, settings[perSecond], settings[burst], nowMs);
+  const verdict = await rates.take(
+    rateKey(id, `http-${who}`, by),
+    settings[perSecond],
+    settings[burst],
+    nowMs,
+  );
   if (!verdict.allowed) return tooMany(verdict);
   const perHour = settings['rate.subscriptionRequestsPerHour'];
   if (!taking.isSubscriptionRequest || perHour === 0) return undefined;
-  const hourly = await rates.take(`${id}:subscription-request:${by}`, perHour / 3_600, perHour, nowMs);
+  const hourly = await rates.take(rateKey(id, 'subscription-request', by), perHour / 3_600, perHour, nowMs);
   return hourly.allowed ? undefined : tooMany(hourly);
 }
 
-function tooMany({ retryAfterMs }: Verdict): Denial {
+export function tooMany({ retryAfterMs }: Verdict): Denial {
   const seconds = Math.max(1, Math.ceil(retryAfterMs / 1_000));
   return denial('RATE_LIMITED', { retry_after_seconds: Number.isFinite(seconds) ? seconds : 3_600 });
 }

@@ -38,6 +38,10 @@ export const outboxLine = z.discriminatedUnion('op', [
     event: z.null().optional(),
   }),
   z.strictObject({
+    op: z.literal('scrubbed').describe('Something of one who was erased: have you missed its delete?'),
+    seq,
+  }),
+  z.strictObject({
     op: z.literal('position'),
     seq: z.number().int().describe('Everything up to this number has been told'),
     head: z.number().int().describe('The last number given out'),
@@ -69,6 +73,7 @@ export const LINES: Record<string, Lines> = { [NDJSON]: ({ json }) => `${json}\n
 /** `event` is the JSON as it was posted, null, or left out. */
 export function changeLine(change: Change, event: string | null | undefined): Line {
   const { seq, op, reason, id, author, kind, topics, effectiveKey, createdAt, ingestedAt } = change;
+  if (id === '') return { op: 'scrubbed', seq, json: JSON.stringify({ seq, op: 'scrubbed' }) };
   const row = JSON.stringify({
     seq,
     op,

@@ -24,6 +24,7 @@ import {
 } from './outbox-lines.js';
 import { eventIn } from './outbox-time.js';
 import { Places } from './places.js';
+import { flag } from './schemas.js';
 
 const STREAMS_MAX = 16;
 const STREAMS_PER_KEY_MAX = 4;
@@ -44,7 +45,6 @@ export interface OutboxOptions extends FollowOptions {
 
 const seq = z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 const limit = z.coerce.number().int().min(1).max(ROWS_MAX);
-const flag = z.enum(['true', 'false']);
 
 export function outboxRoutes(options: OutboxOptions): Route[] {
   const places = new Places({ all: STREAMS_MAX, perKey: STREAMS_PER_KEY_MAX });
@@ -124,7 +124,8 @@ export function outboxRoutes(options: OutboxOptions): Route[] {
 const FOLLOWING = `\`upsert\` and \`delete\` in the order in which they happened, and \`position\`, which says up to where everything has
 been told. Save the number with its effect and come back with \`after\`: each row comes at least once. An answer that does not
 follow ends with a position; one that follows sends it when it has caught up, and about every ten seconds. The contract for
-services is in docs/outbox.md.`;
+services is in docs/outbox.md. \`scrubbed\` stands where something was that has been erased since: whoever has not read it before then
+begins anew from the view.`;
 const VIEWING = `As upserts, in the order of their numbers, in parts: the last line is a position with \`pinned\` and \`more\`. Ask again with
 its \`seq\` as \`after\` and \`pinned\` as \`up_to\` while there is more; then follow the outbox after \`pinned\`.`;
 
@@ -149,7 +150,14 @@ async function nextPage(
   const behind = async () => denial('OUTBOX_BEHIND', { ...(await readReach(pool)) });
   try {
     const limit = Math.min(PAGE_ROWS, rowsMax);
-    const page = await readChanges(pool, { community, after, limit, within: NUMBERS_PER_READ, bare: true });
+    const page = await readChanges(pool, {
+      community,
+      after,
+      limit,
+      within: NUMBERS_PER_READ,
+      bare: true,
+      scrubbed: true,
+    });
     return after > page.lastSeq ? await behind() : page;
   } catch (error) {
     if (!(error instanceof OutboxBehind)) throw error;

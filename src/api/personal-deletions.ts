@@ -27,7 +27,7 @@ export interface PersonalDeletionOptions {
   /** Operators of every community: they are named by the environment of the node. */
   readonly adminPubkeys: readonly string[];
   /** The keyed hash of a key in a community, in hex; nothing while this instance does not have the key of the erased. */
-  readonly subjectOf: (community: number, pubkey: string) => Promise<string | undefined>;
+  readonly hashOf: (community: number, pubkey: string) => Promise<string | undefined>;
   /** Wakes the job that carries erasures out. */
   readonly eraseSoon: () => Promise<void>;
 }
@@ -200,7 +200,7 @@ const FIXED = denial('FIXED_OPERATOR', {
 
 /** By the request while there is one, else by the hash of the key that signs; another's is as unknown as one that never was. */
 async function readMine(
-  { pool, subjectOf }: PersonalDeletionOptions,
+  { pool, hashOf }: PersonalDeletionOptions,
   { community, pubkey, params: { request_id } }: Mine,
 ): Promise<Shown | Denial> {
   const ref = { community: community.id, requestId: request_id, kind: KIND } as const;
@@ -208,7 +208,7 @@ async function readMine(
   const erasure = await readErasure(pool, request_id);
   if (request !== undefined) return request.pubkey === pubkey ? show(request, erasure) : denial('NOT_FOUND');
   if (erasure?.community !== community.id || erasure.subject === null) return denial('NOT_FOUND');
-  const subject = await subjectOf(community.id, pubkey);
+  const subject = await hashOf(community.id, pubkey);
   if (subject === undefined) return denial('UNAVAILABLE');
   return subject === erasure.subject ? showErased(erasure) : denial('NOT_FOUND');
 }

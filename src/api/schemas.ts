@@ -42,6 +42,7 @@ export const pubkey = z
   .string()
   .regex(/^[0-9a-f]{64}$/, '64 lowercase hex characters')
   .describe('A public key, hex');
+export const flag = z.enum(['true', 'false']);
 export const milliseconds = z.number().int().describe('Milliseconds since 1970');
 export const topicIdText = z.string().min(1).max(256).describe('A topic id, such as kukuri:global');
 

@@ -1,8 +1,9 @@
 /**
  * What the API adds to the port: every route at /v1 (the community by host name) and at /c/<slug>/v1, and its description at
- * /docs. The way of a request: community → address blocked? → rate by address → signature or token → rate by key → account →
+ * /docs. The way of a request: community → address blocked? → rate by address → signature, token or cookie → rate by key → account →
  * consent → shape → quota → handler.
  */
+import cookies from '@fastify/cookie';
 import cors from '@fastify/cors';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod';
@@ -16,9 +17,17 @@ import { type Http, hostOf } from '../http.js';
 import type { Rates } from '../limits/rates.js';
 import type { Log } from '../log.js';
 import { denialOf, refuse } from './answer.js';
-import { type AuthOptions, authenticate, readHeader, refuseAccount, refuseWithoutConsent } from './auth.js';
+import {
+  type AuthOptions,
+  authenticate,
+  isToken,
+  readHeader,
+  refuseAccount,
+  refuseWithoutConsent,
+} from './auth.js';
 import {
   type Call,
+  type Cookie,
   Download,
   Flow,
   LAST_EVENT_ID,
@@ -26,6 +35,7 @@ import {
   type Route,
   schemaOf,
   type Who,
+  WithCookie,
 } from './contract.js';
 import { addDocs } from './docs.js';
 import { refuseRate } from './limit.js';
@@ -33,13 +43,14 @@ import { addManagement } from './management.js';
 import { preferredType } from './media-type.js';
 import { counted, identityOf } from './quota.js';
 import { type RouteOptions, routesOf } from './routes.js';
+import { CSRF_HEADER, checkSession, type OpenSession, SESSION_COOKIE } from './session-cookie.js';
 import type { Token } from './tokens.js';
 
 const BODY_BYTES_MAX = 65_536;
 /** A reader who takes nothing for so long is gone. */
 const STALLED_MS_MAX = 60_000;
 
-type Limited = Pick<Route, 'who' | 'isSubscriptionRequest'>;
+type Limited = Pick<Route, 'who' | 'isSubscriptionRequest' | 'signedOnly'>;
 const NOWHERE: Limited = { who: 'public' };
 
 export interface ApiOptions extends AuthOptions, Omit<RouteOptions, 'isClosing'> {
@@ -61,6 +72,7 @@ interface Known {
   client?: ClientAddress;
   pubkey?: string;
   token?: Token | undefined;
+  session?: OpenSession;
   /** The body as it came. */
   bytes?: Uint8Array;
 }
@@ -98,6 +110,7 @@ async function addRoutes(
   scope.setErrorHandler<FastifyError>((error, _request, reply) =>
     refuse(reply, denialOf(error, options.log)),
   );
+  await scope.register(cookies);
   await scope.register(cors, {
     origin: '*',
     methods: [...new Set(['HEAD', ...routes.map(({ method }) => String(method))])],
@@ -138,9 +151,15 @@ function addRoute(scope: FastifyInstance, route: Route, options: ApiOptions, isS
       );
       if (answer instanceof Download || answer instanceof Flow)
         return sendStream(request, reply, answer, { ...options, type: typeOf(request, route) });
-      return isDenial(answer) ? refuse(reply, answer) : reply.code(route.status ?? 200).send(answer);
+      if (isDenial(answer)) return refuse(reply, answer);
+      if (answer instanceof WithCookie) giveCookie(reply, answer.cookie);
+      return reply.code(route.status ?? 200).send(answer instanceof WithCookie ? answer.body : answer);
     },
   });
+}
+
+function giveCookie(reply: FastifyReply, { name, value, secure, maxAgeSeconds: maxAge }: Cookie): void {
+  reply.setCookie(name, value, { path: '/', httpOnly: true, sameSite: 'strict', secure, maxAge });
 }
 
 function typeOf({ headers }: FastifyRequest, { produces = {} }: Route): string {
@@ -173,9 +192,10 @@ function sendStream(
 async function enter(
   request: FastifyRequest,
   reply: FastifyReply,
-  { who, isSubscriptionRequest = false }: Limited,
+  limited: Limited,
   { communities, rates, addressOf, now }: ApiOptions,
 ): Promise<FastifyReply | undefined> {
+  const { who, isSubscriptionRequest = false } = limited;
   const { slug } = request.params as { slug?: string };
   const community = communities.find(hostOf(request.headers), slug);
   if (community === undefined) return refuse(reply, denial('COMMUNITY_NOT_FOUND'));
@@ -186,7 +206,7 @@ async function enter(
   const taking = { community, client, who, by: client.rateKey, isSubscriptionRequest };
   const refused =
     (await refuseRate(rates, taking, now())) ??
-    (isAnonymous(request, who, now()) ? undefined : unsigned(request));
+    (isAnonymous(request, who, now()) ? undefined : unsigned(request, limited));
   return refused === undefined ? undefined : refuse(reply, refused);
 }
 
@@ -196,7 +216,14 @@ function isAnonymous({ headers, known }: FastifyRequest, who: Who, now: number):
   return headers.authorization === undefined && !isInForce(known.community!, now);
 }
 
-function unsigned(request: FastifyRequest): Denial | undefined {
+/** A cookie counts where nothing else is shown, and for operators only. */
+function cookieOf({ headers, cookies: sent }: FastifyRequest, { who, signedOnly = false }: Limited) {
+  if (who !== 'operator' || signedOnly || headers.authorization !== undefined) return undefined;
+  return sent[SESSION_COOKIE];
+}
+
+function unsigned(request: FastifyRequest, limited: Limited): Denial | undefined {
+  if (cookieOf(request, limited) !== undefined) return undefined;
   const header = readHeader(request.headers.authorization);
   return isDenial(header) ? header : undefined;
 }
@@ -212,20 +239,10 @@ async function identify(
   request.known.bytes = bytes;
   const now = options.now();
   if (isAnonymous(request, who, now)) return guard?.({ community, headers: request.headers, bytes, now });
-  const identified = await authenticate(
-    options,
-    {
-      community: community.id,
-      method: request.method,
-      urls: urlsOf(request, addressesOf(community, options.bases())),
-      header: request.headers.authorization,
-      body: bytes,
-    },
-    now,
-  );
+  const identified = await proofOf(request, route, options, now);
   if (isDenial(identified)) return identified;
-  const { pubkey, token } = identified;
-  Object.assign(request.known, { pubkey, token });
+  const { pubkey } = identified;
+  Object.assign(request.known, identified);
   const taking = {
     community,
     client: options.addressOf(request.raw),
@@ -238,6 +255,27 @@ async function identify(
     (await refuseAccount(options, community, pubkey, route)) ??
     (needsConsent ? await refuseWithoutConsent(options, community, pubkey, now) : undefined)
   );
+}
+
+/** By its cookie, its token or its signature. */
+async function proofOf(
+  request: FastifyRequest,
+  route: Route,
+  options: ApiOptions,
+  now: number,
+): Promise<(Pick<Known, 'token' | 'session'> & { readonly pubkey: string }) | Denial> {
+  const { headers, method, known } = request;
+  const community = known.community!;
+  const cookie = cookieOf(request, route);
+  if (cookie !== undefined) {
+    const shown = { cookie, method, csrfToken: headers[CSRF_HEADER]?.toString() };
+    const session = await checkSession(options, community.id, shown, now);
+    return isDenial(session) ? session : { pubkey: session.pubkey, session };
+  }
+  const header = headers.authorization;
+  if (route.signedOnly && isToken(header)) return denial('AUTH_REQUIRED');
+  const urls = urlsOf(request, addressesOf(community, options.bases()));
+  return authenticate(options, { community: community.id, method, urls, header, body: known.bytes! }, now);
 }
 
 /** The same request under each address of its community. */
@@ -282,12 +320,13 @@ function callOf(request: FastifyRequest, reply: FastifyReply, route: Route, now:
   const { known, params, query, body, headers } = request;
   const { keepsRequestId = false, resumable = false } = route;
   const lastEventId = resumable ? headers[LAST_EVENT_ID] : undefined;
-  const { community, client, pubkey, token } = known;
+  const { community, client, pubkey, token, session } = known;
   return {
     community: community!,
     client: client!,
     pubkey,
     token,
+    session,
     requestKey: keepsRequestId ? identityOf(requestOf(request)) : undefined,
     type: typeOf(request, route),
     left: route.produces === undefined ? undefined : leaving(reply),

@@ -7,7 +7,7 @@ import { errors, jwtVerify, SignJWT } from 'jose';
 import type { Pool } from 'pg';
 import { z } from 'zod';
 import { type Denial, denial } from '../core/errors.js';
-import { isRevoked, readTokenMark } from '../store/tokens.js';
+import { isRevoked, readTokenMark, type TokenFacts } from '../store/tokens.js';
 
 /** The only one: a token cannot choose how it is checked. */
 const ALGORITHM = 'HS256';
@@ -19,14 +19,13 @@ export interface TokenOptions {
   readonly pool: Pool;
   /** The same on every instance, known to nobody else. */
   readonly tokenSecret: string;
+  /** The keyed hash of a key, once anybody was erased here. */
+  readonly subjectOf?: (community: number, pubkey: string) => Buffer | undefined;
 }
 
-export interface Token {
-  readonly tokenId: string;
+export interface Token extends TokenFacts {
   readonly pubkey: string;
   readonly expiresAt: number;
-  /** What its holder's tokens had to have when it was made; to sign out everywhere raises it. */
-  readonly mark: number;
 }
 
 /** One secret, one key for each use. */
@@ -84,23 +83,25 @@ export async function makeToken(
 const claims = z.object({
   sub: z.string().regex(/^[0-9a-f]{64}$/),
   jti: z.uuid(),
+  iat: z.number(),
   exp: z.number(),
   mark: z.number().int(),
 });
 
 export async function checkToken(
-  { pool, tokenSecret }: TokenOptions,
+  { pool, tokenSecret, subjectOf }: TokenOptions,
   community: number,
   token: string,
   now: number,
 ): Promise<Token | Denial> {
   const read = await readToken(tokenSecret, community, token, now);
   if ('reason' in read) return denial('INVALID_TOKEN', read);
-  const { sub: pubkey, jti: tokenId, exp, mark } = read;
-  if (await isRevoked(pool, { community, pubkey, tokenId, mark })) {
+  const { sub: pubkey, jti: tokenId, iat: issuedAt, exp, mark } = read;
+  const subject = subjectOf?.(community, pubkey);
+  if (await isRevoked(pool, { community, pubkey, tokenId, mark, issuedAt, subject })) {
     return denial('INVALID_TOKEN', { reason: 'revoked' });
   }
-  return { pubkey, tokenId, expiresAt: exp * 1_000, mark };
+  return { pubkey, tokenId, expiresAt: exp * 1_000, mark, issuedAt, subject };
 }
 
 async function readToken(

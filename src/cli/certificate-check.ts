@@ -116,7 +116,7 @@ function isJson(text: string): boolean {
 }
 
 function readOne(where: string, text: string, { key }: VerifyOptions): Given | Pick<Given, 'problems'> {
-  if (!isJson(text)) return { problems: ['it is not JSON'] };
+  if (!isJson(text)) return { problems: ['it is not JSON, or was cut off'] };
   const event = parseEvent(JSON.parse(text));
   if (isRefusal(event)) return { problems: [`it is no event: ${event.why}`] };
   const { problems, certificate } = certificateProblems(event);

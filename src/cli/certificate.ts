@@ -17,7 +17,7 @@ Examples:
   $ minato certificate show ID > proof.json
   $ minato certificate show ID --html > proof.html      a page to print
   $ minato certificate verify proof.json --key npub180cvv07tjdrrgpa0j7j7tmnyl2yr6yr7l8j4s3evf6u64th6gkwsyjh6w6
-  $ minato certificate verify data/certificates         all of them, and that none is missing between them
+  $ minato certificate verify data/certificates.jsonl    all of them, and that none is missing between them
   $ minato certificate verify proof.json --subject npub1…   on the node's machine: is it about this person?`;
 
 export function certificateCommand(): Command {

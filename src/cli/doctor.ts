@@ -9,7 +9,8 @@ import { dirname, join, resolve } from 'node:path';
 import { Command } from 'commander';
 import { finalizeEvent, generateSecretKey } from 'nostr-tools/pure';
 import type { Client } from 'pg';
-import { type Config, ConfigError, readConfig, unknownVariables } from '../config.js';
+import { DynamodbAudit } from '../audit/dynamodb.js';
+import { type Config, ConfigError, type DynamodbPlace, readConfig, unknownVariables } from '../config.js';
 import { communityLimits, type Limits, type Size, STEP_WORDS, topicLimits } from '../core/capacity.js';
 import { serializeEvent } from '../core/event.js';
 import { checkSetting, isSettingKey, settingsFrom } from '../core/settings.js';
@@ -126,6 +127,7 @@ async function* examine(env: NodeJS.ProcessEnv): AsyncGenerator<Finding> {
   else yield ok('DATABASE_URL is set: the data folder is not used');
   yield* guard('the database', checkDatabase(config, holder));
   if (config.redisUrl !== undefined) yield* checkRedis(config.redisUrl);
+  if (config.dynamodb !== undefined) yield* checkDynamodb(config.dynamodb);
   yield* guard('the port', checkPort(config, holder));
 }
 
@@ -492,6 +494,31 @@ async function* checkRedis(url: string): AsyncGenerator<Finding> {
 
 const REDIS_ADVICE = `Check REDIS_URL: host, port, user and password; and that the server runs and lets this machine in.
 The node runs without it, but until it answers each instance counts rates by itself, and signed requests to the API are refused.`;
+
+// ─── DynamoDB ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+async function* checkDynamodb(place: DynamodbPlace): AsyncGenerator<Finding> {
+  const audit = new DynamodbAudit(place);
+  // Neither user nor password.
+  const where = `DynamoDB at ${new URL(place.endpoint).host}`;
+  try {
+    const state = await audit.state();
+    if (state === undefined)
+      yield info(
+        `${where} answers; the table ${audit.table} is not there yet`,
+        'The node makes it at the first use.',
+      );
+    else if (state === 'ACTIVE') yield ok(`${where} answers, and has the table ${audit.table}`);
+    else yield warn(`${where} answers, but the table ${audit.table} is ${state}`, DYNAMODB_ADVICE);
+  } catch (error) {
+    yield warn(messageOf(error), DYNAMODB_ADVICE);
+  } finally {
+    await audit.close();
+  }
+}
+
+const DYNAMODB_ADVICE = `Check DYNAMODB_ENDPOINT, AWS_REGION and the credentials (docs/operations/audit-log.md lists the rights).
+The node runs without it: rows of the audit log wait in PostgreSQL, but nobody can read the log, and erasures and exports wait.`;
 
 // ─── The port ──────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,18 +1,16 @@
 import { access } from 'node:fs/promises';
-import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { Command, InvalidArgumentError } from 'commander';
 import { npubEncode } from 'nostr-tools/nip19';
 import { pubkeyOf, readConfig } from '../config.js';
 import type { Subject } from '../core/erasure.js';
 import { openRegistry } from '../erasure/all.js';
-import { certificatesIn } from '../erasure/certificate.js';
+import { certificatesFile } from '../erasure/certificate.js';
 import { erase } from '../jobs/erase.js';
 import type { JobContext } from '../jobs/job.js';
 import { runJob } from '../jobs/run.js';
 import type { Database } from '../postgres/database.js';
 import { prepareDatabase } from '../prepare.js';
-import { readCertificate } from '../store/certificates.js';
 import { DEFAULT_SLUG } from '../store/communities.js';
 import {
   cancelErasure,
@@ -276,19 +274,18 @@ async function finish(context: JobContext, erasure: Erasure, { wait, dataDir, ro
   const ended = isDue ? await carryOut(context, erasure, rows) : erasure;
   const { ok, text } = endOf(ended);
   (ok ? process.stdout : process.stderr).write(text);
-  if (ended.stage === 'completed')
-    process.stdout.write(await certificateText(context.database, ended, dataDir));
+  if (ended.stage === 'completed') process.stdout.write(await certificateText(ended.erasureId, dataDir));
   if (!ok) process.exitCode = 1;
 }
 
-async function certificateText({ pool }: Database, { erasureId }: Erasure, dataDir: string): Promise<string> {
-  const { position } = (await readCertificate(pool, erasureId))!;
-  const path = join(certificatesIn(dataDir), `${String(position).padStart(6, '0')}-${erasureId}.json`);
+/** The file is where the worker runs that has signed it. */
+async function certificateText(erasureId: string, dataDir: string): Promise<string> {
+  const path = certificatesFile(dataDir);
   const isHere = await access(path).then(
     () => true,
     () => false,
   );
-  const lines = [`minato certificate show ${erasureId}`, ...(isHere ? [path] : [])];
+  const lines = [`minato certificate show ${erasureId}`, ...(isHere ? [`kept in ${path}`] : [])];
   return `certificate: ${lines.join('\n             ')}\n`;
 }
 

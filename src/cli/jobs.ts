@@ -76,10 +76,10 @@ export function withJobs(work: (context: JobContext, config: Config) => Promise<
     const { startWriter } = await import('../node.js');
     const writer = await startWriter({ database, config, log });
     try {
-      const { lane, communities, erasing } = writer;
+      const { lane, communities, erasing, audit } = writer;
       const { signal } = interruption;
       const now = Date.now;
-      await work({ database, lane, communities, erasing, now, signal, bounds: BOUNDS }, config);
+      await work({ database, lane, communities, erasing, now, signal, bounds: BOUNDS, audit }, config);
     } finally {
       await writer.close();
       interruption.done();

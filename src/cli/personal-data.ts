@@ -1,6 +1,7 @@
 import { type FileHandle, open, rm } from 'node:fs/promises';
 import { Command } from 'commander';
 import type { Client } from 'pg';
+import { DynamodbAudit } from '../audit/dynamodb.js';
 import type { Community } from '../communities.js';
 import {
   PERSONAL_KINDS,
@@ -86,10 +87,11 @@ async function exportFile(
 ): Promise<void> {
   const interruption = watchInterruption();
   try {
-    await withCommunity(slug, async ({ database }, community) => {
+    await withCommunity(slug, async ({ database, config }, community) => {
       const file = await openFile(path, force === true);
+      const audit = config.dynamodb && new DynamodbAudit(config.dynamodb);
       try {
-        await exportTo(file, database, community, pubkey, interruption.signal);
+        await exportTo(file, { database, audit, community, pubkey, signal: interruption.signal });
       } catch (error) {
         // Half a zip is none.
         await rm(path, { force: true });
@@ -97,6 +99,7 @@ async function exportFile(
         process.stderr.write('Interrupted; nothing was written.\n');
         process.exitCode = interruption.exitCode() ?? 1;
       } finally {
+        await audit?.close();
         await file.close();
       }
     });
@@ -105,13 +108,16 @@ async function exportFile(
   }
 }
 
-async function exportTo(
-  file: FileHandle,
-  database: Database,
-  community: Community,
-  pubkey: string,
-  signal: AbortSignal,
-): Promise<void> {
+interface Export {
+  readonly database: Database;
+  readonly audit: DynamodbAudit | undefined;
+  readonly community: Community;
+  readonly pubkey: string;
+  readonly signal: AbortSignal;
+}
+
+async function exportTo(file: FileHandle, wanted: Export): Promise<void> {
+  const { database, community, pubkey } = wanted;
   // Noted before anything is read: nobody looks without a trace.
   await changeConfig(database.pool, { community: community.id, now: Date.now() }, (change) =>
     change.audit('personal-data.export', pubkey),
@@ -119,7 +125,7 @@ async function exportTo(
   const client = await database.connect();
   try {
     const person = await findPerson(client, community.id, pubkey);
-    await writeFile(client, person, community, file, signal);
+    await writeFile(client, person, file, wanted);
   } finally {
     await client.end();
   }
@@ -139,11 +145,11 @@ async function openFile(path: string, force: boolean): Promise<FileHandle> {
 async function writeFile(
   client: Client,
   person: Person,
-  { slug, settings }: Community,
   file: FileHandle,
-  signal: AbortSignal,
+  { audit, community: { slug, settings }, signal }: Export,
 ): Promise<void> {
-  const progress = startProgress(await countRows(client, person));
+  const moved = (await audit?.count(person)) ?? 0;
+  const progress = startProgress((await countRows(client, person)) + moved);
   const { rows, bytes } = await writePersonalFile(
     {
       client,
@@ -151,6 +157,7 @@ async function writeFile(
       community: { slug, name: settings['relay.name'] },
       now: Date.now(),
       signal,
+      audit,
       onRows: (rows) => progress.update(rows, `${count(rows)} rows`),
     },
     async (piece) => {

@@ -28,6 +28,9 @@ Environment:
   MINATO_DATA_DIR        the embedded PostgreSQL and the keys of the node live here (./data)
   DATABASE_URL           your own PostgreSQL, 15 or newer; then nothing is started
   REDIS_URL              keeps rate limits that instances share, instead of PostgreSQL: redis://host:6379
+  DYNAMODB_ENDPOINT      keeps the audit log there: https://dynamodb.eu-central-1.amazonaws.com
+  AWS_REGION             of that endpoint (us-east-1); credentials as the AWS SDK finds them
+  MINATO_DYNAMODB_PREFIX begins the names of the tables there (minato_)
   MINATO_PUBLIC_URL      the address that clients use, for example wss://relay.example.org
   MINATO_NETWORK_ID      names the network in topic ids; fixed at the first boot (kukuri:main:)
   MINATO_ADMIN_PUBKEYS   the operators, hex or npub, comma separated

@@ -143,9 +143,16 @@ describe.each(ALL_KINDS)('kind $kind ($name)', ({ name, kind }) => {
     [100, true],
   ])('whose author was erased up to %i, when it is of 100: refused is %s', (erasedUntil, refused) => {
     expect(told({ erasedUntil })).toBe(refused ? 'erased' : fresh);
-    expect(told({ erasedUntil, known: 'served', vanishedUntil: 100, idDeleted: true })).toBe(
-      refused ? 'erased' : told({ known: 'served', vanishedUntil: 100, idDeleted: true }),
+    expect(told({ erasedUntil, known: 'served', idDeleted: true })).toBe(
+      refused ? 'erased' : told({ known: 'served', idDeleted: true }),
     );
+    expect(told({ erasedUntil, known: 'withheld' })).toBe(told({ known: 'withheld' }));
+  });
+
+  it('is refused as erased, whatever else is known, while its author is being erased', () => {
+    const facts = { erasedUntil: Number.MAX_SAFE_INTEGER, vanishedUntil: Number.MAX_SAFE_INTEGER } as const;
+    for (const known of [undefined, 'served', 'withheld', 'deleted'] as const)
+      expect(told({ ...facts, known })).toBe('erased');
   });
 
   it('is refused from the second of its expiration on, known or not', () => {

@@ -21,7 +21,7 @@ export interface Facts {
   readonly addressDeletedAt: number | undefined;
   /** Up to when its author, or a recipient of this gift wrap, asked to vanish. */
   readonly vanishedUntil: number | undefined;
-  /** Up to when its author, or a recipient of this gift wrap, was erased. */
+  /** Up to when its author, or a recipient of this gift wrap, was erased; the greatest number while that is under way, and of the banned. */
   readonly erasedUntil: number | undefined;
 }
 
@@ -67,17 +67,18 @@ export function decide(event: NostrEvent, facts: Facts, nowSeconds: number): Dec
 
 function situationOf(event: NostrEvent, facts: Facts, nowSeconds: number): Situation {
   if (isExpired(event, nowSeconds)) return 'expired';
-  if (isErased(event, facts)) return 'erased';
+  if (facts.erasedUntil === Number.MAX_SAFE_INTEGER) return 'erased';
   if (isVanished(event, facts)) return 'vanished';
+  if (isErased(event, facts)) return 'erased';
   if (isDeleted(event, facts)) return 'deleted';
   if (facts.known !== undefined) return facts.known === 'served' ? 'known' : KNOWN[facts.known];
   if (facts.head === undefined || addressOf(event) === undefined) return 'new';
   return isNewer(facts.head, event) ? 'older' : 'new';
 }
 
-/** Everything up to the mark, whatever it is. */
-function isErased(event: NostrEvent, { erasedUntil }: Facts): boolean {
-  return erasedUntil !== undefined && event.created_at <= erasedUntil;
+/** Everything up to the mark, whatever it is; only a request to vanish that is here stays known. */
+function isErased(event: NostrEvent, { erasedUntil, known }: Facts): boolean {
+  return erasedUntil !== undefined && event.created_at <= erasedUntil && known !== 'withheld';
 }
 
 /** Everything up to the mark, deletion requests too; only the request to vanish itself stays. */

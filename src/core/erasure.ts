@@ -9,6 +9,8 @@ export interface MemberSubject {
   readonly community: number;
   readonly pubkey: string;
   readonly until?: number;
+  /** Milliseconds: since then nothing of theirs is taken in, though how often they ask is still counted. */
+  readonly fencedAt?: number;
   /** They asked to vanish (NIP-62): the request itself stays for the operator, and so does its mark. */
   readonly vanishes?: boolean;
 }

@@ -59,7 +59,7 @@ export interface BatchFacts {
   readonly tombstones: ReadonlyMap<string, number>;
   /** Until when a pubkey asked to vanish. */
   readonly vanished: ReadonlyMap<string, number>;
-  /** Until when a pubkey was erased. */
+  /** Until when a pubkey was erased; without a pubkey, the community. */
   readonly erased?: ReadonlyMap<string, number>;
   /** How many more targets an author may name today. */
   readonly deletionsLeft: ReadonlyMap<string, number>;
@@ -343,7 +343,7 @@ class Planner {
     const address = addressOf(event);
     const owners = ownersOf(event);
     const latest = (marks: ReadonlyMap<string, number> | undefined) => {
-      const found = owners.flatMap((owner) => marks?.get(factKey(community, owner)) ?? []);
+      const found = [...owners, ''].flatMap((owner) => marks?.get(factKey(community, owner)) ?? []);
       return found.length === 0 ? undefined : Math.max(...found);
     };
     return {

@@ -49,6 +49,7 @@ const BAD: Record<SettingKey, unknown[]> = {
   'auth.graceSeconds': [-1, 31_536_001],
   'auth.timeoutSeconds': [0, 86_401],
   'auth.tokenSeconds': [59, 86_401, 900.5],
+  'auth.sessionHours': [0, 721, 1.5],
   'auth.privateKinds': [4, [-1], ['5-4'], Array(101).fill(4)],
   'subscription.pendingMax': [0, 1_001],
   'subscription.pendingTotalMax': [0, 1_000_001],

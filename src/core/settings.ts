@@ -85,6 +85,11 @@ export const settingDefinitions = {
     'A connection that has not authenticated for so long, though it must, is closed',
   ),
   'auth.tokenSeconds': define(count(60, 86_400), 900, 'How long a token of the HTTP API is good for'),
+  'auth.sessionHours': define(
+    count(1, 720),
+    12,
+    'How long an operator who signed in with a browser stays signed in',
+  ),
   'auth.privateKinds': define(
     z.array(kindEntry).max(100),
     [4, 1059, 21059] as (number | string)[],

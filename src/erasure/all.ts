@@ -4,6 +4,7 @@ import type { NodeKeys } from '../keys.js';
 import type { Lane } from '../lane.js';
 import type { TagHash } from '../store/tag-hash.js';
 import type { SubjectKey } from '../subject-key.js';
+import type { Certificates } from './certificate.js';
 import type { Deleter } from './deleter.js';
 import { DeletionRegistry } from './deletion-registry.js';
 import { keyFilesDeleter } from './files.js';
@@ -16,10 +17,7 @@ export interface Erasing {
   readonly tagHash: TagHash;
   readonly subjectKey: SubjectKey;
   readonly keys: NodeKeys;
-  /** The data folder. */
-  readonly folder: string;
-  /** Of the program, for the certificates. */
-  readonly version: string;
+  readonly certificates: Certificates;
   /** How far ahead of the clock an event may be signed, in seconds. */
   readonly aheadSeconds: (community: number) => number;
   /** Sessions, limits and the audit log, wherever they are. */

@@ -1,6 +1,6 @@
-/** Signs the certificates of erasures, each with the id of the one before it, and keeps them as files too: a restore of the database forgets. */
-import { mkdir, readdir, rename, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+/** Signs the certificates of erasures, each with the id of the one before it, and keeps them in a file too: a restored database has forgotten the latest. */
+import { mkdir, open, readFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import type { Pool } from 'pg';
 import { type Certificate, KIND_CERTIFICATE } from '../core/certificate.js';
 import type { NodeKeys } from '../keys.js';
@@ -17,10 +17,14 @@ export interface CertificatesOptions {
   readonly version: string;
 }
 
-export const certificatesIn = (folder: string) => join(folder, 'certificates');
+/** One event a line, for a restore: the database forgets what came after its backup. */
+export const certificatesFile = (folder: string) => join(folder, 'certificates.jsonl');
 const PORTION = 100;
 
 export class Certificates {
+  private kept: Set<string> | undefined;
+  private position = 0;
+
   constructor(private readonly options: CertificatesOptions) {}
 
   /** By the node's own key: that of the default community, which is never erased. */
@@ -40,24 +44,39 @@ export class Certificates {
     return { id: event.id, previous, event: JSON.stringify(event) };
   }
 
-  /** Those that this machine does not have yet, as files: a worker on another machine may have made them. */
-  async keepFiles(): Promise<number> {
-    const folder = certificatesIn(this.options.folder);
-    await mkdir(folder, { recursive: true, mode: 0o700 });
-    const names = (await readdir(folder)).filter((name) => name.endsWith('.json'));
-    let last = Math.max(0, ...names.map((name) => Number.parseInt(name, 10) || 0));
-    let written = 0;
+  /** Those that this machine does not have yet: a worker on another machine may have made them. */
+  async keepFile(): Promise<void> {
+    const { pool, folder } = this.options;
+    this.kept ??= await idsIn(certificatesFile(folder));
     for (;;) {
-      const certificates = await listCertificates(this.options.pool, { after: last, limit: PORTION });
-      for (const { position, erasureId, event } of certificates) {
-        const path = join(folder, `${String(position).padStart(6, '0')}-${erasureId}.json`);
-        await writeFile(`${path}.new`, `${event}\n`, { mode: 0o600 });
-        await rename(`${path}.new`, path);
-        last = position;
-        written += 1;
+      const certificates = await listCertificates(pool, { after: this.position, limit: PORTION });
+      const lines = certificates.filter(({ id }) => !this.kept!.has(id)).map(({ event }) => `${event}\n`);
+      if (lines.length > 0) await append(certificatesFile(folder), lines.join(''));
+      for (const { id, position } of certificates) {
+        this.kept.add(id);
+        this.position = position;
       }
-      if (certificates.length < PORTION) return written;
+      if (certificates.length < PORTION) return;
     }
+  }
+}
+
+/** The ids of the certificates that are in the file; a line that was cut off by a crash is none. */
+async function idsIn(path: string): Promise<Set<string>> {
+  const text = await readFile(path, 'utf8').catch(() => '');
+  return new Set([...text.matchAll(/^\{.*"id":"([0-9a-f]{64})".*\}$/gm)].map((match) => match[1]!));
+}
+
+async function append(path: string, text: string): Promise<void> {
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  const file = await open(path, 'a', 0o600);
+  try {
+    const { size } = await file.stat();
+    // What a crash has cut off stands alone.
+    await file.write(size === 0 ? text : `\n${text}`);
+    await file.sync();
+  } finally {
+    await file.close();
   }
 }
 

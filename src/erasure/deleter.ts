@@ -24,6 +24,8 @@ export interface Deleter {
   count(subject: Subject): Promise<number>;
   /** In batches, until nothing of the subject is left that is not kept. Doing it again is harmless. Returns how many rows went. */
   delete(subject: Subject, progress: Progress): Promise<number>;
+  /** Whose keys are there at all, in portions; where the store has its own way of naming people. */
+  people?(community: number): AsyncIterable<readonly string[]>;
   /** What `count` leaves out, and for how long. */
   kept?(subject: Subject): Promise<Kept | undefined>;
 }

@@ -35,6 +35,13 @@ export class DeletionRegistry {
     return [...this.deleters.values()].flatMap(({ holds }) => holds);
   }
 
+  /** Those that name people in a way of their own. */
+  people(): NonNullable<Deleter['people']>[] {
+    return [...this.deleters.values()].flatMap((deleter) =>
+      deleter.people === undefined ? [] : [(community: number) => deleter.people!(community)],
+    );
+  }
+
   /** In all of them, unless some are named. */
   countAll(subject: Subject, only?: ReadonlySet<string>): Promise<Collected<number>> {
     return this.collect((deleter) => deleter.count(subject), only);

@@ -62,8 +62,10 @@ async function deleteOf(
   let deleted = 0;
   deleted += await inBatches(() => hide((session) => selectServedOf(session, author, rows)), progress);
   deleted += await inBatches(() => purgeHiddenOf(client, author, now(), rows), progress);
-  deleted += await inBatches(() => hide((session) => selectNodesWords(session, author, rows)), progress);
-  deleted += await inBatches(() => purgeNodesHiddenWords(client, author, now(), rows), progress);
+  if (!subject.vanishes) {
+    deleted += await inBatches(() => hide((session) => selectNodesWords(session, author, rows)), progress);
+    deleted += await inBatches(() => purgeNodesHiddenWords(client, author, now(), rows), progress);
+  }
   const hideWraps = async (found: readonly RowRef[]) => {
     let ids: string[] = [];
     const taken = await hide(async (session) => {

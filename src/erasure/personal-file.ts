@@ -6,7 +6,8 @@
 import { Readable } from 'node:stream';
 import type { ClientBase } from 'pg';
 import { ZipFile } from 'yazl';
-import { inSnapshot, type Person } from '../store/personal-data.js';
+import type { DynamodbAudit } from '../audit/dynamodb.js';
+import { inSnapshot, type Person, shapeMovedAudit } from '../store/personal-data.js';
 import { PERSONAL_STORES, type PersonalStore } from './registry.js';
 
 export const FORMAT_VERSION = 1;
@@ -20,6 +21,8 @@ export interface PersonalFileOptions {
   readonly community: { readonly slug: string; readonly name: string };
   readonly now: number;
   readonly signal: AbortSignal;
+  /** Where rows of the audit log have been moved to. */
+  readonly audit?: DynamodbAudit | undefined;
   /** Called after each portion of rows. */
   readonly onRows?: (rows: number) => void;
 }
@@ -89,10 +92,10 @@ class Making {
   }
 
   private async *lines(store: PersonalStore): AsyncGenerator<string> {
-    const { client, person, signal, onRows } = this.options;
+    const { signal, onRows } = this.options;
     let lines = '';
     let count = 0;
-    for await (const row of store.rows(client, person)) {
+    for await (const row of this.rowsOf(store)) {
       lines += `${JSON.stringify(row)}\n`;
       count += 1;
       this.rows += 1;
@@ -104,6 +107,16 @@ class Making {
     }
     this.counts.set(store.name, count);
     if (lines !== '') yield lines;
+  }
+
+  private async *rowsOf(store: PersonalStore): AsyncGenerator<object> {
+    const { client, person, audit, now } = this.options;
+    if (store.name === 'audit-log' && audit !== undefined) {
+      const { community, pubkey } = person;
+      for await (const entries of audit.read({ community, pubkey, to: now }))
+        yield* await shapeMovedAudit(client, person, entries);
+    }
+    yield* store.rows(client, person);
   }
 
   /** Written last: only then is known how many rows there were. */

@@ -12,6 +12,7 @@ import {
 import type { TagHash } from '../store/tag-hash.js';
 import { type Deleter, inBatches } from './deleter.js';
 import { eventsDeleter } from './events.js';
+import { labelsDeleter } from './labels.js';
 import { outboxDeleter } from './outbox.js';
 
 export interface PostgresStores {
@@ -25,10 +26,10 @@ export interface PostgresStores {
 }
 
 export function postgresDeleters(stores: PostgresStores): Deleter[] {
-  const { search_documents, ...others } = STORE_TABLES;
+  const { labels, ...others } = STORE_TABLES;
   return [
     eventsDeleter(stores),
-    tableDeleter('search_documents', search_documents, stores),
+    labelsDeleter(tableDeleter('labels', labels, stores), stores),
     ...Object.entries(others).map(([name, tables]) => tableDeleter(name, tables, stores)),
     ...Object.entries(COMMUNITY_TABLES).map(([name, tables]) => tableDeleter(name, tables, stores)),
     outboxDeleter(stores),

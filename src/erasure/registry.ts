@@ -184,6 +184,16 @@ const ENTRIES: Record<PersonalStoreName, Entry> = {
     about: 'That you are an operator here, and that you added operators.',
     columns: ['operators.pubkey', 'operators.added_by'],
   },
+  sessions: {
+    about: 'When you signed in with a browser as an operator, and until when that holds.',
+    columns: [
+      'operator_sessions.pubkey',
+      'operator_sessions.token_hash',
+      'csrf_tokens.pubkey',
+      'csrf_tokens.token_hash',
+      'csrf_tokens.csrf_hash',
+    ],
+  },
   blocks: {
     about: 'That the operator has blocked you, since when and why.',
     columns: ['blocked_authors.pubkey', 'blocked_authors.reason'],
@@ -196,6 +206,10 @@ const ENTRIES: Record<PersonalStoreName, Entry> = {
     about:
       'What operators did about you, and what you did as an operator. To whom you did it, and who did it to you, is not told.',
     columns: ['audit_log.actor', 'audit_log.target', 'audit_log.details'],
+  },
+  erasures: {
+    about: 'That you are to be erased here: who asked for it, and how far it has come.',
+    columns: ['erasures.pubkey', 'erasures.subject'],
   },
   'personal-data-requests': {
     about: 'Your requests for a file like this one, or for deletion.',
@@ -228,12 +242,19 @@ export const PERSONAL_STORES: readonly PersonalStore[] = (Object.keys(ENTRIES) a
 /** `<namespace>:user:<pubkey>` is a topic about a person. */
 const IS_TOPIC = 'The id of a topic, made of public words; one about a person is a place where others talk.';
 
+const IS_KEYED = 'A keyed hash of one who was erased; the key is no part of the database.';
+
 /** Columns that look as if they named a person, and why what they hold is in no file and needs no erasure. */
 export const EXEMPT_COLUMNS: Readonly<Record<string, string>> = {
+  'erasure_marks.subject': `${IS_KEYED} It keeps out what was erased.`,
+  'erasure_alarms.subject': `${IS_KEYED} It tells that something of theirs was found again.`,
+  'erasure_certificates.certificate_id':
+    'The id of a certificate that the node has signed, and that names nobody.',
+  'erasure_certificates.previous': 'The id of the certificate before it.',
   'live_bus.event_id': 'Ephemeral events on their way between instances; gone after five minutes.',
   'live_bus.payload': 'Ephemeral events on their way between instances; gone after five minutes.',
   'rate_buckets.key':
-    'How fast an address or a key asked: a number that is forgotten after an hour and lost in a crash.',
+    'How fast an address or a key asked: a number that is forgotten after an hour and lost in a crash. An erasure takes it along.',
   'used_credentials.key': 'Signatures that were used, by themselves; forgotten after minutes.',
   'reports.target_event': 'What others said about an event is theirs; whose event it is stands elsewhere.',
   'reports.target_pubkey': 'What others said about a person is theirs, and told to nobody but the operators.',

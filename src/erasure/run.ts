@@ -110,7 +110,7 @@ export class ErasureRun {
       await fenceVanished(pool, { ...erasure, pubkey: pubkey! }, subject, now());
     else {
       // Events that were signed ahead of the clock are here already, and must not come back either.
-      const until = Math.floor(now() / 1_000) + aheadSeconds(community);
+      const until = erasure.until ?? Math.floor(now() / 1_000) + aheadSeconds(community);
       const member = { ...erasure, pubkey: pubkey! };
       await lane.mark((session, at) => fenceMember(session, member, { subject, until }, at));
     }
@@ -189,7 +189,7 @@ export class ErasureRun {
     const { pool, certificates, now } = this.options;
     const at = now();
     await completeErasure(pool, this.erasure, await certificates.sign(this.erasure, at), at);
-    await certificates.keepFiles();
+    await certificates.keepFile();
     return 'completed';
   }
 
@@ -227,8 +227,13 @@ export class ErasureRun {
 }
 
 /** Of one who asked to vanish only what is up to then; of everybody else everything, because the fence lets nothing new in. */
-export function subjectOf({ type, community, pubkey, cause, until }: Erasure): Subject {
+export function subjectOf({ type, community, pubkey, cause, until, fencedAt }: Erasure): Subject {
   if (type === 'community') return { type, community };
-  const member: MemberSubject = { type, community, pubkey: pubkey! };
+  const member: MemberSubject = {
+    type,
+    community,
+    pubkey: pubkey!,
+    ...(fencedAt === null ? {} : { fencedAt }),
+  };
   return cause === 'vanish' ? { ...member, until: until!, vanishes: true } : member;
 }

@@ -4,7 +4,6 @@
  */
 import type { Client } from 'pg';
 import { openRegistry } from '../erasure/all.js';
-import { Certificates } from '../erasure/certificate.js';
 import { ErasureRun, type ErasureRunOptions, type Outcome } from '../erasure/run.js';
 import { countVanished, dueErasures, takeUpVanished } from '../store/erasures.js';
 import type { Job, JobContext, JobResult } from './job.js';
@@ -42,18 +41,8 @@ export const erase: Job = {
 };
 
 function partsOf({ erasing, now, bounds, log }: JobContext, client: Client): ErasureRunOptions {
-  const { pool, lane, subjectKey, aheadSeconds } = erasing;
   const registry = openRegistry(erasing, { client, now, rows: bounds.rows });
-  return {
-    pool,
-    lane,
-    subjectKey,
-    aheadSeconds,
-    registry,
-    certificates: new Certificates(erasing),
-    now,
-    log,
-  };
+  return { ...erasing, registry, now, log };
 }
 
 async function takeTurns(

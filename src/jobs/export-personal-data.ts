@@ -101,7 +101,7 @@ async function makeFile(context: JobContext, client: Client, request: PersonalRe
 const failed = (error: string): ExportEnd => ({ status: 'failed', error });
 
 async function writeFile(
-  { database, communities, now, signal }: JobContext,
+  { database, communities, now, signal, audit }: JobContext,
   client: Client,
   { requestId, community, pubkey }: PersonalRequest,
   bytesMax: number,
@@ -122,6 +122,7 @@ async function writeFile(
         community: { slug, name: settings?.['relay.name'] ?? slug },
         now: now(),
         signal: AbortSignal.any([signal, tooLong]),
+        audit,
       },
       (piece) => portions.add(piece),
     );

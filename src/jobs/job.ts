@@ -1,5 +1,6 @@
 /** What a job is: bounded work that may stop between any two batches and go on in the next run. */
 import type { Client } from 'pg';
+import type { DynamodbAudit } from '../audit/dynamodb.js';
 import type { Communities, Community } from '../communities.js';
 import type { EventClass } from '../core/classify.js';
 import type { Erasing } from '../erasure/all.js';
@@ -27,6 +28,8 @@ export interface JobContext {
   readonly signal: AbortSignal;
   readonly bounds: Bounds;
   readonly erasing: Erasing;
+  /** Where the rows of the audit log are moved to; without it they stay in the database. */
+  readonly audit?: DynamodbAudit | undefined;
   readonly metrics?: Metrics;
   readonly log?: Log;
 }
@@ -47,12 +50,14 @@ export interface DryRunCount {
     | 'limit'
     | 'usage'
     | 'token'
+    | 'session'
     | 'bus'
     | 'partition'
     | 'job'
     | 'export'
     | 'document'
     | 'erasure'
+    | 'audit'
     | 'ground';
   readonly rows: number;
   /** Of events: how many of them each topic holds; one with two topics counts in both. */

@@ -10,9 +10,11 @@ import type { Job } from './job.js';
 import { purgeDeletedEvents } from './purge-deleted.js';
 import { purgeDocumentsOfDeleted } from './purge-documents.js';
 import { purgeRemovedEvents } from './purge-removed.js';
+import { reauditErasures } from './reaudit.js';
 import { dropMonths, retain } from './retain.js';
+import { forgetAudit, shipAudit } from './ship-audit.js';
 import { forgetTrust, trustPass } from './trust.js';
-import { forgetLimits, forgetQuotas, freeJobs, partitions, trimLiveBus } from './upkeep.js';
+import { forgetLimits, forgetQuotas, forgetSessions, freeJobs, partitions, trimLiveBus } from './upkeep.js';
 
 export const JOBS: readonly Job[] = [
   expire,
@@ -27,11 +29,15 @@ export const JOBS: readonly Job[] = [
   forgetDedupeRows,
   forgetQuotas,
   forgetLimits,
+  forgetSessions,
   forgetUsage,
   forgetTokens,
   trustPass,
   forgetTrust,
   exportPersonalData,
+  reauditErasures,
+  shipAudit,
+  forgetAudit,
   partitions,
   trimLiveBus,
   freeJobs,

@@ -1,9 +1,9 @@
 /**
  * What keeps the node itself in order: partitions made ahead of time, a short live bus, no counts of days that are over, no
- * rates of clients who are gone, no job that nobody works on.
+ * rates of clients who are gone, no sessions that are over, no job that nobody works on.
  */
 import { dayOf } from '../store/facts.js';
-import { forgetBefore } from '../store/forget.js';
+import { countBefore, forgetBefore } from '../store/forget.js';
 import { abandonedJobs, takeUpAgain } from '../store/job-runs.js';
 import { countPastLimits } from '../store/limits.js';
 import { trimBus } from '../store/outbox.js';
@@ -85,6 +85,30 @@ export const forgetLimits: Job = {
       { reason: 'expired', class: 'limit' as const, rows: past.credentials },
     ];
     return counts.filter(({ rows }) => rows > 0);
+  },
+};
+
+/** The clock of another instance may be behind. */
+const SESSIONS_KEPT_MS = 60_000;
+const SESSION_TABLES = ['operator_sessions', 'csrf_tokens'] as const;
+
+/** In Redis they go by themselves. */
+export const forgetSessions: Job = {
+  name: 'forget-sessions',
+  cron: '*/10 * * * *',
+  about: 'forgets sessions of operators whose time is over',
+  purges: false,
+  run: (context, client) =>
+    inBatches(context, async () => {
+      const { now, bounds } = context;
+      let forgotten = 0;
+      for (const table of SESSION_TABLES)
+        forgotten += await forgetBefore(client, table, now() - SESSIONS_KEPT_MS, bounds.rows);
+      return forgotten;
+    }),
+  dryRun: async ({ now }, client) => {
+    const rows = await countBefore(client, 'operator_sessions', now() - SESSIONS_KEPT_MS);
+    return rows === 0 ? [] : [{ reason: 'expired', class: 'session', rows }];
   },
 };
 

@@ -7,9 +7,9 @@ import { createClient, defineScript } from 'redis';
 import type { Log } from '../log.js';
 import { CLOCK_APART_MS_MAX, ROUNDING } from '../store/limits.js';
 import { takenOf } from './answer.js';
+import { RATE_PREFIX, USED_PREFIX } from './keys.js';
 import type { SharedLimits, Taken } from './shared.js';
 
-const PREFIX = 'minato:';
 const CONNECT_MS_MAX = 2_000;
 const RECONNECT_MS_MAX = 2_000;
 const QUESTIONS_MAX = 10_000;
@@ -46,7 +46,7 @@ const scripts = {
     SCRIPT: TAKE,
     NUMBER_OF_KEYS: 1,
     parseCommand: (parser, key: string, ...numbers: number[]) => {
-      parser.pushKey(PREFIX + key);
+      parser.pushKey(key);
       parser.push(...numbers.map(String));
     },
     transformReply: (reply: unknown) => {
@@ -58,7 +58,7 @@ const scripts = {
     SCRIPT: USE_ONCE,
     NUMBER_OF_KEYS: 1,
     parseCommand: (parser, key: string, ...numbers: number[]) => {
-      parser.pushKey(PREFIX + key);
+      parser.pushKey(key);
       parser.push(...numbers.map(String));
     },
     transformReply: (reply: unknown) => reply === 1,
@@ -94,7 +94,7 @@ class RedisLimits implements SharedLimits {
   async take(key: string, wanted: number, perSecond: number, burst: number, nowMs: number): Promise<Taken> {
     const fullAfterMs = Math.ceil((burst / perSecond) * 1_000);
     const bucket = await this.client.takeTokens(
-      `rate/${key}`,
+      RATE_PREFIX + key,
       nowMs,
       wanted,
       perSecond,
@@ -105,7 +105,7 @@ class RedisLimits implements SharedLimits {
   }
 
   useOnce(key: string, ttlMs: number, nowMs: number): Promise<boolean> {
-    return this.client.useOnce(`used/${key}`, nowMs, nowMs + ttlMs, ttlMs + SPARE_MS);
+    return this.client.useOnce(USED_PREFIX + key, nowMs, nowMs + ttlMs, ttlMs + SPARE_MS);
   }
 
   async close(): Promise<void> {

@@ -22,6 +22,7 @@ import {
   refusal,
   tooMany,
 } from '../core/reply.js';
+import { rateKey } from '../limits/keys.js';
 import type { Rates, Verdict } from '../limits/rates.js';
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
@@ -461,10 +462,10 @@ export class Connection implements FrameSource {
 
   /** Whose buckets pay. */
   private keysOf({ id }: Community, what: 'events' | 'queries'): string[] {
-    const address = `${what}/${id}/${this.client.rateKey}`;
+    const address = rateKey(id, what, this.client.rateKey);
     // The author of an event pays once its signature is checked (admission.ts).
     if (what === 'events') return [address];
-    return [address, ...[...this.identity.pubkeys].map((pubkey) => `${what}/${id}/${pubkey}`)];
+    return [address, ...[...this.identity.pubkeys].map((pubkey) => rateKey(id, what, pubkey))];
   }
 
   /** At once when the verdict is at hand; else this client's frames wait for it, in their order, and nobody else's do. */

@@ -11,6 +11,7 @@ import type { Filter } from '../core/filter.js';
 import { hasAgreed } from '../core/policies.js';
 import { isRefusal, type Refusal, refusal, tooMany } from '../core/reply.js';
 import { refuseFilterTopic } from '../core/topic.js';
+import { rateKey } from '../limits/keys.js';
 import type { Rates } from '../limits/rates.js';
 import type { Rights } from '../rights.js';
 import type { Verifier } from '../verify/pool.js';
@@ -80,7 +81,7 @@ export class Identity {
   private async overRate({ id, settings }: Community, pubkey: string): Promise<Refusal | undefined> {
     const { rates, now } = this.context;
     const { 'rate.connectionsPerSecond': perSecond, 'rate.connectionsBurst': burst } = settings;
-    const verdict = await rates.take(`connections/${id}/${pubkey}`, perSecond, burst, now());
+    const verdict = await rates.take(rateKey(id, 'connections', pubkey), perSecond, burst, now());
     return verdict.allowed ? undefined : tooMany('authentications of this key', verdict.retryAfterMs);
   }
 

@@ -16,6 +16,7 @@ import { isKeptOut } from '../core/blocks.js';
 import { ERRORS } from '../core/errors.js';
 import { FRAME_BYTES_MAX, type Settings } from '../core/settings.js';
 import { type Http, hostOf } from '../http.js';
+import { rateKey } from '../limits/keys.js';
 import type { Verdict } from '../limits/rates.js';
 import { readTotals } from '../store/communities.js';
 import { readRecentTopics } from '../store/outbox.js';
@@ -214,7 +215,7 @@ function connectionRate(
   { rates, now }: RelayOptions,
 ): Verdict | Promise<Verdict> {
   if (client.isLoopback && settings['rate.exemptLoopback']) return { allowed: true, retryAfterMs: 0 };
-  const key = `connections/${client.community}/${client.rateKey}`;
+  const key = rateKey(client.community, 'connections', client.rateKey);
   return rates.take(key, settings['rate.connectionsPerSecond'], settings['rate.connectionsBurst'], now());
 }
 

@@ -1,32 +1,218 @@
-/** What operators did. Rows are written by the transactions of the actions themselves, and never change. */
-import type { Denial } from '../core/errors.js';
+/**
+ * What operators did. Rows are written by the transactions of the actions themselves, so that none is lost. With DynamoDB they wait
+ * here until they are moved there (jobs/ship-audit.ts). Nothing changes them but an erasure.
+ */
+import { npubEncode } from 'nostr-tools/nip19';
+import type { Client, ClientBase, Pool } from 'pg';
+import { type Denial, isDenial } from '../core/errors.js';
 import type { AuditAction } from '../core/membership.js';
-import type { Db } from './config-change.js';
+import { bytesOrNull, type Db } from './config-change.js';
 import { NEWEST_POSITION, type Page, type PageOf, readPage } from './page.js';
+import { BEGIN_BRIEFLY, inTransaction } from './transaction.js';
 
 export interface AuditEntry {
   readonly position: number;
   readonly at: number;
-  /** Nobody: the command line on the node's own machine. */
+  /** Nobody: the command line on the node's own machine, or one who was erased (then details.actor stands for them). */
   readonly actor: string | null;
   readonly action: AuditAction;
   readonly target: string;
   readonly details: Readonly<Record<string, unknown>>;
 }
 
-/** The newest first. */
-export function listAudit(db: Db, community: number, page: PageOf): Promise<Page<AuditEntry> | Denial> {
+/** The order of the log: by time, then by position. */
+export type AuditKey = [at: number, position: number];
+/** The newest first, of those that are older than the key. */
+export type ReadAudit = (
+  community: number,
+  before: AuditKey,
+  limit: number,
+) => Promise<readonly AuditEntry[]>;
+
+const COLUMNS = `position, at, encode(actor, 'hex') AS actor, action, target, details`;
+
+/**
+ * The newest first, over both stores when there is another. A row is put there before it goes here, so it is looked for here first:
+ * one that moves in between is found twice, never missed.
+ */
+export function listAudit(
+  db: Db,
+  community: number,
+  page: PageOf,
+  readArchive?: ReadAudit,
+): Promise<Page<AuditEntry> | Denial> {
   return readPage(
     page,
     NEWEST_POSITION,
-    ({ position }: AuditEntry) => [position],
-    async ([before], limit) => {
-      const { rows } = await db.query<AuditEntry>(
-        `SELECT position, at, encode(actor, 'hex') AS actor, action, target, details FROM audit_log
-         WHERE community = $1 AND position < $2 ORDER BY position DESC LIMIT $3`,
-        [community, before, limit],
-      );
-      return rows;
+    ({ at, position }: AuditEntry) => [at, position],
+    async (before, limit) => {
+      const here = await readNewest(db, community, before, limit);
+      return readArchive === undefined
+        ? here
+        : merge(here, await readArchive(community, before, limit), limit);
     },
   );
 }
+
+async function readNewest(db: Db, community: number, before: AuditKey, limit: number): Promise<AuditEntry[]> {
+  const { rows } = await db.query<AuditEntry>(
+    `SELECT ${COLUMNS} FROM audit_log WHERE community = $1 AND (at, position) < ($2, $3)
+     ORDER BY at DESC, position DESC LIMIT $4`,
+    [community, ...before, limit],
+  );
+  return rows;
+}
+
+function merge(here: readonly AuditEntry[], there: readonly AuditEntry[], limit: number): AuditEntry[] {
+  const all = new Map([...there, ...here].map((entry) => [entry.position, entry]));
+  const newestFirst = (a: AuditEntry, b: AuditEntry) => b.at - a.at || b.position - a.position;
+  return [...all.values()].sort(newestFirst).slice(0, limit);
+}
+
+// ── Rows of somebody ──────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Rows of a community, or of one person in it. */
+export interface AuditRows {
+  readonly community: number;
+  /** Only those that name this key: as the actor, or anywhere in target or details. */
+  readonly pubkey?: string | undefined;
+  /** Milliseconds, both included. */
+  readonly from?: number | undefined;
+  readonly to?: number | undefined;
+}
+
+/** As texts spell a key. */
+export function spellingsOf(pubkey: string): [hex: string, npub: string] {
+  return [pubkey, npubEncode(pubkey)];
+}
+
+// $1 community, $2 and $3 the time, $4 the key, $5 and $6 its spellings; without a key every row is meant.
+const IN_TIME = 'community = $1 AND at BETWEEN $2 AND $3';
+const NAMES = `($4::bytea IS NULL OR actor = $4 OR strpos(target, $5) > 0 OR strpos(target, $6) > 0
+  OR strpos(details::text, $5) > 0 OR strpos(details::text, $6) > 0)`;
+
+function valuesOf({ community, pubkey, from = 0, to = Number.MAX_SAFE_INTEGER }: AuditRows): unknown[] {
+  const spellings = pubkey === undefined ? [null, null] : spellingsOf(pubkey);
+  return [community, from, to, bytesOrNull(pubkey), ...spellings];
+}
+
+export async function countAudit(db: Db, rows: AuditRows): Promise<number> {
+  const { rows: counted } = await db.query<{ rows: number }>(
+    `SELECT count(*) AS rows FROM audit_log WHERE ${IN_TIME} AND ${NAMES}`,
+    valuesOf(rows),
+  );
+  return counted[0]!.rows;
+}
+
+/** When the youngest of the rows was written. */
+export async function findYoungest(db: Db, rows: AuditRows): Promise<number | null> {
+  const { rows: found } = await db.query<{ at: number | null }>(
+    `SELECT max(at) AS at FROM audit_log WHERE ${IN_TIME} AND ${NAMES}`,
+    valuesOf(rows),
+  );
+  return found[0]!.at;
+}
+
+/** How far a walk through the rows has come, and how many were taken on this stretch. */
+export interface AuditStretch {
+  readonly taken: number;
+  readonly last: AuditKey;
+}
+
+/** The next stretch of the log: so many rows are looked at, and those that are meant go. Undefined at the end. */
+export function deleteAudit(
+  pool: Pool,
+  rows: AuditRows,
+  after: AuditKey,
+  limit: number,
+): Promise<AuditStretch | undefined> {
+  const change = `DELETE FROM audit_log WHERE position IN (SELECT position FROM stretch WHERE ${NAMES})`;
+  return walk(pool, change, [...valuesOf(rows), ...after, limit]);
+}
+
+/** The same, but the rows stay: `alias` takes the place of the key. */
+export function anonymiseAudit(
+  pool: Pool,
+  rows: AuditRows & { readonly pubkey: string },
+  alias: string,
+  after: AuditKey,
+  limit: number,
+): Promise<AuditStretch | undefined> {
+  const replaced = (text: string) => `replace(replace(${text}, $5, $10), $6, $10)`;
+  const change = `UPDATE audit_log SET actor = nullif(actor, $4), target = ${replaced('target')},
+      details = ${replaced('details::text')}::jsonb
+        || CASE WHEN actor = $4 THEN jsonb_build_object('actor', $10::text) ELSE '{}' END
+    WHERE position IN (SELECT position FROM stretch WHERE ${NAMES})`;
+  return walk(pool, change, [...valuesOf(rows), ...after, limit, alias]);
+}
+
+/** Rows are moved and changed in turn: a row that was read to be moved must not come up again there as it was before. */
+const MOVE_LOCK = 7_447_020;
+const BEGIN_UNMOVED = `${BEGIN_BRIEFLY};
+  SELECT pg_advisory_xact_lock(${MOVE_LOCK})`;
+
+async function walk(pool: Pool, change: string, values: unknown[]): Promise<AuditStretch | undefined> {
+  const walked = await inTransaction(pool, BEGIN_UNMOVED, async (db) => {
+    const { rows } = await db.query<{ at: number; position: number; taken: number }>(
+      `WITH stretch AS MATERIALIZED (
+         SELECT * FROM audit_log WHERE ${IN_TIME} AND (at, position) > ($7, $8) ORDER BY at, position LIMIT $9),
+       changed AS (${change} RETURNING 1)
+       SELECT at, position, (SELECT count(*) FROM changed) AS taken
+       FROM stretch ORDER BY at DESC, position DESC LIMIT 1`,
+      values,
+    );
+    return rows[0];
+  });
+  if (walked === undefined || isDenial(walked)) return undefined;
+  return { taken: walked.taken, last: [walked.at, walked.position] };
+}
+
+// ── The way to the other store ────────────────────────────────────────────────────────────────────────────────────
+
+export interface AuditRow extends AuditEntry {
+  readonly community: number;
+}
+
+/** An item of DynamoDB has at most 400 KB. A row that is larger stays here for good, and is read here. */
+const MOVED_BYTES_MAX = 300_000;
+const FITS = `octet_length(details::text) + octet_length(target) <= ${MOVED_BYTES_MAX}`;
+
+/** Moves the oldest rows: `put` first, and only when it has them do they go here. Returns how many. */
+export async function moveAudit(
+  client: Client,
+  limit: number,
+  put: (rows: readonly AuditRow[]) => Promise<void>,
+): Promise<number> {
+  await client.query('SELECT pg_advisory_lock($1)', [MOVE_LOCK]);
+  try {
+    const { rows } = await client.query<AuditRow>(
+      `SELECT community, ${COLUMNS} FROM audit_log WHERE ${FITS} ORDER BY position LIMIT $1`,
+      [limit],
+    );
+    if (rows.length === 0) return 0;
+    await put(rows);
+    await client.query('DELETE FROM audit_log WHERE position = ANY ($1)', [positionsOf(rows)]);
+    return rows.length;
+  } finally {
+    // A session that is lost has lost its lock as well.
+    await client.query('SELECT pg_advisory_unlock($1)', [MOVE_LOCK]).catch(() => undefined);
+  }
+}
+
+export async function countMovable(client: Client): Promise<number> {
+  const { rows } = await client.query<{ rows: number }>(
+    `SELECT count(*) AS rows FROM audit_log WHERE ${FITS}`,
+  );
+  return rows[0]!.rows;
+}
+
+/** Those of the entries that are here as well, by their positions. */
+export async function findHeld(client: ClientBase, entries: readonly AuditEntry[]): Promise<Set<number>> {
+  const { rows } = await client.query<{ position: number }>(
+    'SELECT position FROM audit_log WHERE position = ANY ($1)',
+    [positionsOf(entries)],
+  );
+  return new Set(rows.map(({ position }) => position));
+}
+
+const positionsOf = (entries: readonly AuditEntry[]) => entries.map(({ position }) => position);

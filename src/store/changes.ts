@@ -69,18 +69,21 @@ export interface ChangesOf {
   readonly within?: number;
   /** Without their payloads. */
   readonly bare?: boolean;
+  /** Also what was scrubbed after an erasure, without an id: whoever comes to it late has missed a deletion. */
+  readonly scrubbed?: boolean;
 }
 
 /** The next changes after a number, or an OutboxBehind when some of them are gone. */
 export async function readChanges(db: Db, asked: ChangesOf): Promise<ChangePage> {
-  const { after, limit, community, within = Number.MAX_SAFE_INTEGER, bare = false } = asked;
+  const { after, limit, community, within = Number.MAX_SAFE_INTEGER, bare = false, scrubbed = false } = asked;
   const end = Math.min(Number.MAX_SAFE_INTEGER, after + within);
   const { rows } = await db.query<Tuple>({
-    name: community === undefined ? 'changes' : 'changes-of',
-    text: `SELECT s.outbox_floor, s.last_seq, o.seq, o.community, o.op, o.reason, encode(o.event_id, 'hex'), encode(o.author, 'hex'), o.kind,
+    name: `changes${community === undefined ? '' : '-of'}${scrubbed ? '-scrubbed' : ''}`,
+    text: `SELECT s.outbox_floor, s.last_seq, o.seq, o.community, CASE o.op WHEN 'scrubbed' THEN 'delete' ELSE o.op END,
+        CASE o.op WHEN 'scrubbed' THEN 'erasure' ELSE o.reason END, encode(o.event_id, 'hex'), encode(o.author, 'hex'), o.kind,
         o.created_at, o.ingested_at, o.topics, o.effective_key
       FROM lane_state s LEFT JOIN (SELECT * FROM events_outbox
-        WHERE seq > $1 AND seq <= $3 ${community === undefined ? '' : 'AND community = $4'} ORDER BY seq LIMIT $2) o ON true
+        WHERE seq > $1 AND seq <= $3 ${scrubbed ? '' : "AND op <> 'scrubbed'"} ${community === undefined ? '' : 'AND community = $4'} ORDER BY seq LIMIT $2) o ON true
       ORDER BY o.seq`,
     values: community === undefined ? [after, limit, end] : [after, limit, end, community],
     rowMode: 'array',

@@ -59,8 +59,7 @@ export async function readCommunities(db: Db): Promise<CommunityRow[]> {
     `SELECT c.id, c.slug, c.host, coalesce(jsonb_object_agg(s.key, s.value) FILTER (WHERE s.key IS NOT NULL), '{}') AS settings,
        coalesce(max(s.updated_at) FILTER (WHERE s.key = 'auth.mode'), 0) AS "authModeAt",
        ARRAY(SELECT encode(m.pubkey, 'hex') FROM members m WHERE m.community = c.id AND m.status <> 'active'
-         UNION SELECT encode(e.pubkey, 'hex') FROM erasures e WHERE e.community = c.id AND e.type = 'member' AND e.cause <> 'vanish'
-           AND e.stage IN ('fenced', 'counted', 'deleting', 'verifying')) AS refused,
+         UNION SELECT encode(e.pubkey, 'hex') FROM erasures e WHERE e.community = c.id AND is_fenced(c.id, e.pubkey)) AS refused,
        ARRAY(SELECT encode(o.pubkey, 'hex') FROM operators o WHERE o.community = c.id) AS operators,
        coalesce((SELECT jsonb_agg(jsonb_build_object('type', p.type, 'version', p.version) ORDER BY p.type)
          FROM policy_versions p WHERE p.community = c.id AND p.status = 'current'), '[]') AS policies

@@ -245,26 +245,6 @@ export async function dropLetter(
   ]);
 }
 
-/** Of an author up to a time. Returns how many went. */
-export async function eraseLettersOf(
-  client: ClientBase,
-  {
-    community,
-    pubkey,
-    until,
-  }: { readonly community: number; readonly pubkey: string; readonly until: number },
-  limit: number,
-): Promise<number> {
-  const { rowCount } = await client.query(
-    `DELETE FROM consumer_dead_letters l USING (
-       SELECT consumer, generation, seq FROM consumer_dead_letters
-       WHERE community = $1 AND author = $2 AND created_at <= $3 LIMIT $4) g
-     WHERE l.consumer = g.consumer AND l.generation = g.generation AND l.seq = g.seq`,
-    [community, bytes(pubkey), until, limit],
-  );
-  return rowCount ?? 0;
-}
-
 // ── Rebuilding ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 export interface Rebuild {

@@ -162,7 +162,7 @@ export async function forgetIds(client: Client, community: number, ids: readonly
 
 // ── What the node itself has said about them ──────────────────────────────────────────────────────────────────────
 
-/** Labels and assertions are signed by keys of the node, and name whom they are about. */
+/** Labels and assertions are signed by keys of the node, and name whom they are about. One who vanishes and comes back is told of anew. */
 const BY_NODE = `e.community = $1 AND e.pubkey IN (SELECT k.pubkey FROM node_keys k WHERE k.community = $1)
   AND e.created_at <= $3 AND strpos(e.payload, $2) > 0`;
 const NODE_SERVED_SQL = bounded(
@@ -208,7 +208,9 @@ export async function countEventsOf(client: Client, author: Authored): Promise<n
     await count(client, own.replace('hidden IS NULL', 'hidden IS NOT NULL'), ofAuthor(author)),
     await count(client, wraps, [recipient, until, 0, community, needle(author), key]),
     await count(client, hiddenWraps, [community, key, until, needle(author)]),
-    await count(client, `SELECT count(*) AS count FROM events e WHERE ${BY_NODE}`, ofNode(author)),
+    author.sparesRequest
+      ? 0
+      : await count(client, `SELECT count(*) AS count FROM events e WHERE ${BY_NODE}`, ofNode(author)),
   ];
   return counts.reduce((sum, some) => sum + some, 0);
 }

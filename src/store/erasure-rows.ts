@@ -254,6 +254,15 @@ export async function countRowsOf(client: ClientBase, rows: TableRows, subject: 
   return found[0]!.count;
 }
 
+/** Labels that are to go next. */
+export async function chooseLabels(client: ClientBase, subject: Subject, limit: number): Promise<string[]> {
+  const where = conditionOf(STORE_TABLES.labels[0], subject)!;
+  const { rows } = await client.query<{ id: string }>(
+    named(`SELECT t.label_id AS id FROM labels t WHERE ${where} LIMIT ${limit}`, subjectValues(subject)),
+  );
+  return rows.map(({ id }) => id);
+}
+
 /** One batch. By the place of the rows, or by their key: neither lets the planner read the whole table again. */
 export async function deleteRowsOf(
   client: ClientBase,

@@ -194,7 +194,7 @@ async function settleMarks(
       'UPDATE vanish_marks SET erased_at = $3 WHERE community = $1 AND pubkey = $2 AND until = $4',
       [community, bytes(pubkey!), now, until],
     );
-    if (banned) await markErased(db, { community, subject: bytes(subject!), until: until!, banned }, now);
+    await markErased(db, { community, subject: bytes(subject!), until: until!, banned }, now);
     return;
   }
   await db.query(

@@ -104,7 +104,7 @@ export async function askErasure(change: Change, asked: ErasureAsk): Promise<Era
 /** One who vanished up to a time is now erased as a whole; there is nothing more to wait for. */
 async function widen({ db, now, audit }: Change, open: Erasure, cause: ErasureCause): Promise<Erasure> {
   const { rows } = await db.query<Erasure>(
-    `UPDATE erasures SET cause = $2, stage = 'requested', done = '{}', updated_at = $3 WHERE erasure_id = $1 RETURNING ${COLUMNS}`,
+    `UPDATE erasures SET cause = $2, stage = 'requested', done = '{}', until = NULL, updated_at = $3 WHERE erasure_id = $1 RETURNING ${COLUMNS}`,
     [open.erasureId, cause, now],
   );
   await audit('erasure.request', open.erasureId, { type: 'member', cause });

@@ -87,7 +87,10 @@ export async function readFacts(
   const subjects = new Map(
     subjectKey?.print === undefined
       ? []
-      : owners.map((owner) => [subjectKey.hash(owner.community, owner.pubkey).toString('hex'), owner]),
+      : [...owners, ...communitiesOf(submissions)].map((owner) => [
+          subjectKey.hash(owner.community, owner.pubkey).toString('hex'),
+          owner,
+        ]),
   );
   const common = client.query<CommonRow>({
     name: 'facts',
@@ -230,6 +233,12 @@ function targetTombstones(community: number, request: NostrEvent): TombstoneQuer
     const hash = target.type === 'id' ? name : addressHash(name);
     return { community, target: hash, author: request.pubkey, name };
   });
+}
+
+/** A whole community may be erased, too. */
+function communitiesOf(submissions: readonly Submission[]): { community: number; pubkey: string }[] {
+  const communities = new Set(submissions.map(({ community }) => community));
+  return [...communities].map((community) => ({ community, pubkey: '' }));
 }
 
 function askedOwners(submissions: readonly Submission[]): { community: number; pubkey: string }[] {

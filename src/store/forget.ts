@@ -5,6 +5,8 @@ const AGING = {
   rate_buckets: { key: 'key', time: 'at' },
   used_credentials: { key: 'key', time: 'expires_at' },
   revoked_tokens: { key: 'community, token_id', time: 'expires_at' },
+  operator_sessions: { key: 'community, pubkey, token_hash', time: 'expires_at' },
+  csrf_tokens: { key: 'community, pubkey, token_hash', time: 'expires_at' },
   plan_events: { key: 'community, event_id', time: 'received_at' },
   usage_requests: { key: 'community, pubkey, metric, request_id', time: 'counted_at' },
 } as const;

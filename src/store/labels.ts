@@ -178,3 +178,8 @@ export async function labelEventsOf(client: Client, labelIds: readonly string[])
   );
   return rows;
 }
+
+export async function eraseLabels(client: Client, ids: readonly string[]): Promise<number> {
+  const { rowCount } = await client.query('DELETE FROM labels WHERE label_id = ANY ($1::uuid[])', [ids]);
+  return rowCount ?? 0;
+}

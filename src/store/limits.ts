@@ -76,6 +76,32 @@ export async function useCredential(
   return rowCount === 1;
 }
 
+/** Buckets by the beginning and the end of their names, that were last used at `upTo` or before. */
+export interface Buckets {
+  readonly start: string;
+  readonly end: string;
+  readonly upTo: number;
+}
+
+const ARE_MEANT = 'starts_with(key, $1) AND right(key, length($2)) = $2 AND at <= $3';
+
+export async function countBuckets(db: Pool, { start, end, upTo }: Buckets): Promise<number> {
+  const { rows } = await db.query<{ rows: number }>(
+    `SELECT count(*) AS rows FROM rate_buckets WHERE ${ARE_MEANT}`,
+    [start, end, upTo],
+  );
+  return rows[0]!.rows;
+}
+
+export async function deleteBuckets(db: Pool, { start, end, upTo }: Buckets, limit: number): Promise<number> {
+  // In the order in which they are taken, so that nobody waits in a circle.
+  const { rowCount } = await db.query(
+    `DELETE FROM rate_buckets WHERE key IN (SELECT key FROM rate_buckets WHERE ${ARE_MEANT} ORDER BY key LIMIT $4 FOR UPDATE)`,
+    [start, end, upTo, limit],
+  );
+  return rowCount ?? 0;
+}
+
 export async function countPastLimits(
   client: ClientBase,
   usedBefore: number,

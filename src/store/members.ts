@@ -38,17 +38,19 @@ export async function readMember(db: Db, community: number, pubkey: string): Pro
   return rows[0];
 }
 
+/** One who is being erased has no account any more. */
 export async function readMemberStatus(
   db: Db,
   community: number,
   pubkey: string,
 ): Promise<MemberStatus | undefined> {
-  const { rows } = await db.query<{ status: MemberStatus }>({
+  const { rows } = await db.query<{ status: MemberStatus | null }>({
     name: 'member-status',
-    text: 'SELECT status FROM members WHERE community = $1 AND pubkey = $2',
+    text: `SELECT CASE WHEN is_fenced($1, $2) THEN 'deleted'
+      ELSE (SELECT status FROM members WHERE community = $1 AND pubkey = $2) END AS status`,
     values: [community, bytes(pubkey)],
   });
-  return rows[0]?.status;
+  return rows[0]!.status ?? undefined;
 }
 
 export async function refuseMember(db: Db, community: number, pubkey: string): Promise<Denial | undefined> {

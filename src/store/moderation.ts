@@ -3,11 +3,11 @@
  * rule has acted on an event once or not at all, and what a moderator has restored is judged no more.
  */
 import { randomUUID } from 'node:crypto';
-import type { Client, ClientBase } from 'pg';
+import type { ClientBase } from 'pg';
 import type { Rule } from '../core/moderation.js';
 import { hexArray, int4Array, int8Array, textArray } from './binary.js';
 import { bytes, type Db } from './config-change.js';
-import { labelEventsOf, putLabel } from './labels.js';
+import { putLabel } from './labels.js';
 import { moveCase, openCase } from './moderation-cases.js';
 import type { EventRef } from './restore.js';
 
@@ -155,70 +155,4 @@ export async function removeByRule(tx: ClientBase, rule: Rule, judged: Judged, n
   if (rule.action === 'hold') await moveCase(tx, caseId, 'held', now);
   else if (isNew) await moveCase(tx, caseId, 'resolved', now);
   await tx.query('UPDATE moderation_actions SET case_id = $2 WHERE action_id = $1', [actionId, caseId]);
-}
-
-// ── Erasure ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-export interface Vanished {
-  readonly community: number;
-  readonly pubkey: string;
-  readonly until: number;
-}
-
-/**
- * What was noted about one who has vanished: about themselves up to then, and about events that are gone by now, as theirs are. A newer
- * event that is still here keeps what is about it.
- */
-const isAbout = (
-  time: string,
-) => `t.community = $1 AND t.target_pubkey = $2 AND CASE WHEN t.target_event IS NULL
-  THEN ${time} < ($3::bigint + 1) * 1000
-  ELSE NOT EXISTS (SELECT 1 FROM event_dedupe d JOIN events e ON e.keep = d.keep AND e.ingested_at = d.ingested_at AND e.seq = d.seq
-    WHERE d.community = t.community AND d.event_id = t.target_event) END`;
-
-/** What belongs to a case is as old as the case. */
-const withCase = (time: string) =>
-  `coalesce((SELECT c.opened_at FROM moderation_cases c WHERE c.case_id = t.case_id), ${time})`;
-
-const markOf = ({ community, pubkey, until }: Vanished) => [community, bytes(pubkey), until];
-
-/** The labels that are to go next, and the events that tell them. */
-export async function labelsOfVanished(
-  client: Client,
-  mark: Vanished,
-  limit: number,
-): Promise<{ readonly ids: readonly string[]; readonly events: readonly EventRef[] }> {
-  const { rows } = await client.query<{ label_id: string }>(
-    `SELECT t.label_id FROM labels t WHERE ${isAbout(withCase('t.created_at'))} LIMIT $4`,
-    [...markOf(mark), limit],
-  );
-  const ids = rows.map(({ label_id: id }) => id);
-  return { ids, events: await labelEventsOf(client, ids) };
-}
-
-export async function eraseLabels(client: Client, ids: readonly string[]): Promise<number> {
-  const { rowCount } = await client.query('DELETE FROM labels WHERE label_id = ANY ($1::uuid[])', [ids]);
-  return rowCount ?? 0;
-}
-
-/** Actions before the cases that they are of. */
-export async function eraseCasesOf(client: Client, mark: Vanished, limit: number): Promise<number> {
-  const values = [...markOf(mark), limit];
-  const rates = await client.query(
-    `DELETE FROM moderation_rates WHERE (rule_id, event_id) IN (SELECT rule_id, event_id FROM moderation_rates
-       WHERE community = $1 AND pubkey = $2 AND at < ($3::bigint + 1) * 1000 LIMIT $4)`,
-    values,
-  );
-  const actions = await client.query(
-    `DELETE FROM moderation_actions WHERE action_id IN
-       (SELECT t.action_id FROM moderation_actions t WHERE ${isAbout(withCase('t.at'))} LIMIT $4)`,
-    values,
-  );
-  const cases = await client.query(
-    `DELETE FROM moderation_cases WHERE case_id IN (SELECT t.case_id FROM moderation_cases t WHERE ${isAbout('t.opened_at')}
-       AND NOT EXISTS (SELECT 1 FROM moderation_actions a WHERE a.case_id = t.case_id)
-       AND NOT EXISTS (SELECT 1 FROM labels l WHERE l.case_id = t.case_id) LIMIT $4)`,
-    values,
-  );
-  return (rates.rowCount ?? 0) + (actions.rowCount ?? 0) + (cases.rowCount ?? 0);
 }

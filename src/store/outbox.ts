@@ -56,7 +56,7 @@ export async function readOutbox(db: ClientBase | Pool, after: number, limit: nu
   const { rows } = await db.query<OutboxTuple>({
     name: 'outbox',
     text: `SELECT s.outbox_floor, o.seq, o.community, o.op, encode(o.event_id, 'hex'), o.ingested_at, s.last_seq
-      FROM lane_state s LEFT JOIN (SELECT * FROM events_outbox WHERE seq > $1 ORDER BY seq LIMIT $2) o ON true
+      FROM lane_state s LEFT JOIN (SELECT * FROM events_outbox WHERE seq > $1 AND op <> 'scrubbed' ORDER BY seq LIMIT $2) o ON true
       ORDER BY o.seq`,
     values: [after, limit],
     rowMode: 'array',

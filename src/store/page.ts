@@ -39,9 +39,9 @@ export const BY_PUBKEY: Order<[string]> = {
   schema: z.tuple([z.string().regex(/^[0-9a-f]{64}$/)]),
   start: [''],
 };
-export const NEWEST_POSITION: Order<[number]> = {
-  schema: z.tuple([time]),
-  start: [Number.MAX_SAFE_INTEGER],
+export const NEWEST_POSITION: Order<[number, number]> = {
+  schema: z.tuple([time, time]),
+  start: [Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER],
 };
 
 /**

@@ -9,6 +9,7 @@
 import type { ClientBase } from 'pg';
 import { KIND_GIFT_WRAP } from '../core/deletion.js';
 import { hiddenOf } from '../core/hidden.js';
+import { type AuditEntry, findHeld } from './audit.js';
 import { bytes } from './config-change.js';
 import { named } from './named.js';
 import { fixTagHashSeed } from './node-state.js';
@@ -189,6 +190,10 @@ export const PERSONAL_SELECTS = {
     columns: `CASE WHEN pubkey = :pubkey THEN 'operator' ELSE 'added another operator' END AS role, created_at`,
     from: 'FROM operators WHERE community = :community AND (pubkey = :pubkey OR added_by = :pubkey)',
   },
+  sessions: {
+    columns: 'created_at, expires_at',
+    from: `FROM operator_sessions ${OF_PUBKEY} ORDER BY created_at, token_hash`,
+  },
   blocks: { columns: 'reason, created_at', from: `FROM blocked_authors ${OF_PUBKEY}` },
   settings: {
     columns: 'key, updated_at',
@@ -200,12 +205,36 @@ export const PERSONAL_SELECTS = {
     from: `FROM audit_log WHERE community = :community
       AND (actor = :pubkey OR target = :hex OR strpos(details::text, :hex) > 0) ORDER BY position`,
   },
+  erasures: {
+    columns: 'erasure_id, cause, stage, requested_at, grace_until, fenced_at, held_at, hold_reason',
+    from: `FROM erasures ${OF_PUBKEY} ORDER BY requested_at, erasure_id`,
+  },
   'personal-data-requests': {
     columns:
       'request_id, kind, status, note, error, bytes, request_key, tries, created_at, started_at, finished_at, expires_at',
     from: `FROM personal_data_requests ${OF_PUBKEY} ORDER BY created_at, request_id`,
   },
 } as const satisfies Record<string, Select>;
+
+/** The rows of the store `audit-log` that have been moved elsewhere, but for those that are here as well: the same rows, the same shape. */
+export async function shapeMovedAudit(
+  client: ClientBase,
+  { pubkey }: Person,
+  entries: readonly AuditEntry[],
+): Promise<object[]> {
+  const held = await findHeld(client, entries);
+  return entries
+    .filter(({ position }) => !held.has(position))
+    .filter(
+      ({ actor, target, details }) =>
+        actor === pubkey || target === pubkey || JSON.stringify(details).includes(pubkey),
+    )
+    .map(({ at, action, actor, target, details }) => {
+      const about = target === pubkey || details.pubkey === pubkey;
+      const words = about ? { target, details } : { target: null, details: null };
+      return { at, action, by_you: actor === pubkey, about_you: about, ...words };
+    });
+}
 
 export type PersonalStoreName = keyof typeof PERSONAL_SELECTS;
 

@@ -389,30 +389,6 @@ export async function dropStalePortions(client: ClientBase, limit: number): Prom
   return rowCount ?? 0;
 }
 
-const OF_VANISHED = `community = $1 AND pubkey = $2 AND kind = 'export' AND created_at < ($3::bigint + 1) * 1000`;
-
-/** NIP-62: a file has in it what is erased, so the exports of before go with it: nothing more is made of them or downloaded. */
-export async function eraseExportsOf(
-  client: ClientBase,
-  mark: { readonly community: number; readonly pubkey: string; readonly until: number },
-  now: number,
-  limit: number,
-): Promise<number> {
-  const values = [mark.community, bytes(mark.pubkey), mark.until];
-  const cancelled = await client.query(
-    `UPDATE personal_data_requests SET status = 'cancelled', finished_at = $4
-     WHERE ${OF_VANISHED} AND status IN ('pending', 'running', 'ready')`,
-    [...values, now],
-  );
-  const dropped = await client.query(
-    `DELETE FROM personal_data_files WHERE (request_id, position) IN
-       (SELECT f.request_id, f.position FROM personal_data_files f JOIN personal_data_requests r USING (request_id)
-        WHERE ${OF_VANISHED} LIMIT $4)`,
-    [...values, limit],
-  );
-  return (cancelled.rowCount ?? 0) + (dropped.rowCount ?? 0);
-}
-
 // ── The download ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** The next portion of a file, or undefined when there is none or no longer. */

@@ -3,7 +3,7 @@
  * the event itself; those over HTTP are their reporter's to make and to withdraw.
  */
 import { createHash } from 'node:crypto';
-import type { Client, ClientBase, Pool } from 'pg';
+import type { ClientBase, Pool } from 'pg';
 import { type Denial, denial } from '../core/errors.js';
 import type { PlannedReport, Tombstone } from '../core/plan.js';
 import type { ReportReason } from '../core/report.js';
@@ -212,26 +212,4 @@ export async function reportsOfCase(db: Db, caseId: string): Promise<Report[]> {
     [caseId],
   );
   return rows;
-}
-
-// ── Erasure ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-const OF_VANISHED =
-  'FROM reports WHERE community = $1 AND pubkey = $2 AND created_at < ($3::bigint + 1) * 1000';
-
-/** Those over HTTP, and those whose events had aged out before. */
-export async function eraseReportsOf(
-  client: Client,
-  {
-    community,
-    pubkey,
-    until,
-  }: { readonly community: number; readonly pubkey: string; readonly until: number },
-  limit: number,
-): Promise<number> {
-  const { rowCount } = await client.query(
-    `DELETE FROM reports WHERE report_id IN (SELECT report_id ${OF_VANISHED} LIMIT $4)`,
-    [community, bytes(pubkey), until, limit],
-  );
-  return rowCount ?? 0;
 }

@@ -208,9 +208,10 @@ export async function firstUsedTopic(
 
 /** Is one of these a community of this node? */
 export async function hasCommunity(db: Db, ids: readonly number[]): Promise<boolean> {
-  const { rowCount } = await db.query('SELECT 1 FROM communities WHERE id = ANY ($1) LIMIT 1', [
-    int4Array(ids),
-  ]);
+  const { rowCount } = await db.query(
+    'SELECT 1 FROM communities WHERE id = ANY ($1) AND closed_at IS NULL LIMIT 1',
+    [int4Array(ids)],
+  );
   return rowCount === 1;
 }
 
@@ -287,24 +288,4 @@ export async function countDeletedDocuments(
     [community, deletedBefore],
   );
   return rows[0]!.count;
-}
-
-/** Those of an author up to a time, of every generation. Returns how many went; none, when nothing is left. */
-export async function eraseDocumentsOf(
-  client: ClientBase,
-  {
-    community,
-    pubkey,
-    until,
-  }: { readonly community: number; readonly pubkey: string; readonly until: number },
-  rows: number,
-): Promise<number> {
-  const { rowCount } = await client.query(
-    `DELETE FROM post_search_documents d USING (
-       SELECT generation, event_id FROM post_search_documents
-       WHERE community = $1 AND author = $2 AND created_at <= $3 LIMIT $4) AS l
-     WHERE d.generation = l.generation AND d.community = $1 AND d.event_id = l.event_id`,
-    [community, bytes(pubkey), until, rows],
-  );
-  return rowCount ?? 0;
 }

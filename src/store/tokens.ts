@@ -19,15 +19,26 @@ export async function readTokenMark(db: Db, { community, pubkey }: TokenHolder):
   return rows[0]?.mark ?? 0;
 }
 
+export interface TokenFacts {
+  readonly tokenId: string;
+  /** What its holder's tokens had to have when it was made; to sign out everywhere raises it. */
+  readonly mark: number;
+  /** Seconds. */
+  readonly issuedAt: number;
+  /** The keyed hash of its holder: an erasure forgets what was revoked, and so revokes all that came before it. */
+  readonly subject: Buffer | undefined;
+}
+
 export async function isRevoked(
   db: Db,
-  { community, pubkey, tokenId, mark }: TokenHolder & { readonly tokenId: string; readonly mark: number },
+  { community, pubkey, tokenId, mark, issuedAt, subject }: TokenHolder & TokenFacts,
 ): Promise<boolean> {
   const { rows } = await db.query<{ revoked: boolean }>({
     name: 'token-revoked',
     text: `SELECT EXISTS (SELECT FROM revoked_tokens WHERE community = $1 AND token_id = $3)
-             OR $4 <> coalesce((SELECT tokens_from FROM members WHERE community = $1 AND pubkey = $2), 0) AS revoked`,
-    values: [community, bytes(pubkey), tokenId, mark],
+             OR $4 <> coalesce((SELECT tokens_from FROM members WHERE community = $1 AND pubkey = $2), 0)
+             OR EXISTS (SELECT FROM erasure_marks WHERE community = $1 AND subject = $5 AND erased_at >= $6::bigint * 1000) AS revoked`,
+    values: [community, bytes(pubkey), tokenId, mark, subject ?? Buffer.alloc(0), issuedAt],
   });
   return rows[0]!.revoked;
 }

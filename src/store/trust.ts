@@ -12,7 +12,7 @@ import { riskOf, STANDING, standingOf, windowStart } from '../core/trust.js';
 import { hexArray, int4Array, int8Array, textArray } from './binary.js';
 import { bytes, type Db } from './config-change.js';
 import { addReport, type NewReport, type Report } from './reports.js';
-import { gatherRisks, isPublicLabel, markDue, publicLabelValues } from './trust-scores.js';
+import { gatherRisks, isPublicLabel, publicLabelValues } from './trust-scores.js';
 
 // ── Authors ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -75,6 +75,8 @@ export async function writeContacts(
     text: `WITH changed AS (
         INSERT INTO trust_contacts AS c (community, kind, at, author, named, event_id)
         SELECT * FROM unnest($2::int[], $3::int[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[])
+          AS n (community, kind, at, author, named, event_id)
+        WHERE NOT is_fenced(n.community, n.named) AND NOT is_fenced(n.community, n.author)
         ON CONFLICT (community, event_id, named) DO UPDATE SET gone = false WHERE c.gone
         RETURNING community, author, named) ${DUE_BOTH}`,
     values: [
@@ -206,6 +208,7 @@ export async function writeReport(
         INSERT INTO trust_reports (community, at, weight, reporter, subject, target_event, source, reason)
         SELECT $1, $2, $3, $4, subject, target_event, $5, reason
         FROM unnest($6::bytea[], $7::bytea[], $8::text[]) AS n (subject, target_event, reason)
+        WHERE NOT is_fenced($1, subject) AND NOT is_fenced($1, $4)
         ON CONFLICT DO NOTHING RETURNING subject, weight)
       INSERT INTO trust_due (community, claim, due_at, subject)
       SELECT DISTINCT $1::int, 'report-based', $9::bigint, subject FROM written WHERE weight > 0
@@ -340,64 +343,4 @@ export async function countOldGrounds(
     [community, before],
   );
   return rows[0]!.count;
-}
-
-interface Mark {
-  readonly community: number;
-  readonly pubkey: string;
-  readonly until: number;
-}
-
-/**
- * The contacts that they made and the reports of theirs, up to a time; at last when they were first seen, as far as nothing newer is
- * here. Whose scores stood on it is due. Returns how many went; none, when nothing is left.
- */
-export async function eraseTrustOf(
-  client: ClientBase,
-  { community, pubkey, until }: Mark,
-  now: number,
-  limit: number,
-): Promise<number> {
-  const values = [now, community, bytes(pubkey), until, limit];
-  const contacts = await client.query(
-    `WITH changed AS (
-       DELETE FROM trust_contacts WHERE (community, event_id, named) IN
-         (SELECT community, event_id, named FROM trust_contacts
-          WHERE community = $2 AND author = $3 AND at < ($4::bigint + 1) * 1000 LIMIT $5)
-       RETURNING community, author, named), due AS (${DUE_BOTH})
-     SELECT 1 FROM changed`,
-    values,
-  );
-  const reports = await client.query(
-    `WITH gone AS (
-       DELETE FROM trust_reports WHERE (community, source, subject, target_event) IN
-         (SELECT community, source, subject, target_event FROM trust_reports
-          WHERE community = $2 AND reporter = $3 AND at < ($4::bigint + 1) * 1000 LIMIT $5)
-       RETURNING community, subject), due AS (
-       INSERT INTO trust_due (community, claim, due_at, subject)
-       SELECT DISTINCT community, 'report-based', $1::bigint, subject FROM gone ORDER BY 1, 4 ON CONFLICT DO NOTHING)
-     SELECT 1 FROM gone`,
-    values,
-  );
-  const erased = (contacts.rowCount ?? 0) + (reports.rowCount ?? 0);
-  if (erased > 0) return erased;
-  await eraseFirstSeen(client, community, pubkey);
-  await markDue(client, community, [pubkey], now);
-  return 0;
-}
-
-/** One who came back is as new as what they have here since. */
-async function eraseFirstSeen(client: ClientBase, community: number, pubkey: string): Promise<void> {
-  const values = [community, bytes(pubkey)];
-  const left =
-    'SELECT min(ingested_at) AS at FROM events WHERE community = $1 AND pubkey = $2 AND kind <> 62';
-  await client.query(
-    `UPDATE trust_authors a SET first_seen_at = l.at FROM (${left}) l
-     WHERE a.community = $1 AND a.pubkey = $2 AND l.at IS NOT NULL`,
-    values,
-  );
-  await client.query(
-    `DELETE FROM trust_authors WHERE community = $1 AND pubkey = $2 AND (${left}) IS NULL`,
-    values,
-  );
 }

@@ -102,6 +102,7 @@ export interface OpenApi {
   readonly openapi: string;
   readonly info: { readonly title: string; readonly description: string; readonly version: string };
   readonly paths: Record<string, Record<string, Operation>>;
+  readonly components: { readonly securitySchemes: Record<string, unknown> };
 }
 
 /** The codes that an operation may answer with this status. */

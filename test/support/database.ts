@@ -1,5 +1,8 @@
 /** A database of its own for each test file, cloned from the migrated template. */
 import { randomBytes } from 'node:crypto';
+import { rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import pg from 'pg';
 import { inject } from 'vitest';
 import type { EmbeddedConnection } from '../../src/postgres/embedded.js';
@@ -10,17 +13,25 @@ export interface TestDatabase {
   readonly connection: EmbeddedConnection;
   /** For DATABASE_URL of a spawned node. */
   readonly url: string;
+  /** The data folder of the nodes on it. */
+  readonly folder: string;
   drop(): Promise<void>;
 }
 
-export async function createTestDatabase(): Promise<TestDatabase> {
+/** Of the migrated template, or a copy of another database that nobody is connected to. */
+export async function createTestDatabase(template = TEMPLATE): Promise<TestDatabase> {
   const server = inject('postgres');
   const database = `test_${randomBytes(6).toString('hex')}`;
-  await asAdmin((admin) => admin.query(`CREATE DATABASE ${database} TEMPLATE ${TEMPLATE}`));
+  const folder = join(tmpdir(), `minato-${database}`);
+  await asAdmin((admin) => admin.query(`CREATE DATABASE ${database} TEMPLATE ${template}`));
   return {
     connection: { ...server, database },
     url: `postgres://${server.user}@localhost:${server.port}/${database}?host=${encodeURIComponent(server.host)}`,
-    drop: () => asAdmin((admin) => admin.query(`DROP DATABASE ${database} WITH (FORCE)`)),
+    folder,
+    drop: async () => {
+      await asAdmin((admin) => admin.query(`DROP DATABASE ${database} WITH (FORCE)`));
+      await rm(folder, { recursive: true, force: true });
+    },
   };
 }
 

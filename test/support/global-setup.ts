@@ -1,6 +1,6 @@
 /**
  * Once per run: build the program, start one real PostgreSQL, make the template that every test file clones, and find a
- * redis-server.
+ * redis-server and a Java.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -10,12 +10,14 @@ import pg from 'pg';
 import type { TestProject } from 'vitest/node';
 import { startEmbedded } from '../../src/postgres/embedded.js';
 import { migrate } from '../../src/postgres/migrate.js';
-import { findRedis, type RedisBinary } from './redis-binary.js';
+import type { Program } from './debian-package.js';
+import { findJava, findRedis } from './programs.js';
 
 declare module 'vitest' {
   export interface ProvidedContext {
     postgres: { host: string; port: number; user: string };
-    redis: RedisBinary;
+    redis: Program;
+    java: Program;
   }
 }
 
@@ -28,6 +30,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
     stdio: 'inherit',
   });
   project.provide('redis', await findRedis());
+  project.provide('java', await findJava());
   const folder = await mkdtemp(join(tmpdir(), 'minato-test-'));
   const server = await startEmbedded(folder, quiet);
   const { host, port, user } = server.connection;

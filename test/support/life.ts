@@ -53,7 +53,7 @@ export interface Life {
 export async function openLife(start: number, rules: readonly Rules[], instances = 1): Promise<Life> {
   const test = await createTestDatabase();
   const database = openDatabase(test.connection);
-  const config = readConfig({ MINATO_TOPIC_MODE: 'open' });
+  const config = readConfig({ MINATO_TOPIC_MODE: 'open', MINATO_DATA_DIR: test.folder });
   const log = createLog('error');
   const clock = { now: start };
   const now = () => clock.now;

@@ -40,6 +40,7 @@ export async function startTestNode(options: TestNodeOptions = {}): Promise<Test
   const database = openDatabase(test.connection);
   const config = readConfig({
     MINATO_PORT: '0',
+    MINATO_DATA_DIR: test.folder,
     MINATO_TOPIC_MODE: 'open',
     MINATO_LOG_LEVEL: 'error',
     ...env,

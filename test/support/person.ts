@@ -153,6 +153,22 @@ async function fillRows(
     randomUUID(),
     stranger,
   );
+  await put(
+    'INSERT INTO operator_sessions (community, pubkey, created_at, expires_at, token_hash) VALUES ($1, $2, 1, $4, $3)',
+    randomBytes(32),
+    now + 3_600_000,
+  );
+  await put(
+    'INSERT INTO csrf_tokens (community, pubkey, created_at, expires_at, token_hash, csrf_hash) VALUES ($1, $2, 1, $4, $3, $3)',
+    randomBytes(32),
+    now + 3_600_000,
+  );
+  await put(
+    `INSERT INTO erasures (erasure_id, community, pubkey, slug, type, cause, stage, requested_at, updated_at, grace_until, hold_reason)
+     VALUES ($3, $1, $2, 'here', 'member', 'operator', 'grace', 1, 1, 9000000000000000, $4)`,
+    randomUUID(),
+    `${mark} asked`,
+  );
   await putTrust(pool, community, key, stranger);
   await put(
     `INSERT INTO invites (invite_id, community, code_hash, created_by, created_at, expires_at, used_by, used_at)

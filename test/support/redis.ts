@@ -6,6 +6,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { inject } from 'vitest';
+import { environmentOf } from './debian-package.js';
 
 const STARTS_MAX = 5;
 
@@ -62,7 +63,7 @@ export class TestRedis {
 }
 
 async function spawnServer(folder: string, port: number): Promise<ChildProcess> {
-  const { path, libraries } = inject('redis');
+  const redis = inject('redis');
   const args = [
     '--port',
     `${port}`,
@@ -75,8 +76,8 @@ async function spawnServer(folder: string, port: number): Promise<ChildProcess> 
     '--dir',
     folder,
   ];
-  const child = spawn(path, args, {
-    env: { ...process.env, ...(libraries === undefined ? {} : { LD_LIBRARY_PATH: libraries }) },
+  const child = spawn(redis.path, args, {
+    env: environmentOf(redis),
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   await new Promise<void>((resolve, reject) => {

@@ -1,0 +1,400 @@
+/**
+ * The audit log in a table of DynamoDB: partition key `community`, sort key `sk`, time and position. An item has one key for ever,
+ * so that putting a row twice changes nothing.
+ *
+ * I14: everything is read by pages and written by 25. What DynamoDB hands back unprocessed is tried again with more and more time
+ * between, then it is an error that says how much is left. Every read is a consistent one: what was put is seen.
+ * The SDK is loaded at the first use: it takes longer than most commands.
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import type * as Client from '@aws-sdk/client-dynamodb';
+import type * as Document from '@aws-sdk/lib-dynamodb';
+import type { DynamodbPlace } from '../config.js';
+import {
+  type AuditEntry,
+  type AuditKey,
+  type AuditRow,
+  type AuditRows,
+  spellingsOf,
+} from '../store/audit.js';
+import type { AuditStore, PersonAuditRows } from './store.js';
+
+/** Every table of DynamoDB that this program can write, without the prefix. */
+export const DYNAMODB_TABLES = ['audit_logs'] as const;
+
+const CONNECT_MS_MAX = 2_000;
+const ANSWER_MS_MAX = 5_000;
+/** Of one question, by the SDK: what fails on the way, and what is throttled as a whole. */
+const ATTEMPTS_MAX = 3;
+const ACTIVE_MS_MAX = 60_000;
+const ACTIVE_POLL_MS = 500;
+/** As many as a BatchWriteItem may have. */
+const BATCH_ITEMS = 25;
+const BATCH_TRIES_MAX = 5;
+const BACK_OFF_MS = 50;
+/** Items that one Query looks at. */
+const PAGE_ITEMS = 500;
+/** Updates under way at the same time, and tries of one that another came before. */
+const UPDATES_AT_ONCE = 10;
+const UPDATE_TRIES_MAX = 5;
+/** Of either number in `sk`: as many as the largest safe integer has. */
+const DIGITS = 16;
+
+interface Key {
+  readonly community: number;
+  readonly sk: string;
+}
+
+/** `details` is JSON as text: exact, and searched like the text of PostgreSQL. */
+interface Item extends Key, Omit<AuditEntry, 'actor' | 'details'> {
+  readonly actor?: string;
+  readonly details: string;
+}
+
+type WriteRequest = { PutRequest: { Item: Item } } | { DeleteRequest: { Key: Key } };
+type Condition = Pick<
+  Document.QueryCommandInput,
+  'KeyConditionExpression' | 'FilterExpression' | 'ExpressionAttributeNames' | 'ExpressionAttributeValues'
+>;
+
+interface Opened {
+  readonly client: typeof Client;
+  readonly document: typeof Document;
+  readonly plain: Client.DynamoDBClient;
+  readonly db: Document.DynamoDBDocumentClient;
+}
+
+/** What DynamoDB said, in a sentence. `reason` is its own word. */
+export class DynamodbError extends Error {
+  constructor(
+    text: string,
+    readonly reason?: string,
+    cause?: unknown,
+  ) {
+    super(text, { cause });
+    this.name = 'DynamodbError';
+  }
+}
+
+export class DynamodbAudit implements AuditStore {
+  readonly table: string;
+  private readonly host: string;
+  private opened: Promise<Opened> | undefined;
+  private ready: Promise<void> | undefined;
+
+  constructor(private readonly place: DynamodbPlace) {
+    this.table = `${place.prefix}${DYNAMODB_TABLES[0]}`;
+    this.host = new URL(place.endpoint).host;
+  }
+
+  /** Rejects unless all of them are there. */
+  async put(rows: readonly AuditRow[]): Promise<void> {
+    for (const batch of batchesOf(rows, BATCH_ITEMS))
+      for await (const _done of this.write(batch.map((row) => ({ PutRequest: { Item: itemOf(row) } }))));
+  }
+
+  /** The newest first, of those that are older than the key. */
+  async newest(community: number, before: AuditKey, limit: number): Promise<AuditEntry[]> {
+    const condition = {
+      KeyConditionExpression: 'community = :community AND sk < :before',
+      ExpressionAttributeValues: { ':community': community, ':before': sortKey(...before) },
+    };
+    const found: AuditEntry[] = [];
+    for await (const items of this.pages(condition, { ScanIndexForward: false, Limit: limit })) {
+      found.push(...(items as Item[]).map(entryOf));
+      if (found.length >= limit) break;
+    }
+    return found.slice(0, limit);
+  }
+
+  /** The oldest first, page by page. */
+  async *read(rows: AuditRows): AsyncGenerator<AuditEntry[]> {
+    for await (const items of this.pages(conditionOf(rows))) yield (items as Item[]).map(entryOf);
+  }
+
+  async count(rows: AuditRows): Promise<number> {
+    const condition = conditionOf(rows);
+    let counted = 0;
+    let start: Record<string, unknown> | undefined;
+    do {
+      const answer = await this.query({ ...condition, Select: 'COUNT', ExclusiveStartKey: start });
+      counted += answer.Count ?? 0;
+      start = answer.LastEvaluatedKey;
+    } while (start !== undefined);
+    return counted;
+  }
+
+  async youngest(rows: AuditRows): Promise<number | null> {
+    const newestFirst = { ScanIndexForward: false, ProjectionExpression: 'community, sk' };
+    for await (const [key] of this.pages(conditionOf(rows), newestFirst))
+      return Number(key!.sk.split('#')[0]);
+    return null;
+  }
+
+  async *delete(rows: AuditRows): AsyncGenerator<number> {
+    for await (const keys of this.pages(conditionOf(rows), { ProjectionExpression: 'community, sk' }))
+      for (const batch of batchesOf(keys, BATCH_ITEMS))
+        yield* this.write(batch.map(({ community, sk }) => ({ DeleteRequest: { Key: { community, sk } } })));
+  }
+
+  async *anonymise(rows: PersonAuditRows, alias: string): AsyncGenerator<number> {
+    for await (const items of this.pages(conditionOf(rows))) {
+      for (const batch of batchesOf(items as Item[], UPDATES_AT_ONCE)) {
+        const ends = await Promise.allSettled(batch.map((item) => this.rename(item, rows.pubkey, alias)));
+        const done = ends.filter((end) => end.status === 'fulfilled' && end.value).length;
+        if (done > 0) yield done;
+        const failed = ends.find((end) => end.status === 'rejected');
+        if (failed !== undefined) throw failed.reason;
+      }
+    }
+  }
+
+  /** For a look from outside: makes nothing. Undefined when there is no such table. */
+  async state(): Promise<string | undefined> {
+    const { client, plain } = await this.open();
+    try {
+      const { Table } = await plain.send(new client.DescribeTableCommand({ TableName: this.table }));
+      return Table?.TableStatus;
+    } catch (error) {
+      if (reasonOf(error) === 'ResourceNotFoundException') return undefined;
+      throw this.told(error);
+    }
+  }
+
+  async close(): Promise<void> {
+    const opened = await this.opened?.catch(() => undefined);
+    opened?.plain.destroy();
+  }
+
+  // ── Questions ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  /** At the first use: the table is there and takes questions. */
+  private async ask<T>(question: (opened: Opened) => Promise<T>): Promise<T> {
+    const opened = await this.open();
+    this.ready ??= this.makeTable(opened);
+    try {
+      await this.ready;
+    } catch (error) {
+      this.ready = undefined;
+      throw error;
+    }
+    try {
+      return await question(opened);
+    } catch (error) {
+      throw this.told(error);
+    }
+  }
+
+  private query(input: Omit<Document.QueryCommandInput, 'TableName'>): Promise<Document.QueryCommandOutput> {
+    const bounded = { TableName: this.table, ConsistentRead: true, Limit: PAGE_ITEMS, ...input };
+    return this.ask(({ document, db }) => db.send(new document.QueryCommand(bounded)));
+  }
+
+  /** A page may be empty though more follow: it is as many items as were looked at, not as were meant. */
+  private async *pages(
+    condition: Condition,
+    more: Partial<Document.QueryCommandInput> = {},
+  ): AsyncGenerator<Key[]> {
+    let start: Record<string, unknown> | undefined;
+    do {
+      const answer = await this.query({ ...condition, ...more, ExclusiveStartKey: start });
+      const items = (answer.Items ?? []) as Key[];
+      if (items.length > 0) yield items;
+      start = answer.LastEvaluatedKey;
+    } while (start !== undefined);
+  }
+
+  /** At most 25. Gives how many were done with each try; what is left after the last one is an error. */
+  private async *write(requests: readonly WriteRequest[]): AsyncGenerator<number> {
+    let left: readonly WriteRequest[] = requests;
+    for (let tries = 1; tries <= BATCH_TRIES_MAX; tries += 1) {
+      const undone = await this.writeOnce(left);
+      if (undone.length < left.length) yield left.length - undone.length;
+      if (undone.length === 0) return;
+      left = undone;
+      // Not all workers at the same moment.
+      if (tries < BATCH_TRIES_MAX) await delay(BACK_OFF_MS * 2 ** (tries - 1) * (0.5 + Math.random()));
+    }
+    throw new DynamodbError(
+      `${this.where()} left ${left.length} of ${requests.length} rows undone after ${BATCH_TRIES_MAX} tries: it takes no more at the moment`,
+    );
+  }
+
+  private writeOnce(requests: readonly WriteRequest[]): Promise<readonly WriteRequest[]> {
+    return this.ask(async ({ document, db }) => {
+      const answer = await db.send(
+        new document.BatchWriteCommand({ RequestItems: { [this.table]: [...requests] } }),
+      );
+      return (answer.UnprocessedItems?.[this.table] ?? []) as WriteRequest[];
+    });
+  }
+
+  /** Only over what was read: another erasure may be at the same row. False when there was nothing left to do. */
+  private async rename(item: Item, pubkey: string, alias: string): Promise<boolean> {
+    let seen: Item | undefined = item;
+    for (let tries = 1; tries <= UPDATE_TRIES_MAX && seen !== undefined && names(seen, pubkey); tries += 1) {
+      if (await this.replace(seen, renamed(seen, pubkey, alias))) return true;
+      seen = await this.get(seen);
+    }
+    if (seen === undefined || !names(seen, pubkey)) return false;
+    throw new DynamodbError(
+      `${this.where()}: a row changed ${UPDATE_TRIES_MAX} times while it was anonymised`,
+    );
+  }
+
+  /** False when the item is no longer as it was, or gone. */
+  private async replace(seen: Item, { actor, target, details }: Item): Promise<boolean> {
+    const removed = seen.actor !== undefined && actor === undefined ? ' REMOVE actor' : '';
+    try {
+      await this.ask(({ document, db }) =>
+        db.send(
+          new document.UpdateCommand({
+            TableName: this.table,
+            Key: { community: seen.community, sk: seen.sk },
+            UpdateExpression: `SET #target = :target, details = :details${removed}`,
+            ConditionExpression: '#target = :seenTarget AND details = :seenDetails',
+            ExpressionAttributeNames: { '#target': 'target' },
+            ExpressionAttributeValues: {
+              ':target': target,
+              ':details': details,
+              ':seenTarget': seen.target,
+              ':seenDetails': seen.details,
+            },
+          }),
+        ),
+      );
+      return true;
+    } catch (error) {
+      if (error instanceof DynamodbError && error.reason === 'ConditionalCheckFailedException') return false;
+      throw error;
+    }
+  }
+
+  private async get({ community, sk }: Key): Promise<Item | undefined> {
+    const input = { TableName: this.table, Key: { community, sk }, ConsistentRead: true };
+    const { Item } = await this.ask(({ document, db }) => db.send(new document.GetCommand(input)));
+    return Item as Item | undefined;
+  }
+
+  // ── The table ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  private open(): Promise<Opened> {
+    this.opened ??= load(this.place);
+    return this.opened;
+  }
+
+  /** Two may make it at once: one is told that it is there already. */
+  private async makeTable({ client, plain }: Opened): Promise<void> {
+    if ((await this.state()) === undefined) {
+      await plain.send(new client.CreateTableCommand(shapeOf(this.table))).catch((error) => {
+        if (reasonOf(error) !== 'ResourceInUseException') throw this.told(error);
+      });
+    }
+    for (let waited = 0; waited <= ACTIVE_MS_MAX; waited += ACTIVE_POLL_MS) {
+      // UPDATING takes questions as well.
+      if (['ACTIVE', 'UPDATING'].includes((await this.state()) ?? '')) return;
+      await delay(ACTIVE_POLL_MS);
+    }
+    throw new DynamodbError(`${this.where()} is not active after ${ACTIVE_MS_MAX / 1_000} seconds`);
+  }
+
+  private where(): string {
+    return `DynamoDB at ${this.host}, table ${this.table},`;
+  }
+
+  private told(error: unknown): DynamodbError {
+    if (error instanceof DynamodbError) return error;
+    const { code, message } = error as { code?: string; message?: string };
+    const reason = reasonOf(error);
+    const said = [reason === 'Error' ? undefined : reason, message || code].filter((word) => word).join(': ');
+    return new DynamodbError(`${this.where()} did not do what was asked: ${said}`, reason, error);
+  }
+}
+
+async function load({ endpoint, region }: DynamodbPlace): Promise<Opened> {
+  const [client, document] = await Promise.all([
+    import('@aws-sdk/client-dynamodb'),
+    import('@aws-sdk/lib-dynamodb'),
+  ]);
+  const plain = new client.DynamoDBClient({
+    endpoint,
+    region,
+    maxAttempts: ATTEMPTS_MAX,
+    requestHandler: {
+      connectionTimeout: CONNECT_MS_MAX,
+      requestTimeout: ANSWER_MS_MAX,
+      throwOnRequestTimeout: true,
+    },
+  });
+  const marshallOptions = { removeUndefinedValues: true };
+  return { client, document, plain, db: document.DynamoDBDocumentClient.from(plain, { marshallOptions }) };
+}
+
+const reasonOf = (error: unknown) => (error as { name?: string }).name;
+
+function shapeOf(table: string): Client.CreateTableCommandInput {
+  return {
+    TableName: table,
+    BillingMode: 'PAY_PER_REQUEST',
+    AttributeDefinitions: [
+      { AttributeName: 'community', AttributeType: 'N' },
+      { AttributeName: 'sk', AttributeType: 'S' },
+    ],
+    KeySchema: [
+      { AttributeName: 'community', KeyType: 'HASH' },
+      { AttributeName: 'sk', KeyType: 'RANGE' },
+    ],
+  };
+}
+
+// ── Items ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const padded = (number: number) => String(number).padStart(DIGITS, '0');
+const sortKey = (at: number, position: number) => `${padded(at)}#${padded(position)}`;
+
+function itemOf({ community, position, at, actor, action, target, details }: AuditRow): Item {
+  const key = { community, sk: sortKey(at, position) };
+  const words = { action, target, details: JSON.stringify(details) };
+  return { ...key, at, position, ...words, ...(actor === null ? {} : { actor }) };
+}
+
+function entryOf({ position, at, actor, action, target, details }: Item): AuditEntry {
+  const parsed = JSON.parse(details) as AuditEntry['details'];
+  return { position, at, actor: actor ?? null, action, target, details: parsed };
+}
+
+/** `#` comes before all digits, `~` after them. A span that ends before it begins is refused, so it becomes one that holds nothing. */
+function conditionOf({ community, pubkey, from = 0, to = Number.MAX_SAFE_INTEGER }: AuditRows): Condition {
+  const [first, last] = from > to ? ['#', '#'] : [`${padded(from)}#`, `${padded(to)}#~`];
+  const span = {
+    KeyConditionExpression: 'community = :community AND sk BETWEEN :first AND :last',
+    ExpressionAttributeValues: { ':community': community, ':first': first, ':last': last },
+  };
+  if (pubkey === undefined) return span;
+  const [hex, npub] = spellingsOf(pubkey);
+  const inText = (name: string) => `contains(${name}, :hex) OR contains(${name}, :npub)`;
+  return {
+    ...span,
+    FilterExpression: `actor = :hex OR ${inText('#target')} OR ${inText('details')}`,
+    ExpressionAttributeNames: { '#target': 'target' },
+    ExpressionAttributeValues: { ...span.ExpressionAttributeValues, ':hex': hex, ':npub': npub },
+  };
+}
+
+function names({ actor, target, details }: Item, pubkey: string): boolean {
+  return actor === pubkey || spellingsOf(pubkey).some((one) => target.includes(one) || details.includes(one));
+}
+
+function renamed(item: Item, pubkey: string, alias: string): Item {
+  const replaced = (text: string) =>
+    spellingsOf(pubkey).reduce((changed, spelling) => changed.replaceAll(spelling, alias), text);
+  const { actor, ...rest } = item;
+  const changed = { ...rest, target: replaced(item.target), details: replaced(item.details) };
+  if (actor !== pubkey) return { ...changed, ...(actor === undefined ? {} : { actor }) };
+  const details = JSON.parse(changed.details) as object;
+  return { ...changed, details: JSON.stringify({ ...details, actor: alias }) };
+}
+
+function* batchesOf<T>(list: readonly T[], size: number): Generator<readonly T[]> {
+  for (let at = 0; at < list.length; at += size) yield list.slice(at, at + size);
+}

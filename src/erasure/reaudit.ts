@@ -1,0 +1,85 @@
+/**
+ * Has anything of the erased come back? Every key that is here is hashed and compared with the hashes of the erased; of one that is found
+ * every store counts what is from before the erasure. Newer things of theirs are welcome.
+ */
+import type { Client } from 'pg';
+import { peopleIn } from '../store/erasure-people.js';
+import type { SubjectKey } from '../subject-key.js';
+import type { Deleter } from './deleter.js';
+import type { DeletionRegistry } from './deletion-registry.js';
+
+/** One who was erased: the keyed hash, in hex, and up to when. */
+export interface ErasedSubject {
+  readonly community: number;
+  readonly subject: string;
+  /** Seconds. */
+  readonly until: number;
+  readonly vanishes: boolean;
+}
+
+export interface FoundAgain extends ErasedSubject {
+  readonly pubkey: string;
+}
+
+export interface LookOptions {
+  readonly client: Client;
+  readonly subjectKey: SubjectKey;
+  readonly registry: DeletionRegistry;
+  readonly signal: AbortSignal;
+}
+
+/** Whose keys are here again, each once. */
+export async function findErased(
+  { client, subjectKey, registry, signal }: LookOptions,
+  erased: readonly ErasedSubject[],
+): Promise<FoundAgain[]> {
+  const found = new Map<string, FoundAgain>();
+  for (const community of new Set(erased.map((one) => one.community))) {
+    const here = erased.filter((one) => one.community === community);
+    const wanted = new Map(here.map((one) => [one.subject, one]));
+    for await (const pubkeys of everybody(client, registry.people(), community)) {
+      signal.throwIfAborted();
+      for (const pubkey of pubkeys) {
+        const match = wanted.get(subjectKey.hash(community, pubkey).toString('hex'));
+        if (match !== undefined) found.set(match.subject, { ...match, pubkey });
+      }
+    }
+  }
+  return [...found.values()];
+}
+
+async function* everybody(
+  client: Client,
+  others: readonly NonNullable<Deleter['people']>[],
+  community: number,
+): AsyncGenerator<readonly string[]> {
+  yield* peopleIn(client, community);
+  for (const people of others) yield* people(community);
+}
+
+export interface Leftover extends FoundAgain {
+  readonly store: string;
+  readonly count: number;
+}
+
+/** What of theirs is from before they were erased, by store; and stores that did not answer. */
+export async function countLeftovers(
+  registry: DeletionRegistry,
+  found: readonly FoundAgain[],
+): Promise<{ leftovers: Leftover[]; failed: ReadonlyMap<string, string> }> {
+  const leftovers: Leftover[] = [];
+  const failures = new Map<string, string>();
+  for (const one of found) {
+    const { community, pubkey, until, vanishes } = one;
+    const { succeeded, failed } = await registry.countAll({
+      type: 'member',
+      community,
+      pubkey,
+      until,
+      vanishes,
+    });
+    for (const [store, error] of failed) failures.set(store, error);
+    for (const [store, count] of succeeded) if (count > 0) leftovers.push({ ...one, store, count });
+  }
+  return { leftovers, failed: failures };
+}

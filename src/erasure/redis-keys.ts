@@ -1,0 +1,103 @@
+/**
+ * Keys in Redis that belong to a subject: found page by page (SCAN), counted once each, deleted page by page (UNLINK). What is there from
+ * the first page to the last is found; nothing else is touched. On a connection of its own, which is not made again: when Redis fails
+ * half-way, the call rejects, what went is gone, and the next call finds the rest.
+ */
+import { createClient } from 'redis';
+import { inTime } from '../sessions/in-time.js';
+import type { Progress } from './deleter.js';
+import { SeenKeys } from './seen-keys.js';
+
+const CONNECT_MS_MAX = 2_000;
+const SCAN_COUNT = 1_000;
+
+const clientOf = (url: string) =>
+  createClient({ url, socket: { connectTimeout: CONNECT_MS_MAX, reconnectStrategy: false } });
+export type RedisClient = ReturnType<typeof clientOf>;
+
+export interface RedisPlace {
+  readonly url: string;
+  /** Longest wait for one answer. */
+  readonly answerMsMax: number;
+}
+
+export interface WantedKeys {
+  /** Of SCAN; each matches keys of the subject only. */
+  readonly patterns: readonly string[];
+  /** Only what is from then or before, in milliseconds. */
+  readonly upTo: number;
+  /** From when it is, for each key; undefined for one that is gone meanwhile. */
+  readonly timesOf: (client: RedisClient, keys: string[]) => Promise<(number | undefined)[]>;
+}
+
+export function countKeys(place: RedisPlace, wanted: WantedKeys): Promise<number> {
+  return withRedis(place, async (client) => {
+    const seen = new SeenKeys();
+    let count = 0;
+    for await (const keys of pagesOf(client, place, wanted))
+      for (const key of keys) if (seen.add(key)) count += 1;
+    return count;
+  });
+}
+
+/** The names of keys, page by page; one may come several times. */
+export async function* namesOf(place: RedisPlace, pattern: string): AsyncGenerator<string[]> {
+  const client = clientOf(place.url);
+  client.on('error', () => undefined);
+  const wanted = { patterns: [pattern], upTo: Number.MAX_SAFE_INTEGER, timesOf: async () => [] };
+  try {
+    await inTime(client.connect(), place.answerMsMax);
+    yield* pagesOf(client, place, wanted);
+  } finally {
+    if (client.isOpen) client.destroy();
+  }
+}
+
+export function deleteKeys(place: RedisPlace, wanted: WantedKeys, progress: Progress): Promise<number> {
+  return withRedis(place, async (client) => {
+    let deleted = 0;
+    for await (const keys of pagesOf(client, place, wanted)) {
+      if (keys.length === 0) continue;
+      // It tells how many were there: one that came twice went once.
+      const gone = await inTime(client.unlink(keys), place.answerMsMax);
+      deleted += gone;
+      if (gone > 0) await progress(gone);
+    }
+    return deleted;
+  });
+}
+
+async function* pagesOf(
+  client: RedisClient,
+  { answerMsMax }: RedisPlace,
+  { patterns, upTo, timesOf }: WantedKeys,
+): AsyncGenerator<string[]> {
+  for (const MATCH of patterns) {
+    let cursor = '0';
+    do {
+      const page = await inTime(client.scan(cursor, { MATCH, COUNT: SCAN_COUNT }), answerMsMax);
+      const keys = [...new Set(page.keys)];
+      if (upTo === Number.MAX_SAFE_INTEGER || keys.length === 0) yield keys;
+      else {
+        const times = await inTime(timesOf(client, keys), answerMsMax);
+        yield keys.filter((_, at) => (times[at] ?? Number.POSITIVE_INFINITY) <= upTo);
+      }
+      cursor = page.cursor;
+    } while (cursor !== '0');
+  }
+}
+
+async function withRedis<T>(
+  { url, answerMsMax }: RedisPlace,
+  work: (client: RedisClient) => Promise<T>,
+): Promise<T> {
+  const client = clientOf(url);
+  // Whoever waits for an answer is told; without a listener it would end the process.
+  client.on('error', () => undefined);
+  try {
+    await inTime(client.connect(), answerMsMax);
+    return await work(client);
+  } finally {
+    if (client.isOpen) client.destroy();
+  }
+}

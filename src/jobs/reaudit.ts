@@ -1,0 +1,54 @@
+/** Looks every day whether anything of those who were erased in the last 90 days is here again, and says so loudly. */
+import { DAY_MS } from '../core/retention.js';
+import { openRegistry } from '../erasure/all.js';
+import { countLeftovers, findErased } from '../erasure/reaudit.js';
+import { raiseAlarm, settleAlarms } from '../store/erasure-people.js';
+import { completedSince } from '../store/erasures.js';
+import type { Job } from './job.js';
+
+const LOOKED_AT_MS = 90 * DAY_MS;
+const STATEMENT_MS_MAX = 600_000;
+
+export const reauditErasures: Job = {
+  name: 'reaudit-erasures',
+  cron: '47 3 * * *',
+  fill: '1d',
+  about: 'looks in every store for anything of those who were erased in the last 90 days',
+  purges: false,
+  run: async ({ database, erasing, now, bounds, signal, log, metrics }, client) => {
+    const began = now();
+    const erased = (await completedSince(client, began - LOOKED_AT_MS)).flatMap(
+      ({ community, subject, until, type, cause }) =>
+        type === 'member' && subject !== null && until !== null
+          ? [{ community, subject, until, vanishes: cause === 'vanish' }]
+          : [],
+    );
+    if (erased.length === 0) return { changed: 0, more: false };
+    const session = await database.connect({ statementTimeoutMs: STATEMENT_MS_MAX });
+    try {
+      const registry = openRegistry(erasing, { client: session, now, rows: bounds.rows });
+      const { subjectKey } = erasing;
+      if (!(await subjectKey.load())) throw new Error('the key of the erased is not here');
+      const found = await findErased({ client: session, subjectKey, registry, signal }, erased);
+      const { leftovers, failed } = await countLeftovers(registry, found);
+      for (const { community, subject, store, count } of leftovers) {
+        await raiseAlarm(client, { community, subject, store, found: count }, now());
+        log?.error(
+          { community, subject, store, found: count },
+          'something of one who was erased is here again',
+        );
+      }
+      // A store that did not answer has not been looked at: what was found there before still stands.
+      if (failed.size === 0) await settleAlarms(client, began, now());
+      metrics?.erasureAlarms.set(leftovers.length);
+      if (failed.size > 0)
+        throw new Error(
+          `could not look in ${[...failed].map(([name, why]) => `${name} (${why})`).join(', ')}`,
+        );
+      return { changed: leftovers.length, more: false };
+    } finally {
+      await session.end().catch(() => undefined);
+    }
+  },
+  dryRun: async () => [],
+};

@@ -1,0 +1,86 @@
+/**
+ * With DynamoDB: moves the rows of the audit log there, each put before it goes here, so that a kill between the two puts it again
+ * under the same key. While DynamoDB is away the rows wait. And deletes what is older than erasure.auditKeepDays, in both stores,
+ * where the audit log is kept for a time.
+ */
+import { PostgresAudit } from '../audit/postgres.js';
+import type { AuditStore } from '../audit/store.js';
+import { DAY_MS } from '../core/retention.js';
+import { type AuditRows, countMovable, moveAudit } from '../store/audit.js';
+import { inBatches, type Job, type JobContext, type JobResult } from './job.js';
+
+/** Few, so that an erasure does not wait long for its turn. */
+const MOVED_ROWS = 100;
+
+export const shipAudit: Job = {
+  name: 'ship-audit',
+  cron: '* * * * *',
+  about: 'moves the rows of the audit log to DynamoDB, where there is one',
+  purges: false,
+  run: async (context, client) => {
+    const { audit, bounds } = context;
+    if (audit === undefined) return { changed: 0, more: false };
+    const limit = Math.min(bounds.rows, MOVED_ROWS);
+    return inBatches(context, () => moveAudit(client, limit, (rows) => audit.put(rows)));
+  },
+  dryRun: async ({ audit }, client) => {
+    const rows = audit === undefined ? 0 : await countMovable(client);
+    return rows === 0 ? [] : [{ reason: 'waiting', class: 'audit', rows }];
+  },
+};
+
+export const forgetAudit: Job = {
+  name: 'forget-audit',
+  cron: '53 4 * * *',
+  fill: '1d',
+  about: 'deletes old rows of the audit log where erasure.auditLog is keep',
+  purges: false,
+  run: async (context) => {
+    let { batches } = context.bounds;
+    let changed = 0;
+    for (const rows of pastRows(context)) {
+      for (const store of storesOf(context)) {
+        const result = await deleteUpTo(batches, store, rows, context.signal);
+        changed += result.changed;
+        batches -= result.batches;
+        if (result.more) return { changed, more: true };
+      }
+    }
+    return { changed, more: false };
+  },
+  dryRun: async (context) => {
+    let counted = 0;
+    for (const rows of pastRows(context))
+      for (const store of storesOf(context)) counted += await store.count(rows);
+    return counted === 0 ? [] : [{ reason: 'past', class: 'audit', rows: counted }];
+  },
+};
+
+/** In the order in which a row moves. */
+function storesOf({ database, audit }: JobContext): AuditStore[] {
+  return [new PostgresAudit(database.pool), ...(audit === undefined ? [] : [audit])];
+}
+
+function pastRows({ communities, now }: JobContext): AuditRows[] {
+  const keeping = communities.all().filter(({ settings }) => settings['erasure.auditLog'] === 'keep');
+  return keeping.map(({ id, settings }) => ({
+    community: id,
+    to: now() - settings['erasure.auditKeepDays'] * DAY_MS - 1,
+  }));
+}
+
+async function deleteUpTo(
+  batchesMax: number,
+  store: AuditStore,
+  rows: AuditRows,
+  signal: AbortSignal,
+): Promise<JobResult & { batches: number }> {
+  let changed = 0;
+  let batches = 0;
+  for await (const taken of store.delete(rows)) {
+    changed += taken;
+    batches += 1;
+    if (batches >= batchesMax || signal.aborted) return { changed, more: true, batches };
+  }
+  return { changed, more: false, batches };
+}

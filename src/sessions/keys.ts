@@ -1,0 +1,26 @@
+/** How sessions are called in Redis. Every part is hex or a number: nothing in it can be taken for a pattern or a separator. */
+import type { SessionRef } from './shared.js';
+
+export const SESSION_PREFIX = 'session:';
+export const CSRF_PREFIX = 'csrf:';
+/** Whatever the sessions write in Redis begins with one of these. */
+export const SESSION_PREFIXES: readonly string[] = [SESSION_PREFIX, CSRF_PREFIX];
+
+/** Of the session, and of its token against forged requests. */
+export function sessionKeys({ community, pubkey, tokenHash }: SessionRef): [string, string] {
+  const name = `${community}:${pubkey}:${tokenHash}`;
+  return [SESSION_PREFIX + name, CSRF_PREFIX + name];
+}
+
+/** What stands at either key: when it was made, when it ends, and of the second key the hash of the token. */
+export function sessionValue(createdAt: number, expiresAt: number, csrfHash = ''): string {
+  return `${createdAt}:${expiresAt}:${csrfHash}`;
+}
+
+export function readSessionValue(
+  value: string,
+): { readonly createdAt: number; readonly expiresAt: number; readonly csrfHash: string } | undefined {
+  const [, createdAt, expiresAt, csrfHash] = /^(\d{1,16}):(\d{1,16}):((?:[0-9a-f]{64})?)$/.exec(value) ?? [];
+  if (csrfHash === undefined) return undefined;
+  return { createdAt: Number(createdAt), expiresAt: Number(expiresAt), csrfHash };
+}

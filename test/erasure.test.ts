@@ -1,0 +1,196 @@
+/** I12: a member is erased from every store, nobody else is, and what was erased does not come back. */
+import { existsSync, readFileSync } from 'node:fs';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { certificateProblems } from '../src/core/certificate.js';
+import type { NostrEvent } from '../src/core/event.js';
+import { reauditErasures } from '../src/jobs/reaudit.js';
+import { readCertificate } from '../src/store/certificates.js';
+import { addCommunity, writeSetting } from '../src/store/communities.js';
+import { openAlarms } from '../src/store/erasure-people.js';
+import { RawClient } from './support/client.js';
+import { askFor, countsOf, jobContext, runErasures, stateOf, zeros } from './support/erasure.js';
+import { type Author, newAuthor, nowSeconds, sign } from './support/events.js';
+import { startTestNode, type TestNode } from './support/node.js';
+import { fillEveryStore } from './support/person.js';
+
+let relay: TestNode;
+let art: number;
+let aheadMs = 0;
+const now = () => Date.now() + aheadMs;
+const boss = newAuthor();
+const [alice, bob] = [newAuthor(), newAuthor()];
+const posted: NostrEvent[] = [];
+
+beforeAll(async () => {
+  relay = await startTestNode({ env: { MINATO_ADMIN_PUBKEYS: boss.pubkey }, now });
+  const { pool } = relay.database;
+  art = await addCommunity(pool, 'art', undefined, Date.now());
+  await writeSetting(pool, art, 'topic.mode', 'open', Date.now());
+  await vi.waitUntil(() => relay.node.communities.find(undefined, 'art')?.settings['topic.mode'] === 'open');
+  const client = await RawClient.connect(relay.url);
+  posted.push(
+    ...['first', 'second'].map((content) => sign(alice, { content, tags: [['t', 'sea']] })),
+    sign(newAuthor(), { kind: 1_059, content: 'sealed', tags: [['p', alice.pubkey]] }),
+  );
+  for (const event of posted) expect(await client.publish(event)).toEqual([true, '']);
+  await client.close();
+  for (const [community, path] of [
+    [1, ''],
+    [art, '/c/art'],
+  ] as const)
+    for (const [person, name] of [
+      [alice, 'alice'],
+      [bob, 'bob'],
+    ] as const)
+      await fillEveryStore({ pool, community, url: relay.url + path }, person, boss, `${name}${community}`);
+  await pool.query(`DELETE FROM erasures`);
+  // A consumer that the test made up, and that nobody runs.
+  await pool.query(`DELETE FROM consumer_dead_letters WHERE consumer = 'another' AND author <> $1`, [
+    Buffer.from(alice.pubkey, 'hex'),
+  ]);
+  await pool.query(`UPDATE consumer_offsets SET last_seq = 1000000 WHERE consumer = 'another'`);
+});
+afterAll(() => relay?.close());
+
+const member = (community: number, { pubkey }: Author) => ({ type: 'member', community, pubkey }) as const;
+const counts = (community: number, person: Author) =>
+  countsOf(relay.database, relay.node.erasing, member(community, person));
+
+describe('a member who is erased', () => {
+  let before: Record<string, number>;
+  let others: Record<string, number>[];
+
+  it('is in no store any more, and everybody else is where they were', async () => {
+    const { database } = relay;
+    await relay.node.consumers!.drained();
+    others = [await counts(1, bob), await counts(art, alice), await counts(art, bob)];
+    before = await counts(1, alice);
+    expect(Object.values(before).filter((count) => count > 0).length).toBeGreaterThan(20);
+    const erasure = await askFor(database, { community: 1, pubkey: alice.pubkey });
+    await runErasures(jobContext(relay, { now }));
+    const after = await counts(1, alice);
+    expect(after).toEqual(zeros(before));
+    const state = await stateOf(database, erasure);
+    expect(state).toMatchObject({ stage: 'completed', pubkey: null, failures: {}, banned: true });
+    // Their own request to vanish has become part of the fence.
+    before['postgres:vanish_marks'] = 0;
+    expect(state.counted).toEqual(before);
+    expect([await counts(1, bob), await counts(art, alice), await counts(art, bob)]).toEqual(others);
+    // Nothing in the whole database names them any more, but for what is of the other community.
+    expect(await tablesNaming(alice)).toEqual(await tablesNaming(alice, art));
+  });
+
+  it('has left a certificate that tells the counts and no name', async () => {
+    const { rows } = await relay.database.pool.query<{ id: string }>(
+      `SELECT erasure_id AS id FROM erasures WHERE stage = 'completed'`,
+    );
+    const { event } = (await readCertificate(relay.database.pool, rows[0]!.id))!;
+    const { problems, certificate } = certificateProblems(JSON.parse(event) as NostrEvent);
+    expect(problems).toEqual([]);
+    expect(certificate).toMatchObject({ community: 'default', cause: 'operator', previous: null });
+    const told = Object.fromEntries(certificate!.stores.map(({ name, before: counted }) => [name, counted]));
+    expect(told).toEqual(before);
+    expect(event).not.toContain(alice.pubkey);
+  });
+
+  it('cannot bring back what was erased, and a ban outlives the erasure', async () => {
+    await vi.waitUntil(() => {
+      const { blocks, refused } = relay.node.communities.get(1)!;
+      return !blocks.authors.has(alice.pubkey) && !refused.has(alice.pubkey);
+    });
+    const client = await RawClient.connect(relay.url);
+    for (const event of posted) expect(await client.publish(event)).toEqual([false, 'blocked: erased']);
+    aheadMs = 3_600_000;
+    const later = sign(alice, { created_at: nowSeconds() + 3_600, content: 'back again' });
+    expect(await client.publish(later)).toEqual([false, 'blocked: erased']);
+    aheadMs = 0;
+    await client.close();
+  });
+
+  it('is looked for every day, and an alarm is raised when something is here again', async () => {
+    const { pool } = relay.database;
+    const context = jobContext(relay, { now });
+    await runErasures(context, reauditErasures);
+    expect(await openAlarms(pool)).toEqual([]);
+    const key = Buffer.from(alice.pubkey, 'hex');
+    await pool.query('INSERT INTO trust_authors (community, first_seen_at, pubkey) VALUES (1, 1, $1)', [key]);
+    await runErasures(context, reauditErasures);
+    expect(await openAlarms(pool)).toMatchObject([{ community: 1, store: 'postgres:trust', found: 1 }]);
+    await pool.query('DELETE FROM trust_authors WHERE community = 1 AND pubkey = $1', [key]);
+    await runErasures(context, reauditErasures);
+    expect(await openAlarms(pool)).toEqual([]);
+  });
+});
+
+/** Tables with a row in which the key stands anywhere, as bytes or as text; of one community, or of all. */
+async function tablesNaming({ pubkey }: Author, community?: number): Promise<string[]> {
+  const { pool } = relay.database;
+  const { rows: tables } = await pool.query<{ name: string; has: boolean }>(
+    `SELECT c.relname AS name, EXISTS (SELECT 1 FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'community') AS has
+     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+     WHERE n.nspname = 'public' AND c.relkind IN ('r', 'p') AND NOT c.relispartition ORDER BY 1`,
+  );
+  const found: string[] = [];
+  for (const { name, has } of tables) {
+    const where = community === undefined || !has ? 'true' : `t.community = ${community}`;
+    const { rows } = await pool.query<{ there: boolean }>(
+      `SELECT EXISTS (SELECT 1 FROM ${name} t WHERE ${where} AND strpos(t::text, $1) > 0) AS there`,
+      [pubkey],
+    );
+    if (rows[0]!.there) found.push(name);
+  }
+  return found;
+}
+
+describe('a community that is erased', () => {
+  it('is gone as a whole, its sockets are closed, and the others are where they were', async () => {
+    const { database, node } = relay;
+    const { pool } = database;
+    const inArt = await RawClient.connect(`${relay.url}/c/art`);
+    const keyFile = node.erasing.keys.pathOf(await node.erasing.keys.pubkey(art, 'moderation'));
+    expect(existsSync(keyFile)).toBe(true);
+    await relay.node.consumers!.drained();
+    const before = await counts(1, bob);
+    const whole = await countsOf(database, node.erasing, { type: 'community', community: art });
+    expect(Object.values(whole).filter((count) => count > 0).length).toBeGreaterThan(25);
+    const erasure = await askFor(database, { community: art, slug: 'art' });
+    await runErasures(jobContext(relay, { now }));
+    expect(await stateOf(database, erasure)).toMatchObject({ stage: 'completed', failures: {} });
+    expect(await countsOf(database, node.erasing, { type: 'community', community: art })).toEqual(
+      zeros(whole),
+    );
+    expect(existsSync(keyFile)).toBe(false);
+    await inArt.until(() => inArt.closed !== undefined);
+    expect(await counts(1, bob)).toEqual(before);
+    const { rows } = await pool.query('SELECT 1 FROM communities WHERE id = $1', [art]);
+    expect(rows).toEqual([]);
+    // What is left of it is the record of the erasure, the mark that refuses, and numbers without anything.
+    expect(await tablesOf(art)).toEqual(['erasure_marks', 'erasures', 'events_outbox']);
+    await expect(RawClient.connect(`${relay.url}/c/art`)).rejects.toThrow();
+    const second = await pool.query<{ event: string; previous: Buffer }>(
+      'SELECT event, previous FROM erasure_certificates ORDER BY position DESC LIMIT 1',
+    );
+    const { problems, certificate } = certificateProblems(JSON.parse(second.rows[0]!.event) as NostrEvent);
+    expect(problems).toEqual([]);
+    expect(certificate).toMatchObject({ subject: { type: 'community' }, community: 'art' });
+    expect(certificate!.previous).toBe(second.rows[0]!.previous.toString('hex'));
+    const kept = readFileSync(`${relay.test.folder}/certificates.jsonl`, 'utf8').trim().split(/\n+/);
+    expect(kept).toHaveLength(2);
+  });
+});
+
+/** Tables that have a row of the community. */
+async function tablesOf(community: number): Promise<string[]> {
+  const { rows } = await relay.database.pool.query<{ name: string }>(
+    `SELECT c.relname AS name FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'community'
+     WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition ORDER BY 1`,
+  );
+  const found: string[] = [];
+  for (const { name } of rows) {
+    const some = await relay.database.pool.query(`SELECT 1 FROM ${name} WHERE community = $1 LIMIT 1`, [
+      community,
+    ]);
+    if (some.rowCount !== 0) found.push(name);
+  }
+  return found;
+}
