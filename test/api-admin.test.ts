@@ -852,6 +852,8 @@ it('every refusal that a route of operators names was met above', () => {
     'INTERNAL',
     // Of plans, which have their own files.
     'QUOTA_EXCEEDED',
+    // Of erasures: test/erasure-stages.test.ts.
+    'BEING_ERASED',
   ];
   const reviewed = `${REQUESTS}/{request_id}/approve`;
   // Those have their own files.
