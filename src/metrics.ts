@@ -117,6 +117,12 @@ export function createMetrics() {
     ),
     consumerLagging: consumerGauge('lagging', '1 when it is paused, failing, or further behind than allowed'),
     consumerRebuilding: consumerGauge('rebuilding', '1 while it is asked for anew or being built'),
+    erasures: new Gauge({
+      name: 'minato_erasures',
+      help: 'Erasures by stage; held and failed wait for the operator',
+      labelNames: ['stage'],
+      registers,
+    }),
     trustCorrections: new Counter({
       name: 'minato_trust_corrections_total',
       help: 'Scores of trust that the daily pass over all of them found to be wrong, and had computed again',

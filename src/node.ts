@@ -16,6 +16,8 @@ import { auditDeleters } from './erasure/audit-deleters.js';
 import { Certificates } from './erasure/certificate.js';
 import { sessionDeleters } from './erasure/sessions.js';
 import { Http } from './http.js';
+import { erase } from './jobs/erase.js';
+import { startErasureGauge } from './jobs/erasure-gauge.js';
 import { exportPersonalData } from './jobs/export-personal-data.js';
 import { BOUNDS } from './jobs/job.js';
 import { JOBS } from './jobs/list.js';
@@ -331,6 +333,11 @@ export async function startNode(options: NodeOptions): Promise<Node> {
       downloadSecret: await fixDownloadSecret(database.ownPool),
       // Where no worker runs in this process, another one finds the request within a minute.
       exportSoon: async () => schedule?.trigger(exportPersonalData.name),
+      eraseSoon: async () => schedule?.trigger(erase.name),
+      hashOf: async (community, pubkey) =>
+        (await erasing.subjectKey.load())
+          ? erasing.subjectKey.hash(community, pubkey).toString('hex')
+          : undefined,
       search: {
         pool: database.pool,
         searchPool: database.searchPool,
@@ -353,8 +360,10 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   });
   const context = { database, lane, communities, now, bounds: BOUNDS, erasing, audit, metrics, log };
   let consumers: RunningConsumers | undefined;
+  let stopGauge: (() => Promise<void>) | undefined;
   if (roles.has('worker')) {
     schedule = startSchedule({ context, jobs: JOBS, metrics, log });
+    stopGauge = startErasureGauge({ pool: database.ownPool, metrics, log });
     const listed = consumersOf({ communities, database, lane, keys, log, now });
     const chosen = options.consumers ?? listed;
     const list = typeof chosen === 'function' ? chosen(listed) : chosen;
@@ -384,7 +393,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     limits,
     close: async () => {
       http.stopAccepting();
-      await Promise.all([schedule?.stop(), consumers?.stop()]);
+      await Promise.all([schedule?.stop(), consumers?.stop(), stopGauge?.()]);
       await lane.close();
       await relay?.close();
       await http.close();

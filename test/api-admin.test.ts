@@ -129,6 +129,8 @@ const BODIES: Record<string, unknown> = {
   [`PUT ${SETTINGS}/{key}`]: { value: 'x', version: 999_999_999 },
   [`POST ${INVITES}`]: { expires_at: 1 },
   'POST /v1/admin/consumers/{name}/replay': { from: 1 },
+  'POST /v1/admin/erasures': { community: 'default' },
+  'POST /v1/admin/erasures/{erasure_id}/hold': { reason: 'x' },
 };
 
 interface Sample {
@@ -146,7 +148,7 @@ function samples(): Sample[] {
       Object.keys(methods).map((name) => {
         const method = name.toUpperCase();
         const path = template
-          .replace(/\{(request|invite)_id\}/, UNKNOWN)
+          .replace(/\{(request|invite|erasure)_id\}/, UNKNOWN)
           .replace('{topic_id}', newTopic())
           .replace('{pubkey}', root.pubkey)
           .replace('{key}', 'relay.name');
@@ -223,6 +225,15 @@ describe('every route of operators', () => {
         'POST /webhook-secret',
         'DELETE /webhook-secret',
         'GET /personal-data-requests',
+        'GET /erasures',
+        'POST /erasures',
+        'GET /erasures/{erasure_id}',
+        'GET /erasures/{erasure_id}/certificate',
+        'GET /erasures/{erasure_id}/progress',
+        'POST /erasures/{erasure_id}/cancel',
+        'POST /erasures/{erasure_id}/hold',
+        'POST /erasures/{erasure_id}/release',
+        'POST /erasures/{erasure_id}/retry',
         'GET /consumers',
         'POST /consumers/{name}/pause',
         'POST /consumers/{name}/resume',
@@ -841,11 +852,13 @@ it('every refusal that a route of operators names was met above', () => {
     'INTERNAL',
     // Of plans, which have their own files.
     'QUOTA_EXCEEDED',
+    // Of erasures: test/erasure-stages.test.ts.
+    'BEING_ERASED',
   ];
   const reviewed = `${REQUESTS}/{request_id}/approve`;
   // Those have their own files.
   const isElsewhere =
-    /^\/v1\/admin\/(session|reports|blocks|policies|consents|plans|usage|webhook-secret|personal|outbox|consumers|moderation)|\/plan$/;
+    /^\/v1\/admin\/(session|reports|blocks|policies|consents|plans|usage|webhook-secret|personal|erasures|outbox|consumers|moderation)|\/plan$/;
   const here = samples().filter(({ template }) => !isElsewhere.test(template));
   const named = here.flatMap(({ method, template }) => {
     const operation = document.paths[template]![method.toLowerCase()]!;

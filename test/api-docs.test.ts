@@ -48,6 +48,8 @@ async function existingRoutes(): Promise<string[]> {
     carryOut: async () => undefined,
     downloadSecret: '',
     exportSoon: async () => undefined,
+    eraseSoon: async () => undefined,
+    hashOf: async () => undefined,
     search: {
       pool: relay.database.pool,
       searchPool: relay.database.searchPool,

@@ -475,6 +475,8 @@ describe('a port of its own', () => {
       tokenSecret: 'secret',
       downloadSecret: 'secret',
       exportSoon: async () => undefined,
+      eraseSoon: async () => undefined,
+      hashOf: async () => undefined,
       search: {
         pool: relay.database.pool,
         searchPool: relay.database.searchPool,

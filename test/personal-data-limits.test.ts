@@ -405,6 +405,9 @@ describe('downloads', () => {
       bases: () => [relay.url],
       downloadSecret: randomUUID(),
       exportSoon: async () => undefined,
+      adminPubkeys: [],
+      eraseSoon: async () => undefined,
+      hashOf: async () => undefined,
       downloadMsMax: 20,
     });
     const call = (path: string, query: object): unknown => {

@@ -34,6 +34,8 @@ beforeAll(async () => {
   other = await startTestNode({ env, now, on: relay.test });
   api = createApi(relay.http);
   const art = await addCommunity(relay.database.pool, 'art', undefined, Date.now());
+  // Deletions wait here: test/api-erasures.test.ts carries them out.
+  await writeSetting(relay.database.pool, 1, 'erasure.memberGraceDays', 30, Date.now());
   await writeSetting(relay.database.pool, art, 'topic.mode', 'open', Date.now());
   for (const { node } of [relay, other])
     await vi.waitUntil(
@@ -435,6 +437,7 @@ describe('a request for deletion', () => {
       created_at: expect.any(Number),
       started_at: null,
       finished_at: null,
+      erasure: { stage: 'grace', grace_until: expect.any(Number), rows_counted: 0, rows_deleted: 0 },
     });
     expect((await ask(member, '', DELETIONS)).request_id).toBe(body.request.request_id);
     const { request_id } = body.request;

@@ -69,6 +69,8 @@ async function serve({ node, database }: TestNode): Promise<[Http, string]> {
       tokenSecret: 'secret',
       downloadSecret: 'secret',
       exportSoon: async () => undefined,
+      eraseSoon: async () => undefined,
+      hashOf: async () => undefined,
       search: { pool: database.pool, searchPool: database.searchPool, tagHash: () => 0n, cursorSecret: '' },
       inTurn: (_client, query) => query(),
       adminPubkeys: [],

@@ -77,6 +77,7 @@ const LAYERS: Record<string, readonly string[]> = {
     'admission',
     'communities',
     'lane',
+    'subject-key',
     'store',
     'verify',
     'postgres',

@@ -7,6 +7,7 @@ import { AUDIT_ACTIONS } from '../core/membership.js';
 import { listAudit, type ReadAudit } from '../store/audit.js';
 import { blockRoutes } from './admin-blocks.js';
 import { consumerRoutes } from './admin-consumers.js';
+import { type ErasureOptions, erasureRoutes } from './admin-erasures.js';
 import { memberRoutes } from './admin-members.js';
 import { type ModerationOptions, moderationRoutes } from './admin-moderation.js';
 import { personalDataReviewRoutes } from './admin-personal-data.js';
@@ -20,7 +21,7 @@ import { type Route, route } from './contract.js';
 import { type OutboxOptions, outboxRoutes } from './outbox.js';
 import { milliseconds, pageOf, pageQuery, pubkey, showPage } from './schemas.js';
 
-export interface AdminOptions extends OutboxOptions, ModerationOptions, AdminSessionOptions {
+export interface AdminOptions extends OutboxOptions, ModerationOptions, AdminSessionOptions, ErasureOptions {
   readonly pool: Pool;
   /** Where rows of the audit log are moved to. */
   readonly audit?: DynamodbAudit | undefined;
@@ -39,6 +40,7 @@ export function adminRoutes(options: AdminOptions): Route[] {
     ...settingRoutes(options),
     ...policyAdminRoutes(options),
     ...personalDataReviewRoutes(options),
+    ...erasureRoutes(options),
     ...moderationRoutes(options),
     ...consumerRoutes(options),
     ...outboxRoutes(options),

@@ -104,13 +104,20 @@ export async function refuseAccount(
   { pool, adminPubkeys }: AuthOptions,
   community: Community,
   pubkey: string,
-  { who, allowsDisabled = false }: { readonly who: Who; readonly allowsDisabled?: boolean },
+  {
+    who,
+    allowsDisabled = false,
+    allowsErased = false,
+  }: { readonly who: Who; readonly allowsDisabled?: boolean; readonly allowsErased?: boolean },
 ): Promise<Denial | undefined> {
   const isFixed = adminPubkeys.includes(pubkey);
   // Who runs the node cannot be locked out by those whom they have let in.
   if (who === 'operator' && isFixed) return undefined;
   const refused = await refuseMember(pool, community.id, pubkey);
-  if (refused !== undefined && !(allowsDisabled && refused.denied === 'ACCOUNT_DISABLED')) return refused;
+  const isAllowed =
+    (allowsDisabled && refused?.denied === 'ACCOUNT_DISABLED') ||
+    (allowsErased && refused?.denied === 'ACCOUNT_DELETED');
+  if (refused !== undefined && !isAllowed) return refused;
   return who === 'operator' && !community.operators.has(pubkey) ? denial('OPERATORS_ONLY') : undefined;
 }
 

@@ -69,6 +69,8 @@ interface Description {
   readonly status?: 200 | 201 | 202;
   /** Also for an account that the operator has disabled: what a person may ask about their own data. */
   readonly allowsDisabled?: boolean;
+  /** Also for one who is being erased: how far it has come, and the proof of it. */
+  readonly allowsErased?: boolean;
   /**
    * The success is no JSON: the types that it can have, the usual one first, each with what it holds. The handler gives a
    * `Download` or a `Flow`.
@@ -208,9 +210,10 @@ const BY_WHO: Record<Who, readonly ErrorCode[]> = {
 /** Every refusal that a route may answer. */
 export function errorsOf(route: Route): ErrorCode[] {
   const { method, who, errors, counts, needsConsent = false } = route;
-  const { allowsDisabled = false, signedOnly = false } = route;
+  const { allowsDisabled = false, allowsErased = false, signedOnly = false } = route;
   const impossible: ErrorCode[] = [
     ...(allowsDisabled ? (['ACCOUNT_DISABLED'] as const) : []),
+    ...(allowsErased ? (['ACCOUNT_DELETED'] as const) : []),
     ...(signedOnly ? (['INVALID_TOKEN', 'INVALID_SESSION', 'CSRF_REQUIRED'] as const) : []),
     ...(isReading(String(method)) ? (['CSRF_REQUIRED'] as const) : []),
   ];

@@ -4,17 +4,13 @@
  * may read is asked again all the while.
  */
 import { Readable } from 'node:stream';
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Pool } from 'pg';
 import { z } from 'zod';
-import type { ClientAddress } from '../client-address.js';
-import type { Communities } from '../communities.js';
-import { isKeptOut } from '../core/blocks.js';
-import { type Denial, denial, type ErrorCode, isDenial } from '../core/errors.js';
+import { type Denial, denial, isDenial } from '../core/errors.js';
 import { type ChangePage, readChanges, readView, withPayloads } from '../store/changes.js';
 import { OutboxBehind, readReach } from '../store/outbox.js';
-import { isRevoked } from '../store/tokens.js';
 import { type Call, Flow, type Route, route } from './contract.js';
+import { type Ending, type FollowOptions, type Refusal, SignOfLife, watcher } from './following.js';
 import {
   behindLine,
   changeLine,
@@ -29,8 +25,6 @@ import {
 import { eventIn } from './outbox-time.js';
 import { Places } from './places.js';
 import { flag } from './schemas.js';
-import type { SessionOptions } from './session-cookie.js';
-import type { Token } from './tokens.js';
 
 const STREAMS_MAX = 16;
 const STREAMS_PER_KEY_MAX = 4;
@@ -41,19 +35,10 @@ const PORTION_ROWS = 100;
 /** Numbers that one statement looks at, however few of them are of the community. */
 const NUMBERS_PER_READ = 50_000;
 const POLL_MS = 500;
-const SIGN_OF_LIFE_MS = 10_000;
-const PROOF_CHECK_MS = 2_000;
 const ROWS_MAX = 10_000;
 const ROWS = 1_000;
 
-export interface OutboxOptions extends Pick<SessionOptions, 'sessions'> {
-  readonly pool: Pool;
-  /** Operators of every community. */
-  readonly adminPubkeys: readonly string[];
-  readonly communities: Communities;
-  readonly now: () => number;
-  /** The node takes no new clients and is about to end. */
-  readonly isClosing: () => boolean;
+export interface OutboxOptions extends FollowOptions {
   /** After how long without a row a stream says how far it is; ten seconds unless told. */
   readonly signOfLifeMs?: number;
 }
@@ -269,75 +254,6 @@ async function* view(
   }
 }
 
-/** When a reader hears nothing for long, it cannot know whether anybody is there. */
-class SignOfLife {
-  private at = performance.now();
-
-  constructor(private readonly afterMs = SIGN_OF_LIFE_MS) {}
-
-  given(): void {
-    this.at = performance.now();
-  }
-  isDue(): boolean {
-    return performance.now() - this.at >= this.afterMs;
-  }
-}
-
-// ── May it still read? ────────────────────────────────────────────────────────────────────────────────────────────
-
-/** Its reader has left, or the node is about to: nobody needs to hear why. */
-type Ending = ErrorCode | 'gone';
-/** Why it has to end; nothing while it may go on. Waits before it looks. */
-type Refusal = (waitMs?: number) => Promise<Ending | undefined>;
-
 function* farewell(ending: Ending, lines: Lines): Generator<string> {
   if (ending !== 'gone') yield lines(closedLine(ending));
-}
-
-interface Reader {
-  readonly pubkey: string;
-  readonly client: ClientAddress;
-  readonly token?: Token | undefined;
-}
-
-function watcher(options: OutboxOptions, call: Call<'operator'>): Refusal {
-  const { community, pubkey, client, token, session, left } = call;
-  let checkedAt = performance.now();
-  return async (waitMs = 0) => {
-    if (waitMs > 0) await delay(waitMs, undefined, { signal: left }).catch(() => undefined);
-    if (left?.aborted || options.isClosing()) return 'gone';
-    const refused = refuseReader(options, community.id, { pubkey, client, token });
-    if (refused !== undefined || (token === undefined && session === undefined)) return refused;
-    if (performance.now() - checkedAt < PROOF_CHECK_MS) return undefined;
-    checkedAt = performance.now();
-    return refuseProof(options, community.id, call);
-  };
-}
-
-/** What it was asked with may have been taken back meanwhile. */
-async function refuseProof(
-  { pool, sessions, now }: OutboxOptions,
-  community: number,
-  { token, session }: Pick<Call<'operator'>, 'token' | 'session'>,
-): Promise<ErrorCode | undefined> {
-  if (token !== undefined)
-    return (await isRevoked(pool, { community, ...token })) ? 'INVALID_TOKEN' : undefined;
-  if (session === undefined) return undefined;
-  const found = await sessions.find(session, now()).catch(() => 'unknown' as const);
-  if (found === 'unknown') return 'UNAVAILABLE';
-  return found === undefined ? 'INVALID_SESSION' : undefined;
-}
-
-function refuseReader(
-  { communities, adminPubkeys, now }: OutboxOptions,
-  id: number,
-  { pubkey, client, token }: Reader,
-): ErrorCode | undefined {
-  const community = communities.get(id);
-  if (community === undefined) return 'COMMUNITY_NOT_FOUND';
-  if (isKeptOut(community.blocks, client)) return 'ADDRESS_BLOCKED';
-  if (token !== undefined && token.expiresAt <= now()) return 'INVALID_TOKEN';
-  if (adminPubkeys.includes(pubkey)) return undefined;
-  if (community.refused.has(pubkey)) return 'ACCOUNT_DISABLED';
-  return community.operators.has(pubkey) ? undefined : 'OPERATORS_ONLY';
 }

@@ -1,6 +1,6 @@
 /**
- * What people may ask about their own data: a file of everything that is held about them, and its deletion. It stays possible
- * for a disabled account. The link to a file carries its own proof, so that a browser can follow it; it holds as long as the
+ * What people may ask about their own data: a file of everything that is held about them, and (personal-deletions.ts) its
+ * deletion. It stays possible for a disabled account. The link to a file carries its own proof, so that a browser can follow it; it holds as long as the
  * file does, on every instance, and says nothing about files to those who have none.
  */
 import { createHmac, timingSafeEqual } from 'node:crypto';
@@ -10,7 +10,7 @@ import { z } from 'zod';
 import { addressesOf, toHttp } from '../addresses.js';
 import type { Community } from '../communities.js';
 import { denial, isDenial } from '../core/errors.js';
-import { PERSONAL_STATUSES, type PersonalKind, statusAt } from '../core/personal-data.js';
+import { PERSONAL_STATUSES, statusAt } from '../core/personal-data.js';
 import { readMemberStatus } from '../store/members.js';
 import {
   askPersonal,
@@ -21,8 +21,9 @@ import {
   readPortion,
 } from '../store/personal-requests.js';
 import { binary, Download, type Route, route } from './contract.js';
+import { type PersonalDeletionOptions, personalDeletionRoutes } from './personal-deletions.js';
 import { Places } from './places.js';
-import { milliseconds, pageOf, pageQuery, plainText, showPage } from './schemas.js';
+import { milliseconds, pageOf, pageQuery, showPage } from './schemas.js';
 
 /** At the same time, in all and of one file or by one address: each holds a portion or two in memory. */
 const DOWNLOADS_MAX = 64;
@@ -30,8 +31,7 @@ const DOWNLOADS_PER_KEY_MAX = 4;
 /** A reader who takes a little now and then is never stalled, and still not to hold a place for ever. */
 const DOWNLOAD_MS_MAX = 6 * 3_600_000;
 
-export interface PersonalDataOptions {
-  readonly pool: Pool;
+export interface PersonalDataOptions extends PersonalDeletionOptions {
   /** The node's own addresses. */
   readonly bases: () => readonly string[];
   /** Links are signed with it. */
@@ -60,45 +60,16 @@ const exportRequest = z.strictObject({
     .describe('Once it is ready; works without a signature, so keep it to yourself'),
 });
 
-const deletionRequest = z.strictObject({
-  request_id: z.uuid(),
-  status,
-  note: z.string().nullable(),
-  error: z.string().nullable().describe('Why it failed'),
-  created_at: milliseconds,
-  started_at: milliseconds.nullable(),
-  finished_at: milliseconds.nullable(),
-});
-
-function showDeletion(request: PersonalRequest): z.output<typeof deletionRequest> {
-  return {
-    request_id: request.requestId,
-    status: request.status,
-    note: request.note,
-    error: request.error,
-    created_at: request.createdAt,
-    started_at: request.startedAt,
-    finished_at: request.finishedAt,
-  };
-}
-
-type Show<T> = (request: PersonalRequest, community: Community, now: number) => T;
-
-/** What differs between the two kinds. */
-interface Kind<T extends z.ZodType> {
-  readonly kind: PersonalKind;
-  readonly url: string;
-  readonly ask: string;
-  readonly description: string;
-  readonly body: z.ZodType<{ note?: string | undefined }>;
-  readonly response: T;
-  readonly show: Show<z.output<T>>;
-  readonly afterAsking?: () => void;
-}
-
 export function personalDataRoutes(options: PersonalDataOptions): Route[] {
-  const { pool, downloadSecret, bases, exportSoon } = options;
-  const showExport: Show<z.output<typeof exportRequest>> = (request, community, now) => {
+  return [...exportRoutes(options), downloadRoute(options), ...personalDeletionRoutes(options)];
+}
+
+function exportRoutes({ pool, downloadSecret, bases, exportSoon }: PersonalDataOptions): Route[] {
+  const url = '/personal-data-export-requests';
+  const kind = 'export';
+  const response = exportRequest;
+  const shared = { tags: ['personal data'], who: 'member', allowsDisabled: true } as const;
+  const show = (request: PersonalRequest, community: Community, now: number): z.output<typeof response> => {
     const current = statusAt(request, now);
     const isReady = current === 'ready';
     return {
@@ -114,57 +85,25 @@ export function personalDataRoutes(options: PersonalDataOptions): Route[] {
     };
   };
   return [
-    ...requestRoutes(pool, {
-      kind: 'export',
-      url: '/personal-data-export-requests',
-      ask: 'Ask for a file of everything that is held about you',
-      description:
-        'A job makes it: a zip of JSON lines, with a manifest. While a request of yours is open, asking again gives that one.',
-      body: z.strictObject({}),
-      response: exportRequest,
-      show: showExport,
-      afterAsking: () => {
-        // Nobody waits for it: should it not be woken, it looks every minute by itself.
-        exportSoon().catch(() => undefined);
-      },
-    }),
-    ...requestRoutes(pool, {
-      kind: 'deletion',
-      url: '/personal-data-deletion-requests',
-      ask: 'Ask for everything that is held about you to be deleted',
-      description:
-        'It is recorded and waits to be carried out. While a request of yours is open, asking again gives that one.',
-      body: z.strictObject({ note: plainText(1_000).optional().describe('For the operator') }),
-      response: deletionRequest,
-      show: showDeletion,
-    }),
-    downloadRoute(options),
-  ];
-}
-
-function requestRoutes<T extends z.ZodType>(
-  pool: Pool,
-  { kind, url, response, show, ...told }: Kind<T>,
-): Route[] {
-  const shared = { tags: ['personal data'], who: 'member', allowsDisabled: true } as const;
-  return [
     route({
       ...shared,
       method: 'POST',
       url,
-      summary: told.ask,
-      description: told.description,
-      body: told.body,
+      summary: 'Ask for a file of everything that is held about you',
+      description:
+        'A job makes it: a zip of JSON lines, with a manifest. While a request of yours is open, asking again gives that one.',
+      body: z.strictObject({}),
       status: 202,
       response: z.strictObject({ request: response }),
-      errors: kind === 'export' ? ['QUOTA_EXCEEDED'] : [],
+      errors: ['QUOTA_EXCEEDED'],
       keepsRequestId: true,
-      handler: async ({ community, pubkey, body: { note }, requestKey, now }) => {
+      handler: async ({ community, pubkey, requestKey, now }) => {
         const waitingMax = community.settings['privacy.exportsWaitingMax'];
-        const asked = { community: community.id, pubkey, kind, note, requestKey, waitingMax };
+        const asked = { community: community.id, pubkey, kind, requestKey, waitingMax } as const;
         const request = await askPersonal(pool, asked, now);
         if (isDenial(request)) return request;
-        told.afterAsking?.();
+        // Nobody waits for it: should it not be woken, it looks every minute by itself.
+        exportSoon().catch(() => undefined);
         return { request: show(request, community, now) };
       },
     }),
@@ -190,7 +129,7 @@ function requestRoutes<T extends z.ZodType>(
       response,
       errors: ['NOT_FOUND'],
       handler: async ({ community, pubkey, params: { request_id }, now }) => {
-        const ref = { community: community.id, requestId: request_id, kind };
+        const ref = { community: community.id, requestId: request_id, kind } as const;
         const request = await readPersonalRequest(pool, ref);
         return request?.pubkey === pubkey ? show(request, community, now) : denial('NOT_FOUND');
       },
@@ -205,7 +144,7 @@ function requestRoutes<T extends z.ZodType>(
       response,
       errors: ['NOT_FOUND', 'STATUS_CONFLICT'],
       handler: async ({ community, pubkey, params: { request_id }, now }) => {
-        const ref = { community: community.id, requestId: request_id, kind, pubkey };
+        const ref = { community: community.id, requestId: request_id, kind, pubkey } as const;
         const request = await cancelPersonal(pool, ref, now);
         return isDenial(request) ? request : show(request, community, now);
       },

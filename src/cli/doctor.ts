@@ -24,11 +24,14 @@ import { machineSize } from '../postgres/server-settings.js';
 import { SOFTWARE_VERSION } from '../relay/nip11.js';
 import { readSize, readSteps, WHOLE } from '../store/capacity.js';
 import { readCommunities } from '../store/communities.js';
+import { listWaiting } from '../store/erasures.js';
 import { readHeld, readServerHealth, type ServerHealth } from '../store/health.js';
 import { listKeys } from '../store/node-keys.js';
+import { readSubjectPrint } from '../store/node-state.js';
 import { readHead } from '../store/outbox.js';
 import { missingPartitions } from '../store/partitions.js';
 import { readTopics } from '../store/topics.js';
+import { SubjectKey, SubjectKeyMissing } from '../subject-key.js';
 import { startVerifier, type VerifyJob } from '../verify/pool.js';
 import { problemsOf, stateText, watchConsumers } from './consumer-words.js';
 import { bytesText, count } from './progress.js';
@@ -43,6 +46,7 @@ const STATEMENT_MS_MAX = 10_000;
 const ANSWER_MS_MAX = 3_000;
 const MEASURE_MS = 200;
 const MEASURE_BATCH = 256;
+const WAITING_SHOWN_MAX = 20;
 /** Reader pool, lane, listener, upkeep: what one node opens. */
 const CONNECTIONS_PER_NODE = 30;
 
@@ -273,7 +277,7 @@ async function* checkDatabase(config: Config, holder: number | undefined): Async
     }
     try {
       yield* checkServer(client, opened.where);
-      yield* checkSchema(client, opened.database, dataDir);
+      yield* checkSchema(client, opened.database, config);
     } finally {
       await client.end();
     }
@@ -331,7 +335,7 @@ export function* checkDurability(health: Durability): Generator<Finding> {
   }
 }
 
-async function* checkSchema(client: Client, database: Database, dataDir: string): AsyncGenerator<Finding> {
+async function* checkSchema(client: Client, database: Database, config: Config): AsyncGenerator<Finding> {
   const { applied, pending, unknown } = await schemaState(client);
   if (unknown.length > 0) {
     const advice = 'Start a newer Minato, or restore a backup made with this one.';
@@ -356,7 +360,36 @@ async function* checkSchema(client: Client, database: Database, dataDir: string)
   yield* checkSettings(client);
   yield* checkCapacity(client);
   yield* checkConsumers(client);
-  yield* checkKeys(database, dataDir);
+  yield* checkKeys(database, config.dataDir);
+  yield* checkErasures(client, config);
+}
+
+/** Those that wait for the operator, and the key without which a node does not start. */
+async function* checkErasures(client: Client, { dataDir, erasureKey }: Config): AsyncGenerator<Finding> {
+  const waiting = await listWaiting(client, WAITING_SHOWN_MAX);
+  for (const { erasureId, slug, holdReason, heldAt, failures } of waiting) {
+    if (heldAt !== null)
+      yield warn(
+        `community ${slug}: erasure ${erasureId} is held (${holdReason})`,
+        `When the duty is over: minato erase release ${erasureId}`,
+      );
+    else
+      yield warn(
+        `community ${slug}: erasure ${erasureId} failed in ${Object.keys(failures).join(', ')}`,
+        `See why with "minato erase show ${erasureId}", mend it, then: minato erase retry ${erasureId}`,
+      );
+  }
+  const print = await readSubjectPrint(client);
+  if (print === undefined) return;
+  const key = new SubjectKey({ folder: dataDir, given: erasureKey });
+  try {
+    await key.load();
+    key.check(print);
+    yield ok('the key of the erased is here');
+  } catch (error) {
+    if (!(error instanceof SubjectKeyMissing)) throw error;
+    yield fail(error.message, 'Without it the node does not start: it could not tell who was erased.');
+  }
 }
 
 async function* checkConsumers(client: Client): AsyncGenerator<Finding> {

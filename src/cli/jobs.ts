@@ -1,4 +1,5 @@
 import { Command } from 'commander';
+import type { Config } from '../config.js';
 import { BOUNDS, type DryRunCount, type Job, type JobContext } from '../jobs/job.js';
 import { JOBS } from '../jobs/list.js';
 import { dryRunJob, runJob } from '../jobs/run.js';
@@ -68,7 +69,7 @@ function lastRun(run: JobRun | undefined): string {
 }
 
 /** A lane of its own beside that of a running node: the lane's lock is one for both. */
-export function withJobs(work: (context: JobContext) => Promise<void>): Promise<void> {
+export function withJobs(work: (context: JobContext, config: Config) => Promise<void>): Promise<void> {
   return withDatabase(async ({ database, config, log }) => {
     const interruption = watchInterruption();
     // Only now: a command that lists is quick to start.
@@ -77,7 +78,8 @@ export function withJobs(work: (context: JobContext) => Promise<void>): Promise<
     try {
       const { lane, communities, erasing, audit } = writer;
       const { signal } = interruption;
-      await work({ database, lane, communities, erasing, now: Date.now, signal, bounds: BOUNDS, audit });
+      const now = Date.now;
+      await work({ database, lane, communities, erasing, now, signal, bounds: BOUNDS, audit }, config);
     } finally {
       await writer.close();
       interruption.done();

@@ -19,6 +19,8 @@ const COMMANDS: Record<string, () => Promise<Command>> = {
   keys: async () => (await import('./keys.js')).keysCommand(),
   plans: async () => (await import('./plans.js')).plansCommand(),
   usage: async () => (await import('./usage.js')).usageCommand(),
+  erase: async () => (await import('./erase.js')).eraseCommand(),
+  certificate: async () => (await import('./certificate.js')).certificateCommand(),
   'personal-data': async () => (await import('./personal-data.js')).personalDataCommand(),
   import: async () => (await import('./import.js')).importCommand(),
   export: async () => (await import('./export.js')).exportCommand(),

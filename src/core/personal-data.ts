@@ -2,6 +2,7 @@
  * What a person may ask of the node about themselves: a file of everything that is held, or its deletion. The rules are pure:
  * which request can be taken back in which status, and whether a link to a file holds.
  */
+import type { ShownStage } from './erasure.js';
 import type { Step } from './membership.js';
 
 export const PERSONAL_KINDS = ['export', 'deletion'] as const;
@@ -46,4 +47,17 @@ export function statusAt(
   now: number,
 ): PersonalStatus {
   return status === 'ready' && expiresAt !== null && expiresAt <= now ? 'expired' : status;
+}
+
+/** What a request for deletion is, by the erasure that carries it out. A hold stops it where it stands. */
+export function deletionStatus(stage: ShownStage, isFenced: boolean): PersonalStatus {
+  switch (stage) {
+    case 'completed':
+      return 'done';
+    case 'cancelled':
+    case 'failed':
+      return stage;
+    default:
+      return isFenced ? 'running' : 'pending';
+  }
 }

@@ -1,4 +1,4 @@
-/** Texts: which the database can keep (a NUL and a lone surrogate are none that PostgreSQL takes), and which a content holds. */
+/** Texts: which the database can keep (a NUL and a lone surrogate are none that PostgreSQL takes), which a content holds, and how one stands in a page. */
 
 export function isStorable(value: unknown): boolean {
   if (typeof value === 'string') return value.isWellFormed() && !value.includes('\u0000');
@@ -21,4 +21,8 @@ export function textsIn(content: string): string[] {
     // It only looked like it.
   }
   return texts;
+}
+
+export function escapeHtml(text: string): string {
+  return text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
 }

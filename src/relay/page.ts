@@ -1,6 +1,7 @@
 /** The page that a browser sees at the relay's address. Plain HTML, no outside requests, one small script for the count. */
 import { createHash } from 'node:crypto';
 import type { Settings } from '../core/settings.js';
+import { escapeHtml } from '../core/text.js';
 import { globalTopic } from '../core/topic-id.js';
 import { SOFTWARE_VERSION } from './nip11.js';
 
@@ -107,8 +108,4 @@ function contact(settings: Settings): string {
   return settings['relay.contact'] === ''
     ? ''
     : `<h2>Contact</h2>\n<p>${escapeHtml(settings['relay.contact'])}</p>`;
-}
-
-function escapeHtml(text: string): string {
-  return text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
 }

@@ -218,10 +218,35 @@ export async function readErasure(db: Db, erasureId: string): Promise<Erasure | 
   return rows[0];
 }
 
-/** The newest first; of every community without one. */
+/** Those of them that there are, by their ids. */
+export async function readErasures(db: Db, ids: readonly string[]): Promise<Map<string, Erasure>> {
+  const { rows } = await db.query<Erasure>(`SELECT ${COLUMNS} FROM erasures WHERE erasure_id = ANY ($1)`, [
+    ids,
+  ]);
+  return new Map(rows.map((erasure) => [erasure.erasureId, erasure]));
+}
+
+/** That a whole community of this name is being erased. */
+export async function findOpenOfSlug(db: Db, slug: string): Promise<Erasure | undefined> {
+  const { rows } = await db.query<Erasure>(
+    `SELECT ${COLUMNS} FROM erasures WHERE type = 'community' AND slug = $1 AND stage NOT IN ('completed', 'cancelled')`,
+    [slug],
+  );
+  return rows[0];
+}
+
+export interface ErasureFilter {
+  /** Every one without it. */
+  readonly community?: number | undefined;
+  readonly open?: boolean | undefined;
+  /** Those of whole communities as well, of every one. */
+  readonly communities?: boolean | undefined;
+}
+
+/** The newest first. */
 export function listErasures(
   db: Db,
-  { community, open = false }: { readonly community?: number; readonly open?: boolean | undefined },
+  { community, open = false, communities = false }: ErasureFilter,
   page: PageOf,
 ): Promise<Page<Erasure> | Denial> {
   return readPage(
@@ -230,10 +255,10 @@ export function listErasures(
     ({ requestedAt, erasureId }: Erasure) => [requestedAt, erasureId],
     async ([before, id], limit) => {
       const { rows } = await db.query<Erasure>(
-        `SELECT ${COLUMNS} FROM erasures WHERE ($1::int IS NULL OR community = $1)
+        `SELECT ${COLUMNS} FROM erasures WHERE ($1::int IS NULL OR community = $1 OR ($6 AND type = 'community'))
            AND (requested_at, erasure_id) < ($2, $3::uuid) AND (NOT $4 OR stage NOT IN ('completed', 'cancelled'))
          ORDER BY requested_at DESC, erasure_id DESC LIMIT $5`,
-        [community ?? null, before, id, open, limit],
+        [community ?? null, before, id, open, limit, communities],
       );
       return rows;
     },
@@ -246,6 +271,16 @@ export async function dueErasures(db: Db, now: number, limit: number): Promise<E
     `SELECT ${COLUMNS} FROM erasures WHERE stage NOT IN ('completed', 'cancelled') AND held_at IS NULL AND grace_until <= $1
      ORDER BY updated_at LIMIT $2`,
     [now, limit],
+  );
+  return rows;
+}
+
+/** Those that an operator has to do something about: held or failed, the oldest first. */
+export async function listWaiting(db: Db, limit: number): Promise<Erasure[]> {
+  const { rows } = await db.query<Erasure>(
+    `SELECT ${COLUMNS} FROM erasures WHERE stage NOT IN ('completed', 'cancelled') AND (held_at IS NOT NULL OR failed_at IS NOT NULL)
+     ORDER BY requested_at, erasure_id LIMIT $1`,
+    [limit],
   );
   return rows;
 }
@@ -296,7 +331,14 @@ export async function cancelOpen(change: Change, erasureId: string): Promise<Era
      RETURNING ${COLUMNS}`,
     [erasureId, community, now],
   );
-  if (rows[0] !== undefined) await change.audit('erasure.cancel', erasureId);
+  if (rows[0] === undefined) return undefined;
+  // The member's own request has the same id.
+  await db.query(
+    `UPDATE personal_data_requests SET status = 'cancelled', finished_at = $2
+     WHERE request_id = $1 AND kind = 'deletion' AND status = 'pending'`,
+    [erasureId, now],
+  );
+  await change.audit('erasure.cancel', erasureId);
   return rows[0];
 }
 

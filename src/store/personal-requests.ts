@@ -15,7 +15,8 @@ import {
   type PersonalStatus,
 } from '../core/personal-data.js';
 import { DAY_MS } from '../core/retention.js';
-import { bytes, changeConfig, type Db, isUuid } from './config-change.js';
+import { bytes, type Change, changeConfig, type Db, isUuid } from './config-change.js';
+import { askErasure, cancelOpen, readErasure, shownStage } from './erasures.js';
 import { ensureMember, readMemberStatus } from './members.js';
 import { NEWEST_FIRST, type Page, type PageOf, readPage } from './page.js';
 import { countWithin } from './usage.js';
@@ -48,6 +49,8 @@ export interface PersonalAsk {
   readonly requestKey?: string | undefined;
   /** Exports of all members that may wait. */
   readonly waitingMax?: number | undefined;
+  /** Of a deletion: it is carried out, by an erasure that has the id of the request. */
+  readonly erasure?: { readonly slug: string; readonly graceDays: number } | undefined;
 }
 
 /** Requests of a day that came to nothing and so were not counted: more of them are no use to anybody. */
@@ -60,7 +63,10 @@ export function askPersonal(pool: Pool, asked: PersonalAsk, now: number): Promis
     const { db } = change;
     if ((await readMemberStatus(db, community, pubkey)) === 'deleted') return denial('ACCOUNT_DELETED');
     const before = await findAsked(db, asked);
-    if (before !== undefined) return before;
+    if (before !== undefined) {
+      if (before.status === 'pending') await erase(change, asked, before.requestId);
+      return before;
+    }
     const refused = await refuseMore(db, asked, now);
     if (refused !== undefined) return refused;
     await ensureMember(change, pubkey);
@@ -70,10 +76,29 @@ export function askPersonal(pool: Pool, asked: PersonalAsk, now: number): Promis
     const { rows } = await db.query<PersonalRequest>(
       `INSERT INTO personal_data_requests (request_id, community, pubkey, kind, status, note, request_key, created_at)
        VALUES ($1, $2, $3, $4, 'pending', $5, $6, $7) RETURNING ${COLUMNS}`,
-      [randomUUID(), community, bytes(pubkey), kind, note ?? null, requestKey ?? null, now],
+      [
+        (await erase(change, asked)) ?? randomUUID(),
+        community,
+        bytes(pubkey),
+        kind,
+        note ?? null,
+        requestKey ?? null,
+        now,
+      ],
     );
     return rows[0]!;
   });
+}
+
+/** The id of the erasure: of one that somebody else has asked for already, perhaps. */
+async function erase(
+  change: Change,
+  { community, pubkey, erasure }: PersonalAsk,
+  erasureId?: string,
+): Promise<string | undefined> {
+  if (erasure === undefined) return undefined;
+  const asked = { ...erasure, community, pubkey, cause: 'member', erasureId } as const;
+  return (await askErasure(change, asked)).erasureId;
 }
 
 async function findAsked(
@@ -171,6 +196,29 @@ export async function cancelPersonal(
   const found = await readPersonalRequest(db, ref);
   if (found?.pubkey !== pubkey) return denial('NOT_FOUND');
   return steps[found.status] === 'done' ? found : denial('STATUS_CONFLICT', { status: found.status });
+}
+
+/**
+ * Takes a request for deletion back, and the erasure with it, as long as nothing has begun. What an operator has asked for is not the
+ * member's to take back.
+ */
+export function cancelDeletion(
+  pool: Pool,
+  ref: PersonalRef & { readonly pubkey: string },
+  now: number,
+): Promise<PersonalRequest | Denial> {
+  const { community, requestId } = ref;
+  return changeConfig(pool, { community, now }, async (change) => {
+    const erasure = await readErasure(change.db, requestId);
+    const isTheirs = (await readPersonalRequest(change.db, ref))?.pubkey === ref.pubkey;
+    if (erasure === undefined || !isTheirs || erasure.stage === 'cancelled')
+      return cancelPersonal(change.db, ref, now);
+    if (erasure.cause !== 'member')
+      return denial('STATUS_CONFLICT', { stage: shownStage(erasure), asked_for_by: erasure.cause });
+    if ((await cancelOpen(change, requestId)) === undefined)
+      return denial('STATUS_CONFLICT', { stage: shownStage(erasure) });
+    return (await readPersonalRequest(change.db, ref))!;
+  });
 }
 
 export interface PersonalFilter {

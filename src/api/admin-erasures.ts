@@ -1,0 +1,396 @@
+/**
+ * Erasures over HTTP. An operator asks for the erasure of a member, sees how it goes on and stops it for a legal duty. A whole community
+ * is erased by those who run the node (MINATO_ADMIN_PUBKEYS), asking at the default community; its own operators see that it is (I13).
+ */
+import { Readable } from 'node:stream';
+import { z } from 'zod';
+import type { Community } from '../communities.js';
+import { ERASURE_CAUSES, SHOWN_STAGES } from '../core/erasure.js';
+import { type Denial, denial, isDenial } from '../core/errors.js';
+import { DEFAULT_SLUG } from '../store/communities.js';
+import {
+  cancelErasure,
+  type Erasure,
+  listErasures,
+  readErasure,
+  requestErasure,
+  shownStage,
+  stepErasure,
+} from '../store/erasures.js';
+import { certificateAnswer, sendCertificate } from './certificates.js';
+import { type Call, Flow, type Route, route } from './contract.js';
+import { type FollowOptions, type Refusal, SignOfLife, watcher } from './following.js';
+import { Places } from './places.js';
+import { milliseconds, pageOf, pageQuery, plainText, pubkey, showPage } from './schemas.js';
+
+const ERASURES = '/admin/erasures';
+const ONE = `${ERASURES}/:erasure_id`;
+const SSE = 'text/event-stream';
+const STREAMS_MAX = 16;
+const STREAMS_PER_KEY_MAX = 4;
+const RETRY_AFTER_SECONDS = 10;
+const POLL_MS = 500;
+const GRACE_DAYS_MAX = { member: 30, community: 365 } as const;
+
+export interface ErasureOptions extends FollowOptions {
+  /** Wakes the job that carries them out. */
+  readonly eraseSoon: () => Promise<void>;
+  /** After how long without news a stream gives a sign of life; ten seconds unless told. */
+  readonly signOfLifeMs?: number;
+}
+
+const count = z.number().int();
+const params = z.strictObject({ erasure_id: z.uuid() });
+const summary = z.strictObject({
+  erasure_id: z.uuid(),
+  community: z.string().describe('Its slug'),
+  type: z.enum(['member', 'community']),
+  cause: z.enum(ERASURE_CAUSES),
+  stage: z.enum(SHOWN_STAGES),
+  pubkey: pubkey
+    .nullable()
+    .describe('Of a member, until it is completed or taken back: then it is forgotten'),
+  requested_at: milliseconds,
+  updated_at: milliseconds,
+  grace_until: milliseconds.describe('Until then it can be taken back'),
+  fenced_at: milliseconds.nullable().describe('From then on nothing new was taken in'),
+  counted_at: milliseconds.nullable(),
+  completed_at: milliseconds.nullable(),
+  held_at: milliseconds.nullable(),
+  hold_reason: z.string().nullable(),
+  failed_at: milliseconds.nullable(),
+  tries: count.describe('How often a store failed'),
+  rows_counted: count,
+  rows_deleted: count,
+});
+const detailed = summary.extend({
+  stores: z.array(
+    z.strictObject({
+      name: z.string(),
+      counted: count.nullable().describe('Before; null: not known'),
+      deleted: count,
+      verified: count.nullable().describe('After; null: not looked yet'),
+      failure: z.string().nullable(),
+      kept: z.strictObject({ rows: count, until: milliseconds, why: z.string() }).nullable(),
+    }),
+  ),
+});
+const news = z.strictObject({
+  stage: z.enum(SHOWN_STAGES),
+  rows_counted: count,
+  rows_deleted: count,
+  stores_done: count,
+  failures: z.record(z.string(), z.string()),
+});
+
+const sum = (counts: Readonly<Record<string, number>>) =>
+  Object.values(counts).reduce((all, one) => all + one, 0);
+
+function showSummary(erasure: Erasure): z.output<typeof summary> {
+  return {
+    erasure_id: erasure.erasureId,
+    community: erasure.slug,
+    type: erasure.type,
+    cause: erasure.cause,
+    stage: shownStage(erasure),
+    pubkey: erasure.pubkey,
+    requested_at: erasure.requestedAt,
+    updated_at: erasure.updatedAt,
+    grace_until: erasure.graceUntil,
+    fenced_at: erasure.fencedAt,
+    counted_at: erasure.countedAt,
+    completed_at: erasure.completedAt,
+    held_at: erasure.heldAt,
+    hold_reason: erasure.holdReason,
+    failed_at: erasure.failedAt,
+    tries: erasure.tries,
+    rows_counted: sum(erasure.counted),
+    rows_deleted: sum(erasure.deleted),
+  };
+}
+
+function show(erasure: Erasure): z.output<typeof detailed> {
+  const { counted, deleted, verified, failures, kept } = erasure;
+  const names = new Set([counted, deleted, verified, failures, kept].flatMap((by) => Object.keys(by)));
+  return {
+    ...showSummary(erasure),
+    stores: [...names].sort().map((name) => ({
+      name,
+      counted: counted[name] ?? null,
+      deleted: deleted[name] ?? 0,
+      verified: verified[name] ?? null,
+      failure: failures[name] ?? null,
+      kept: kept[name] ?? null,
+    })),
+  };
+}
+
+function showNews(erasure: Erasure): z.output<typeof news> {
+  const { rows_counted, rows_deleted, stage } = showSummary(erasure);
+  const { done, failures } = erasure;
+  return { stage, rows_counted, rows_deleted, stores_done: done.length, failures: { ...failures } };
+}
+
+// ── Who sees and steers what ──────────────────────────────────────────────────────────────────────────────────────
+
+type Asking = Pick<Call<'operator'>, 'community' | 'pubkey'>;
+type Named = Asking & { readonly params: z.output<typeof params> };
+
+const isOfNode = ({ adminPubkeys }: ErasureOptions, { community, pubkey: asker }: Asking) =>
+  community.slug === DEFAULT_SLUG && adminPubkeys.includes(asker);
+
+async function readSeen(options: ErasureOptions, call: Named): Promise<Erasure | Denial> {
+  const erasure = await readErasure(options.pool, call.params.erasure_id);
+  const isSeen =
+    erasure?.community === call.community.id || (erasure?.type === 'community' && isOfNode(options, call));
+  return erasure !== undefined && isSeen ? erasure : denial('NOT_FOUND');
+}
+
+async function readSteered(options: ErasureOptions, call: Named): Promise<Erasure | Denial> {
+  const erasure = await readSeen(options, call);
+  if (isDenial(erasure) || erasure.type === 'member' || isOfNode(options, call)) return erasure;
+  return NOT_OF_NODE;
+}
+
+const NOT_OF_NODE = denial('OPERATORS_ONLY', {
+  explanation:
+    'Whole communities are erased by operators of MINATO_ADMIN_PUBKEYS only, asking at the default community.',
+});
+const FIXED = denial('FIXED_OPERATOR', {
+  explanation: 'Take the key out of MINATO_ADMIN_PUBKEYS and start the node again before it is erased.',
+});
+const IS_DEFAULT = denial('STATUS_CONFLICT', {
+  explanation:
+    'The default community is the node itself and is not erased; erase its members, or drop the database.',
+});
+
+const graceDays = (max: number) =>
+  count
+    .min(0)
+    .max(max)
+    .optional()
+    .describe('Days in which it can be taken back; those of the setting unless told');
+const wanted = z.union([
+  z.strictObject({ pubkey, grace_days: graceDays(GRACE_DAYS_MAX.member) }),
+  z.strictObject({
+    community: z.string().min(1).max(63).describe('The slug of a whole community'),
+    grace_days: graceDays(GRACE_DAYS_MAX.community),
+  }),
+]);
+
+// ── Routes ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export function erasureRoutes(options: ErasureOptions): Route[] {
+  const { pool } = options;
+  const shared = { tags: ['admin: erasures'], who: 'operator' } as const;
+  return [
+    route({
+      ...shared,
+      method: 'GET',
+      url: ERASURES,
+      summary: 'Erasures of this community, the newest first',
+      description: 'Operators of the node see those of whole communities as well, at the default community.',
+      query: pageQuery.extend({
+        open: z.enum(['true', 'false']).default('false').describe('true: only those that have not ended'),
+      }),
+      response: pageOf(summary),
+      errors: [],
+      handler: async (call) => {
+        const { open, ...page } = call.query;
+        const chosen = {
+          community: call.community.id,
+          open: open === 'true',
+          communities: isOfNode(options, call),
+        };
+        return showPage(await listErasures(pool, chosen, page), showSummary);
+      },
+    }),
+    askRoute(options),
+    route({
+      ...shared,
+      method: 'GET',
+      url: ONE,
+      summary: 'One erasure, store by store',
+      params,
+      response: detailed,
+      errors: ['NOT_FOUND'],
+      handler: async (call) => {
+        const erasure = await readSeen(options, call);
+        return isDenial(erasure) ? erasure : show(erasure);
+      },
+    }),
+    ...stepRoutes(options),
+    progressRoute(options),
+    route({
+      ...shared,
+      ...certificateAnswer,
+      method: 'GET',
+      url: `${ONE}/certificate`,
+      summary: 'The certificate of an erasure that is completed',
+      description: 'A signed event, or with Accept: text/html a page to print.',
+      params,
+      errors: ['NOT_FOUND', 'NOT_READY'],
+      handler: async (call) => {
+        const erasure = await readSeen(options, call);
+        return isDenial(erasure) ? erasure : sendCertificate(pool, erasure.erasureId, call.type);
+      },
+    }),
+  ];
+}
+
+function askRoute(options: ErasureOptions): Route {
+  const { pool, adminPubkeys, communities } = options;
+  /** Whose data, or why not. */
+  const targetOf = (
+    call: Call<'operator', object, object, z.output<typeof wanted>>,
+  ): { readonly of: Community; readonly pubkey?: string; readonly days: number } | Denial => {
+    const { community, body } = call;
+    if ('pubkey' in body) {
+      if (adminPubkeys.includes(body.pubkey)) return FIXED;
+      const days = body.grace_days ?? community.settings['erasure.memberGraceDays'];
+      return { of: community, pubkey: body.pubkey, days };
+    }
+    if (!isOfNode(options, call)) return NOT_OF_NODE;
+    if (body.community === DEFAULT_SLUG) return IS_DEFAULT;
+    const of = communities.find(undefined, body.community);
+    if (of === undefined) return denial('COMMUNITY_NOT_FOUND');
+    return { of, days: body.grace_days ?? of.settings['erasure.communityGraceDays'] };
+  };
+  return route({
+    tags: ['admin: erasures'],
+    who: 'operator',
+    method: 'POST',
+    url: ERASURES,
+    summary: 'Erase a member, or a whole community',
+    description: 'From every store. While one of the same is open, asking again gives that one.',
+    body: wanted,
+    status: 202,
+    response: z.strictObject({ erasure: detailed }),
+    errors: ['FIXED_OPERATOR', 'STATUS_CONFLICT', 'COMMUNITY_NOT_FOUND'],
+    handler: async (call) => {
+      const target = targetOf(call);
+      if (isDenial(target)) return target;
+      const { of, pubkey: erased, days } = target;
+      const asked = {
+        community: of.id,
+        slug: of.slug,
+        pubkey: erased,
+        cause: 'operator',
+        graceDays: days,
+      } as const;
+      const erasure = await requestErasure(pool, { ...asked, actor: call.pubkey }, call.now);
+      if (isDenial(erasure)) return erasure;
+      options.eraseSoon().catch(() => undefined);
+      return { erasure: show(erasure) };
+    },
+  });
+}
+
+function stepRoutes(options: ErasureOptions): Route[] {
+  const { pool } = options;
+  const step = <B extends z.ZodType<object>>(
+    told: { readonly name: string; readonly summary: string; readonly description?: string },
+    body: B,
+    work: (
+      ref: { community: number; erasureId: string; actor: string },
+      body: z.output<B>,
+      now: number,
+    ) => Promise<Erasure | Denial>,
+  ): Route =>
+    route({
+      tags: ['admin: erasures'],
+      who: 'operator',
+      method: 'POST',
+      url: `${ONE}/${told.name}`,
+      summary: told.summary,
+      ...(told.description === undefined ? {} : { description: told.description }),
+      params,
+      body,
+      response: detailed,
+      errors: ['NOT_FOUND', 'STATUS_CONFLICT'],
+      handler: async (call) => {
+        const steered = await readSteered(options, call);
+        if (isDenial(steered)) return steered;
+        const { community, erasureId } = steered;
+        const erasure = await work({ community, erasureId, actor: call.pubkey }, call.body, call.now);
+        if (isDenial(erasure)) return erasure;
+        options.eraseSoon().catch(() => undefined);
+        return show(erasure);
+      },
+    });
+  const nothing = z.strictObject({});
+  return [
+    step(
+      {
+        name: 'cancel',
+        summary: 'Take an erasure back',
+        description: 'Until nothing new is taken in: from then on it goes on to its end.',
+      },
+      nothing,
+      (ref, _body, now) => cancelErasure(pool, ref, now),
+    ),
+    step(
+      {
+        name: 'hold',
+        summary: 'Stop it for a legal duty, wherever it stands',
+        description: 'It is noted in the audit log with its reason.',
+      },
+      z.strictObject({ reason: plainText(500).min(1).describe('For the audit log') }),
+      (ref, { reason }, now) => stepErasure(pool, 'hold', { ...ref, reason }, now),
+    ),
+    step({ name: 'release', summary: 'Let a held one go on' }, nothing, (ref, _body, now) =>
+      stepErasure(pool, 'release', ref, now),
+    ),
+    step({ name: 'retry', summary: 'Try the stores that failed again now' }, nothing, (ref, _body, now) =>
+      stepErasure(pool, 'retry', ref, now),
+    ),
+  ];
+}
+
+// ── Progress ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+function progressRoute(options: ErasureOptions): Route {
+  const places = new Places({ all: STREAMS_MAX, perKey: STREAMS_PER_KEY_MAX });
+  return route({
+    tags: ['admin: erasures'],
+    who: 'operator',
+    method: 'GET',
+    url: `${ONE}/progress`,
+    summary: 'How an erasure goes on, as server-sent events',
+    description:
+      'An event `progress` now and whenever something has changed; the stream ends with the erasure. `closed`: you may no longer read.',
+    params,
+    produces: { [SSE]: news },
+    response: z.custom<Flow>(),
+    errors: ['NOT_FOUND'],
+    handler: async (call) => {
+      const erasure = await readSeen(options, call);
+      if (isDenial(erasure)) return erasure;
+      const keys = [call.pubkey];
+      if (!places.hasRoom(keys)) return denial('RATE_LIMITED', { retry_after_seconds: RETRY_AFTER_SECONDS });
+      const lines = progress(options, watcher(options, call), erasure);
+      const stream = Readable.from(lines, { objectMode: false });
+      places.hold(keys, stream);
+      return new Flow(stream);
+    },
+  });
+}
+
+async function* progress(options: ErasureOptions, refusal: Refusal, first: Erasure): AsyncGenerator<string> {
+  const life = new SignOfLife(options.signOfLifeMs);
+  let told = '';
+  for (let erasure: Erasure | undefined = first; erasure !== undefined; ) {
+    const json = JSON.stringify(showNews(erasure));
+    if (json !== told || life.isDue()) {
+      // A line that begins with a colon says nothing but that somebody is there.
+      yield json === told ? ':\n\n' : `event: progress\ndata: ${json}\n\n`;
+      life.given();
+      told = json;
+    }
+    if (erasure.stage === 'completed' || erasure.stage === 'cancelled') return;
+    const ending = await refusal(POLL_MS);
+    if (ending === 'gone') return;
+    if (ending !== undefined) return yield `event: closed\ndata: ${JSON.stringify({ code: ending })}\n\n`;
+    erasure = await readErasure(options.pool, erasure.erasureId);
+  }
+}

@@ -1,0 +1,193 @@
+/**
+ * Checks certificates of erasures by themselves, without a node: id and signature, what they say, and that each follows the one that it
+ * names. Whether one is about a person only the machine with the key of the erased can tell.
+ */
+import { readdir, readFile, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { npubEncode } from 'nostr-tools/nip19';
+import { verifyEvent } from 'nostr-tools/pure';
+import { readConfig } from '../config.js';
+import { type Certificate, certificateProblems } from '../core/certificate.js';
+import { type NostrEvent, parseEvent } from '../core/event.js';
+import { isRefusal } from '../core/reply.js';
+import { SubjectKey } from '../subject-key.js';
+import { timeText } from './answers.js';
+import { count } from './progress.js';
+
+const FILE_BYTES_MAX = 64 * 1_048_576;
+const FILES_MAX = 100_000;
+/** The hash holds the number of the community, which the certificate does not tell: all of them are tried. */
+const COMMUNITIES_MAX = 10_000;
+
+export interface VerifyOptions {
+  readonly key?: string;
+  readonly subject?: string;
+  readonly community?: string;
+}
+
+export interface Checked {
+  readonly lines: readonly string[];
+  readonly problems: readonly string[];
+}
+
+interface Given {
+  /** The file, and the line where it has several. */
+  readonly where: string;
+  readonly event: NostrEvent;
+  readonly certificate?: Certificate | undefined;
+  /** What is wrong with it by itself. */
+  readonly problems: readonly string[];
+}
+
+export async function checkFiles(paths: readonly string[], options: VerifyOptions): Promise<Checked> {
+  const problems: string[] = [];
+  const given: Given[] = [];
+  for (const path of (await Promise.all(paths.map(filesAt))).flat())
+    for (const [where, text] of await documentsIn(path)) {
+      const read = readOne(where, text, options);
+      if ('event' in read) given.push(read);
+      problems.push(...read.problems.map((problem) => `${where}: ${problem}`));
+    }
+  if (given.length + problems.length === 0) problems.push('there is no certificate in it');
+  problems.push(...chainProblems(given));
+  const isAbout = await aboutSubject(options);
+  // What one says that does not hold is not repeated.
+  const lines = given.flatMap((one) =>
+    one.certificate === undefined || one.problems.length > 0 ? [] : [lineOf(one, one.certificate, isAbout)],
+  );
+  const known = given.flatMap(({ certificate }) => certificate ?? []);
+  if (isAbout !== undefined && !known.some(isAbout))
+    problems.push('none of them is about this key (or it was made with another key of the erased)');
+  return { lines: [...lines, ...verdict(given, problems, options)], problems };
+}
+
+function verdict(given: readonly Given[], problems: readonly string[], { key }: VerifyOptions): string[] {
+  if (problems.length > 0) return [];
+  const signers = [...new Set(given.map(({ event }) => npubEncode(event.pubkey)))];
+  const whose = key === undefined ? ' (is that the node? --key checks it)' : '';
+  return [
+    `${given.length === 1 ? 'the certificate holds' : `all ${count(given.length)} certificates hold, none is missing between them`}`,
+    `signed by ${signers.join(', ')}${whose}`,
+  ];
+}
+
+function lineOf(
+  { event }: Given,
+  certificate: Certificate,
+  isAbout: ((certificate: Certificate) => boolean) | undefined,
+): string {
+  const { completed_at, erasure_id, community, subject, stores } = certificate;
+  const deleted = stores.reduce((all, store) => all + store.deleted, 0);
+  const about = isAbout === undefined ? '' : isAbout(certificate) ? '  about this key' : '  about another';
+  const what = `${subject.type} of ${community}, ${count(deleted)} rows, ${count(stores.length)} stores at 0`;
+  return `${timeText(completed_at)}  ${erasure_id}  ${event.id.slice(0, 16)}  ${what}${about}`;
+}
+
+// ── Reading ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+async function filesAt(path: string): Promise<string[]> {
+  const about = await stat(path).catch(() => undefined);
+  if (about === undefined) throw new Error(`${path} cannot be read`);
+  if (!about.isDirectory()) {
+    if (about.size > FILE_BYTES_MAX) throw new Error(`${path} is too large for certificates`);
+    return [path];
+  }
+  const names = (await readdir(path)).filter((name) => /\.jsonl?$/.test(name)).sort();
+  if (names.length === 0) throw new Error(`there is no certificate in ${path} (no .json and no .jsonl)`);
+  if (names.length > FILES_MAX) throw new Error(`${path} has more than ${count(FILES_MAX)} files`);
+  return names.map((name) => join(path, name));
+}
+
+/** One document, on however many lines, or one on each line. */
+async function documentsIn(path: string): Promise<[string, string][]> {
+  const text = await readFile(path, 'utf8');
+  if (isJson(text)) return [[path, text]];
+  const lines = text.split('\n').map((line, at): [string, string] => [`${path}:${at + 1}`, line]);
+  return lines.filter(([, line]) => line.trim() !== '');
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function readOne(where: string, text: string, { key }: VerifyOptions): Given | Pick<Given, 'problems'> {
+  if (!isJson(text)) return { problems: ['it is not JSON, or was cut off'] };
+  const event = parseEvent(JSON.parse(text));
+  if (isRefusal(event)) return { problems: [`it is no event: ${event.why}`] };
+  const { problems, certificate } = certificateProblems(event);
+  if (!verifyEvent({ ...event, tags: event.tags.map((tag) => [...tag]) }))
+    problems.unshift('its id or its signature does not hold: it was changed');
+  if (key !== undefined && event.pubkey !== key)
+    problems.push(`it is signed by ${npubEncode(event.pubkey)}, not by ${npubEncode(key)}`);
+  return { where, event, certificate, problems };
+}
+
+// ── The chain ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+type Link = Given & { readonly certificate: Certificate };
+
+/** Of those that are given the oldest may be the first; every other follows one of them, and no two the same. */
+function chainProblems(given: readonly Given[]): string[] {
+  const links = given.flatMap(({ certificate, ...one }) => (certificate ? [{ ...one, certificate }] : []));
+  const byId = new Map(links.map((link) => [link.event.id, link]));
+  const before = ({ certificate: { previous } }: Link) =>
+    previous === null ? undefined : byId.get(previous);
+  const all = [...byId.values()].sort((a, b) => a.certificate.completed_at - b.certificate.completed_at);
+  const [, ...alsoFirst] = all.filter((link) => before(link) === undefined);
+  return [
+    ...alsoFirst.map(missing),
+    ...all.flatMap((link) => linkProblems(link, before(link))),
+    ...forks(all),
+  ];
+}
+
+function missing({ where, certificate: { previous } }: Link): string {
+  return previous === null
+    ? `${where}: it says that it is the first one, and it is not`
+    : `${where}: the certificate before it (${previous.slice(0, 16)}…) is missing`;
+}
+
+function linkProblems({ where, event, certificate }: Link, before: Link | undefined): string[] {
+  const named = event.tags.find(([name]) => name === 'previous')?.[1] ?? null;
+  return [
+    ...(named === certificate.previous ? [] : [`${where}: it names two different certificates before it`]),
+    ...(before !== undefined && before.certificate.completed_at > certificate.completed_at
+      ? [`${where}: it is older than the certificate before it`]
+      : []),
+  ];
+}
+
+function forks(links: readonly Link[]): string[] {
+  const followers = new Map<string, string>();
+  return links.flatMap(({ where, certificate: { previous } }) => {
+    if (previous === null) return [];
+    const other = followers.get(previous);
+    followers.set(previous, where);
+    return other === undefined ? [] : [`${where}: it follows the same certificate as ${other}`];
+  });
+}
+
+// ── Whom it is about ──────────────────────────────────────────────────────────────────────────────────────────────
+
+async function aboutSubject({
+  subject,
+  community,
+}: VerifyOptions): Promise<((certificate: Certificate) => boolean) | undefined> {
+  if (subject === undefined) return undefined;
+  const { dataDir, erasureKey } = readConfig(process.env);
+  const key = new SubjectKey({ folder: dataDir, given: erasureKey });
+  if (!(await key.load()))
+    throw new Error(`--subject needs the key of the erased: ${key.path}, or MINATO_ERASURE_KEY`);
+  const hashes = new Set<string>();
+  for (let number = 1; number <= COMMUNITIES_MAX; number += 1)
+    hashes.add(key.hash(number, subject).toString('hex'));
+  return (certificate) =>
+    certificate.subject.type === 'member' &&
+    (community === undefined || certificate.community === community) &&
+    hashes.has(certificate.subject.hash);
+}

@@ -1,0 +1,112 @@
+/** Erasures as commands show them: a line of a list, one in full, the manifest of what would go, the sentences of an end. */
+import { npubEncode } from 'nostr-tools/nip19';
+import type { Collected } from '../erasure/deletion-registry.js';
+import { type Counts, type Erasure, shownStage } from '../store/erasures.js';
+import { timeText } from './answers.js';
+import { count } from './progress.js';
+
+export const sum = (counts: Counts) => Object.values(counts).reduce((all, one) => all + one, 0);
+const rowsText = (rows: number) => `${count(rows)} ${rows === 1 ? 'row' : 'rows'}`;
+const storesText = (stores: number) => `${count(stores)} ${stores === 1 ? 'store' : 'stores'}`;
+
+/** Whom it is about, as long as that is known. */
+export function aboutText({ type, slug, pubkey }: Erasure): string {
+  if (type === 'community') return `community ${slug}`;
+  return `${pubkey === null ? 'a member' : npubEncode(pubkey)} of ${slug}`;
+}
+
+export function lineOf(erasure: Erasure): string {
+  const { erasureId, requestedAt, cause, deleted } = erasure;
+  const words = [shownStage(erasure).padEnd(9), cause.padEnd(8), rowsText(sum(deleted)).padStart(12)];
+  return [erasureId, timeText(requestedAt), ...words, aboutText(erasure)].join('  ');
+}
+
+export function manifestOf(what: string, { succeeded, failed }: Collected<number>): string {
+  const held = [...succeeded].filter(([, rows]) => rows > 0);
+  const rows = held.reduce((all, [, one]) => all + one, 0);
+  const all = storesText(succeeded.size + failed.size);
+  return [
+    `What is held about ${what}:`,
+    ...held.map(([name, of]) => `  ${name.padEnd(42)} ${count(of).padStart(10)}`),
+    ...[...failed].map(([name, why]) => `  ${name.padEnd(42)}    unknown: ${why}`),
+    `  ${rowsText(rows)} in ${count(held.length)} of ${all}\n`,
+  ].join('\n');
+}
+
+export function fullText(erasure: Erasure): string {
+  const { holdReason, counted, deleted, verified, kept } = erasure;
+  const times: [string, number | null][] = [
+    ['asked for', erasure.requestedAt],
+    ['grace until', erasure.graceUntil > erasure.requestedAt ? erasure.graceUntil : null],
+    ['fenced', erasure.fencedAt],
+    ['counted', erasure.countedAt],
+    ['held since', erasure.heldAt],
+    ['failed', erasure.failedAt],
+    ['completed', erasure.completedAt],
+  ];
+  const names = Object.keys({ ...counted, ...deleted, ...verified }).filter(
+    (name) => (counted[name] ?? 1) > 0 || (deleted[name] ?? 0) > 0 || (verified[name] ?? 0) > 0,
+  );
+  const column = (value: number | undefined) => (value === undefined ? '-' : count(value)).padStart(10);
+  return [
+    `${erasure.erasureId}  ${shownStage(erasure)}`,
+    `  ${'about'.padEnd(12)} ${aboutText(erasure)}`,
+    `  ${'asked by'.padEnd(12)} ${erasure.cause}`,
+    ...times.flatMap(([name, at]) => (at === null ? [] : [`  ${name.padEnd(12)} ${timeText(at)}`])),
+    ...(holdReason === null ? [] : [`  ${'why'.padEnd(12)} ${JSON.stringify(holdReason)}`]),
+    ...(names.length === 0
+      ? []
+      : [
+          `  ${'store'.padEnd(42)} ${['before', 'deleted', 'after'].map((name) => name.padStart(10)).join(' ')}`,
+        ]),
+    ...names.map(
+      (name) =>
+        `  ${name.padEnd(42)} ${[counted[name], deleted[name] ?? 0, verified[name]].map(column).join(' ')}`,
+    ),
+    ...Object.entries(kept).map(
+      ([name, { rows, until, why }]) => `  kept: ${name}, ${rowsText(rows)} until ${timeText(until)}: ${why}`,
+    ),
+    ...failureLines(erasure),
+    '',
+  ].join('\n');
+}
+
+function failureLines({ failures }: Erasure): string[] {
+  return Object.entries(failures).map(([name, why]) => `  failed: ${name}: ${why}`);
+}
+
+/** How a run of it came out; `ok` when there is nothing left for the operator to do. */
+export function endOf(erasure: Erasure): { readonly ok: boolean; readonly text: string } {
+  const { erasureId, deleted, graceUntil, holdReason } = erasure;
+  const stage = shownStage(erasure);
+  const gone = Object.values(deleted).filter((rows) => rows > 0).length;
+  switch (stage) {
+    case 'completed':
+      return {
+        ok: true,
+        text: `erased: ${rowsText(sum(deleted))} from ${storesText(gone)}; every store counts 0 now\n`,
+      };
+    case 'grace':
+      return {
+        ok: true,
+        text: `it waits until ${timeText(graceUntil)}; until then: minato erase cancel ${erasureId}\n`,
+      };
+    case 'held':
+      return {
+        ok: false,
+        text: `it is held (${holdReason}); go on with: minato erase release ${erasureId}\n`,
+      };
+    case 'failed':
+      return {
+        ok: false,
+        text: `not everything was erased:\n${failureLines(erasure).join('\n')}\nMend that store, then: minato erase retry ${erasureId}\n`,
+      };
+    case 'cancelled':
+      return { ok: false, text: 'it was taken back; nothing was erased\n' };
+    default:
+      return {
+        ok: false,
+        text: `it has come to "${stage}"; a running node goes on, or: minato jobs run erase\n`,
+      };
+  }
+}

@@ -1,0 +1,47 @@
+import { expect, it } from 'vitest';
+import { KIND_CERTIFICATE } from '../core/certificate.js';
+import type { NostrEvent } from '../core/event.js';
+import { certificatePage } from './certificate-page.js';
+
+const HASH = 'ab'.repeat(32);
+const content = {
+  type: 'minato-erasure-certificate',
+  version: 1,
+  erasure_id: '0190c5a4-0000-4000-8000-000000000000',
+  software: { name: 'minato', version: '"><script>' },
+  community: '<b>art</b>',
+  subject: { type: 'member', hash: HASH },
+  cause: 'vanish',
+  requested_at: 1_000,
+  fenced_at: 2_000,
+  counted_at: 3_000,
+  completed_at: 4_000,
+  until: null,
+  stores: [
+    { name: 'postgres:<i>', before: null, deleted: 1_234, after: 0 },
+    { name: 'redis:&', before: 0, deleted: 0, after: 0 },
+  ],
+  kept: [{ name: 'postgres:audit_log', rows: 2, until: 5_000, why: "'why'" }],
+  previous: HASH,
+};
+const eventOf = (text: string): NostrEvent => ({
+  id: HASH,
+  pubkey: HASH,
+  created_at: 4,
+  kind: KIND_CERTIFICATE,
+  tags: [],
+  content: text,
+  sig: HASH + HASH,
+});
+
+it('what a certificate says stands on the page as text, never as markup', () => {
+  const page = certificatePage(eventOf(JSON.stringify(content)))!;
+  for (const markup of ['<b>', '<i>', '<script', "'why'", 'redis:&<', 'redis:& '])
+    expect(page).not.toContain(markup);
+  for (const text of ['&#60;b&#62;art', 'postgres:&#60;i&#62;', '1,234', 'redis:&#38;', '&#39;why&#39;'])
+    expect(page).toContain(text);
+});
+
+it('what is no certificate has no page', () => {
+  expect(certificatePage(eventOf('{}'))).toBeUndefined();
+});

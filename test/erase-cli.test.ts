@@ -1,0 +1,243 @@
+/** `minato erase` and `minato certificate`, as an operator runs them where no node is running. */
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { npubEncode } from 'nostr-tools/nip19';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { checkFiles } from '../src/cli/certificate-check.js';
+import type { NostrEvent } from '../src/core/event.js';
+import { type Database, openDatabase } from '../src/postgres/database.js';
+import { addCommunity } from '../src/store/communities.js';
+import { type Ended, runCli } from './support/cli.js';
+import { createTestDatabase, type TestDatabase } from './support/database.js';
+import { type Author, newAuthor, sign } from './support/events.js';
+
+const UNKNOWN = '00000000-0000-4000-8000-000000000000';
+const [alice, bob, carol, boss] = [newAuthor(), newAuthor(), newAuthor(), newAuthor()];
+const npub = ({ pubkey }: Author) => npubEncode(pubkey);
+let folder: string;
+let test: TestDatabase;
+let database: Database;
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'minato-erase-'));
+  test = await createTestDatabase();
+  database = openDatabase(test.connection);
+});
+afterAll(async () => {
+  await database.close();
+  await test.drop();
+  await rm(folder, { recursive: true });
+});
+
+const minato = (...args: string[]): Promise<Ended> =>
+  runCli(args, {
+    DATABASE_URL: test.url,
+    MINATO_PORT: '0',
+    MINATO_DATA_DIR: folder,
+    MINATO_ADMIN_PUBKEYS: boss.pubkey,
+  });
+async function output(...args: string[]): Promise<string> {
+  const { code, stdout, stderr } = await minato(...args);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  return stdout;
+}
+/** One sentence, and nothing was done. */
+async function problem(...args: string[]): Promise<string> {
+  const { code, stdout, stderr } = await minato(...args);
+  expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
+  expect(stderr).not.toMatch(/\n\s+at /);
+  return stderr;
+}
+async function addMembers(...people: Author[]): Promise<void> {
+  for (const { pubkey } of people)
+    await database.pool.query(
+      'INSERT INTO members (community, pubkey, created_at, updated_at) VALUES (1, $1, 1, 1)',
+      [Buffer.from(pubkey, 'hex')],
+    );
+}
+const idIn = (text: string) => /^erasure (\S+)$/m.exec(text)![1]!;
+const certificates = () => join(folder, 'certificates.jsonl');
+
+it('what cannot be erased is refused with one sentence', async () => {
+  expect(await output('erase')).toBe('nothing was erased\n');
+  const refused = await Promise.all([
+    problem('erase', 'member', npub(alice)),
+    problem('erase', 'member', 'npub1none', '--yes'),
+    problem('erase', 'member', npub(alice), '--yes', '-c', 'none'),
+    problem('erase', 'member', npub(boss), '--yes'),
+    problem('erase', 'community', 'default', '--yes'),
+    problem('erase', 'show', UNKNOWN),
+    problem('certificate', 'show', 'x'),
+  ]);
+  expect(refused.map((text) => text.split('\n')[0])).toEqual([
+    'minato: an erasure cannot be undone: without a terminal to ask on it needs --yes',
+    expect.stringMatching(/'npub1none' is invalid.* 64 lowercase hex characters or an npub are needed\.$/),
+    'minato: there is no community "none"; this node has: default',
+    'minato: this key is an operator by MINATO_ADMIN_PUBKEYS; take it out there first',
+    expect.stringMatching(/^minato: the default community is the node itself/),
+    `minato: there is no erasure "${UNKNOWN}"; "minato erase list" shows them`,
+    'minato: there is no certificate of "x"; "minato certificate list" shows them',
+  ]);
+});
+
+it('a member is erased: the manifest first, then the end and where the certificate is', async () => {
+  await addMembers(alice, bob, carol);
+  const text = await output('erase', 'member', npub(alice), '--yes');
+  expect(text).toMatch(
+    new RegExp(
+      `^What is held about ${npub(alice)} in default:\n  postgres:members +1\n  1 row in 1 of \\d+ stores\n`,
+    ),
+  );
+  expect(text).toContain('erased: 1 row from 1 store; every store counts 0 now\n');
+  expect(text).toContain(
+    `certificate: minato certificate show ${idIn(text)}\n             kept in ${certificates()}\n`,
+  );
+  const listed = await output('erase', 'list');
+  expect(listed).toMatch(
+    new RegExp(`^${idIn(text)}  \\S+Z  completed  operator +1 row  a member of default\n$`),
+  );
+  expect(listed).not.toContain(alice.pubkey);
+});
+
+it('a store that fails is named, by the command and by doctor, and tried again', async () => {
+  await database.pool.query('ALTER TABLE invites RENAME TO gone');
+  const { code, stdout, stderr } = await minato('erase', 'member', bob.pubkey, '--yes');
+  await database.pool.query('ALTER TABLE gone RENAME TO invites');
+  const id = idIn(stdout);
+  expect(code).toBe(1);
+  expect(stdout).toMatch(/postgres:invites +unknown: .*does not exist/);
+  expect(stderr).toMatch(
+    new RegExp(
+      `^not everything was erased:\n  failed: postgres:invites: .*does not exist\nMend that store, then: minato erase retry ${id}\n$`,
+    ),
+  );
+  const asked = await output('erase', 'member', carol.pubkey, '--yes', '--grace-days', '3');
+  const held = idIn(asked);
+  expect(asked).toMatch(new RegExp(`it waits until \\S+Z; until then: minato erase cancel ${held}\n$`));
+  expect(await output('erase', 'hold', held, '--reason', 'court order 7')).toBe(
+    `held; go on with: minato erase release ${held}\n`,
+  );
+  const [doctor, conflict, shown] = await Promise.all([
+    minato('doctor'),
+    problem('erase', 'cancel', held),
+    output('erase', 'show', held),
+  ]);
+  expect(doctor.stdout).toContain(`warn community default: erasure ${id} failed in postgres:invites\n`);
+  expect(doctor.stdout).toContain(`warn community default: erasure ${held} is held (court order 7)\n`);
+  expect(doctor.stdout).toContain('ok   the key of the erased is here\n');
+  expect(conflict).toBe('minato: This is not possible in its present status. (stage: held)\n');
+  expect(shown).toMatch(
+    new RegExp(`^${held}  held\n  about +${npub(carol)} of default\n[\\s\\S]*  why +"court order 7"\n$`),
+  );
+  const [released, retried] = await Promise.all([
+    output('erase', 'release', held),
+    output('erase', 'retry', id),
+  ]);
+  expect(released).toMatch(/^released; /);
+  expect(retried).toContain('every store counts 0 now\n');
+});
+
+it('a whole community is erased', async () => {
+  await addCommunity(database.pool, 'art', undefined, Date.now());
+  const later = await output('erase', 'community', 'art', '--yes', '--grace-days', '0', '--no-wait');
+  expect(later).toMatch(
+    /^What is held about community art:\n[\s\S]*\na running node carries it out; see: minato erase show \S+\n$/,
+  );
+  const text = await output('erase', 'community', 'art', '--yes');
+  expect(idIn(text)).toBe(idIn(later));
+  expect(text).toContain('every store counts 0 now\n');
+});
+
+// ── Certificates ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+it('certificates are listed, printed, and hold; whom one is about only the key of the erased tells', async () => {
+  const events = await readCertificates();
+  const signer = npubEncode(events[0]!.pubkey);
+  const id = (JSON.parse(events[0]!.content) as { erasure_id: string }).erasure_id;
+  const options = ['--key', signer, '--subject', npub(alice), '-c', 'default'];
+  const [listed, page, all, stranger] = await Promise.all([
+    output('certificate'),
+    output('certificate', 'show', id, '--html'),
+    output('certificate', 'verify', certificates(), ...options),
+    minato('certificate', 'verify', certificates(), '--subject', npub(carol)),
+  ]);
+  expect(
+    listed
+      .trimEnd()
+      .split('\n')
+      .map((line) => line.split('  ').at(-1)),
+  ).toEqual(events.map((event) => event.id));
+  expect(page).toContain(events[0]!.sig);
+  const lines = all.split('\n');
+  expect(lines.slice(0, 3).map((line) => /about [\w ]+$/.exec(line)?.[0])).toEqual([
+    'about this key',
+    'about another',
+    'about another',
+  ]);
+  expect(lines.slice(3)).toEqual([
+    'all 3 certificates hold, none is missing between them',
+    `signed by ${signer}`,
+    '',
+  ]);
+  expect(stranger.code).toBe(1);
+  expect(stranger.stderr).toBe(
+    'none of them is about this key (or it was made with another key of the erased)\n',
+  );
+});
+
+it('what was changed, signed by another, cut out or is none is found, without a database', async () => {
+  const [first, second, third] = await readCertificates();
+  const { sig } = first!;
+  const wrong: unknown[] = [
+    { ...first!, content: first!.content.replace('"deleted":1', '"deleted":2') },
+    { ...first!, sig: `${sig.slice(0, -2)}${sig.endsWith('00') ? '11' : '00'}` },
+    resigned(boss, first!),
+    resigned(boss, first!, (content) => content.replace('"after":0', '"after":4')),
+    { hello: 'there' },
+  ];
+  const path = join(folder, 'given.json');
+  const problems = async (text: string) => {
+    await writeFile(path, text);
+    const found = await checkFiles([path], { key: second!.pubkey });
+    return found.problems.map((problem) => problem.slice(path.length));
+  };
+  const isChanged = ': its id or its signature does not hold: it was changed';
+  const isAnothers = expect.stringMatching(new RegExp(`^: it is signed by ${npub(boss)}, not by npub`));
+  expect([
+    await problems(JSON.stringify(wrong[0], null, 2)),
+    await problems(JSON.stringify(wrong[1])),
+    await problems(JSON.stringify(wrong[2])),
+    await problems(JSON.stringify(wrong[3])),
+    await problems(JSON.stringify(wrong[4])),
+    await problems('{'),
+    await problems(lines(first, second, third)),
+    await problems(lines(second, third)),
+  ]).toEqual([
+    [isChanged],
+    [isChanged],
+    [isAnothers],
+    [expect.stringMatching(/ still counts 4$/), isAnothers],
+    [': it is no event: id must be 64 lowercase hex characters'],
+    [':1: it is not JSON, or was cut off'],
+    [],
+    [],
+  ]);
+  await writeFile(path, lines(first, third));
+  const cut = await runCli(['certificate', 'verify', path], { MINATO_DATA_DIR: folder });
+  expect(cut.code).toBe(1);
+  expect(cut.stderr).toBe(`${path}:2: the certificate before it (${second!.id.slice(0, 16)}…) is missing\n`);
+});
+
+const lines = (...events: (NostrEvent | undefined)[]) =>
+  events.map((event) => `${JSON.stringify(event)}\n`).join('');
+
+async function readCertificates(): Promise<NostrEvent[]> {
+  const text = await readFile(certificates(), 'utf8');
+  return text.split('\n').flatMap((line) => (line === '' ? [] : [JSON.parse(line) as NostrEvent]));
+}
+
+function resigned(by: Author, event: NostrEvent, change = (content: string) => content): NostrEvent {
+  const { kind, created_at, tags, content } = event;
+  return sign(by, { kind, created_at, tags: tags.map((tag) => [...tag]), content: change(content) });
+}
