@@ -52,6 +52,8 @@ export interface Communities {
   find(host: string | undefined, slug: string | undefined): Community | undefined;
   /** Grows with every right of a member, in any community. */
   rightsVersion(): number;
+  /** What is known of the key of the erased, once there is one. */
+  subjectPrint(): string | undefined;
   /** Called after each poll, whether something changed or not, one after another. */
   afterPoll(listener: () => Promise<void> | void): void;
   stop(): Promise<void>;
@@ -62,14 +64,16 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
   const listeners: (() => Promise<void> | void)[] = [];
   let version = -1;
   let rightsVersion = -1;
+  let subjectPrint: string | null = null;
   let failing = false;
   let byId = new Map<number, Community>();
   const compiled = new CompiledBlocks();
   const compiledRules = new CompiledRules();
 
   const refresh = async (): Promise<void> => {
-    const { version: current, rightsVersion: currentRights } = await readConfigVersions(pool);
-    rightsVersion = currentRights;
+    const { version: current, ...others } = await readConfigVersions(pool);
+    rightsVersion = others.rightsVersion;
+    subjectPrint = others.subjectPrint;
     if (current === version) return;
     const rows = await readCommunities(pool);
     const topics = await readTopics(pool);
@@ -141,6 +145,7 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
       return named ?? all().find((community) => community.slug === DEFAULT_SLUG);
     },
     rightsVersion: () => rightsVersion,
+    subjectPrint: () => subjectPrint ?? undefined,
     afterPoll: (listener) => listeners.push(listener),
     stop: () => {
       stopping.abort();

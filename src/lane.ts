@@ -54,6 +54,8 @@ const ATTEMPTS_MAX = 20;
 const JOBS_WAITING_MAX = 16;
 const STATEMENT_TOO_LONG = '57014';
 const RETRY_MS_MAX = 2_000;
+/** Two instances find each other within a poll or two. */
+const KEY_WAIT_MS = 3_000;
 /** SQLSTATE of a row that no partition takes; a check constraint gives the same. */
 const FAILED_TRANSACTION = '25P02';
 const NO_PARTITION = '23514';
@@ -180,6 +182,8 @@ export function startLane(options: LaneOptions): Lane {
         await makePartitions();
         return restore(work, 2);
       }
+      const lacksKey = error instanceof SubjectKeyMissing && attempt === 1;
+      if (lacksKey && (await options.subjectKey?.awaited(error.print, KEY_WAIT_MS))) return restore(work, 2);
       throw error;
     }
   };
@@ -243,9 +247,10 @@ export function startLane(options: LaneOptions): Lane {
     return commit({ ...batch, attempt: attempt + 1 });
   };
 
-  /** The first erasure, perhaps on another instance, made the key: it is read then. Where it is not, nothing is taken in. */
+  /** The first erasure, perhaps on another instance, made the key, which hands it over. Where it does not come, nothing is taken in. */
   const withoutKey = async (batch: Batch, error: SubjectKeyMissing): Promise<void> => {
-    if (batch.attempt === 1 && (await options.subjectKey?.load())) return commit({ ...batch, attempt: 2 });
+    const comes = !closing && (await options.subjectKey?.awaited(error.print, KEY_WAIT_MS));
+    if (comes && batch.attempt < ATTEMPTS_MAX) return commit({ ...batch, attempt: batch.attempt + 1 });
     log.error({ error: error.message }, 'no event is taken in');
     for (const item of batch.items) item.settle(refusal('error', 'this relay lacks the key of the erased'));
   };

@@ -1,4 +1,5 @@
 /** Puts a node together, in the order of dependence, and takes it apart in the reverse order. */
+import { setTimeout as delay } from 'node:timers/promises';
 import { addressesOf, basesOf } from './addresses.js';
 import { type Admission, createAdmission, RecentIds } from './admission.js';
 import { addApi } from './api/server.js';
@@ -22,6 +23,7 @@ import { exportPersonalData } from './jobs/export-personal-data.js';
 import { BOUNDS } from './jobs/job.js';
 import { JOBS } from './jobs/list.js';
 import { type Schedule, startSchedule } from './jobs/schedule.js';
+import { KeySharing } from './key-sharing.js';
 import { NodeKeys } from './keys.js';
 import { type Lane, startLane } from './lane.js';
 import { Rates } from './limits/rates.js';
@@ -45,6 +47,7 @@ import type { Consumer } from './services/consumer.js';
 import { consumersOf } from './services/list.js';
 import { type RunningConsumers, startConsumers } from './services/start.js';
 import { openSessions, type Sessions } from './sessions/shared.js';
+import { hasErasureMarks } from './store/erasure-steps.js';
 import { fixCursorSecret, fixDownloadSecret, fixTokenSecret, readSubjectPrint } from './store/node-state.js';
 import { readHead } from './store/outbox.js';
 import { isServed } from './store/seen.js';
@@ -127,8 +130,9 @@ export async function startWriter(
   const metrics = createMetrics();
   const recent = new RecentIds();
   const { tagHash, networkId } = await prepareDatabase(database, config, now, log);
-  const subjectKey = await openSubjectKey(database, config);
+  const { subjectKey, sharing } = await openSubjectKey(database, config, now);
   const communities = await watchCommunities(database.ownPool, log);
+  communities.afterPoll(() => sharing.tend(communities.subjectPrint()));
   const verifier = await startVerifier();
   const settingsOf = (community: number) => communities.get(community)?.settings ?? settingsFrom(new Map());
   const lane = startLane({
@@ -157,10 +161,10 @@ export async function startWriter(
       version: SOFTWARE_VERSION,
     }),
     aheadSeconds: (community) => settingsOf(community)['limits.createdAheadSecondsMax'],
-    others: [
-      ...sessionDeleters({ pool: database.apiPool, redisUrl: config.redisUrl }),
+    others: (pool) => [
+      ...sessionDeleters({ pool, redisUrl: config.redisUrl }),
       ...auditDeleters({
-        pool: database.apiPool,
+        pool,
         dynamodb: audit,
         settingsOf,
         now,
@@ -203,19 +207,32 @@ export async function startWriter(
       await stopSeen();
       await verifier.close();
       await communities.stop();
+      await sharing.withdraw().catch(() => undefined);
     },
   };
 }
 
-/** A node that cannot tell who was erased does not start. */
-export async function openSubjectKey(database: Database, config: Config): Promise<SubjectKey> {
+/** A node that cannot tell who was erased does not start; first it asks those that run. */
+async function openSubjectKey(
+  { ownPool }: Database,
+  config: Config,
+  now: () => number,
+): Promise<{ readonly subjectKey: SubjectKey; readonly sharing: KeySharing }> {
   const subjectKey = new SubjectKey({ folder: config.dataDir, given: config.erasureKey });
-  const print = await readSubjectPrint(database.ownPool);
-  if (print === undefined) return subjectKey;
-  await subjectKey.load();
-  subjectKey.check(print);
-  return subjectKey;
+  const sharing = new KeySharing(ownPool, subjectKey, now);
+  const print = await readSubjectPrint(ownPool);
+  if (print === undefined || (await subjectKey.load(print))) return { subjectKey, sharing };
+  for (let waited = 0; waited < KEY_WAIT_MS; waited += KEY_LOOK_MS) {
+    await sharing.tend(print);
+    if (subjectKey.print === print) return { subjectKey, sharing };
+    await delay(KEY_LOOK_MS);
+  }
+  await sharing.withdraw();
+  if (await hasErasureMarks(ownPool)) subjectKey.check(print);
+  return { subjectKey, sharing };
 }
+const KEY_WAIT_MS = 3_000;
+const KEY_LOOK_MS = 200;
 
 export interface Node {
   readonly port: number;
@@ -334,10 +351,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
       // Where no worker runs in this process, another one finds the request within a minute.
       exportSoon: async () => schedule?.trigger(exportPersonalData.name),
       eraseSoon: async () => schedule?.trigger(erase.name),
-      hashOf: async (community, pubkey) =>
-        (await erasing.subjectKey.load())
-          ? erasing.subjectKey.hash(community, pubkey).toString('hex')
-          : undefined,
+      hashOf: async (community, pubkey) => erasing.subjectKey.tryHash(community, pubkey)?.toString('hex'),
       search: {
         pool: database.pool,
         searchPool: database.searchPool,
@@ -364,7 +378,8 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   if (roles.has('worker')) {
     schedule = startSchedule({ context, jobs: JOBS, metrics, log });
     stopGauge = startErasureGauge({ pool: database.ownPool, metrics, log });
-    const listed = consumersOf({ communities, database, lane, keys, log, now });
+    const { subjectKey } = erasing;
+    const listed = consumersOf({ communities, database, lane, keys, subjectKey, log, now });
     const chosen = options.consumers ?? listed;
     const list = typeof chosen === 'function' ? chosen(listed) : chosen;
     const { upkeepMs } = options;

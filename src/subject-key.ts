@@ -2,23 +2,30 @@
  * The key of the erased. What is left of one who was erased is a keyed hash of their public key: with the key events of theirs are
  * known when they come again, and a dump of the database, which does not hold it, names nobody.
  *
- * It is MINATO_ERASURE_KEY, or a file under the data folder that is made with the first erasure. The database knows a print of it, so
- * that an instance with another key, or without one, refuses to take events in rather than to forget who was erased (I6).
+ * It is MINATO_ERASURE_KEY, or a file under the data folder that is made with the first erasure. The database knows a print of it. An
+ * instance on another machine asks the others for it (key-sharing.ts); while it has none, it refuses to take events in rather
+ * than to forget who was erased (I6).
  */
 import { createHmac, randomBytes } from 'node:crypto';
 import { chmod, link, mkdir, open, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 
 const KEY = /^[0-9a-f]{64}$/;
 const HASHES_MAX = 20_000;
+const LOOK_MS = 100;
 
 export class SubjectKeyMissing extends Error {
-  constructor(path: string, isAnother: boolean) {
+  constructor(
+    readonly path: string,
+    readonly print: string,
+    isAnother = false,
+  ) {
     super(
       isAnother
-        ? `the key of the erased here (${path}) is not the one that this database's erasures were made with: put the right one in its place`
-        : `somebody was erased from this database, and the key that knows them is not here: copy ${path} from the machine that made it, or set MINATO_ERASURE_KEY`,
+        ? 'MINATO_ERASURE_KEY is not the key that the erasures of this database were made with: set the right one'
+        : `somebody was erased from this database, and the key that knows them is not here: copy ${path} from the machine that made it, start a node there, or set MINATO_ERASURE_KEY`,
     );
   }
 }
@@ -30,53 +37,71 @@ export interface SubjectKeyOptions {
   readonly given?: string | undefined;
 }
 
+const printOf = (key: Buffer) => createHmac('sha256', key).update('minato erasure key').digest('hex');
+
 export class SubjectKey {
   readonly path: string;
   private readonly folder: string;
+  private readonly isGiven: boolean;
   private readonly hashes = new LRUCache<string, Buffer>({ max: HASHES_MAX });
   private key: Buffer | undefined;
 
   constructor({ folder, given }: SubjectKeyOptions) {
     this.folder = join(folder, 'keys');
     this.path = join(this.folder, 'erasure.key');
+    this.isGiven = given !== undefined;
     if (given !== undefined) this.key = Buffer.from(given, 'hex');
   }
 
   /** What the database knows of it; undefined while there is none. */
   get print(): string | undefined {
-    return this.key && createHmac('sha256', this.key).update('minato erasure key').digest('hex');
+    return this.key && printOf(this.key);
   }
 
-  /** Reads it, if it is there. */
-  async load(): Promise<boolean> {
-    if (this.key !== undefined) return true;
-    const text = (await readFile(this.path, 'utf8').catch(() => '')).trim();
-    if (KEY.test(text)) this.key = Buffer.from(text, 'hex');
-    return this.key !== undefined;
+  /** Reads the one of this print, or the one that is there, if it is. */
+  async load(print?: string): Promise<boolean> {
+    if (this.key !== undefined) return print === undefined || this.print === print;
+    const paths = print === undefined ? [this.path] : [this.path, this.pathOf(print)];
+    for (const path of paths) {
+      const key = await readKey(path);
+      if (key !== undefined && (print === undefined || printOf(key) === print)) {
+        this.key = key;
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** The same, looking again and again: another instance may be on its way to hand it over. */
+  async awaited(print: string, waitMs: number): Promise<boolean> {
+    for (let waited = 0; waited < waitMs; waited += LOOK_MS) {
+      if (await this.load(print)) return true;
+      await delay(LOOK_MS);
+    }
+    return this.load(print);
   }
 
   /** Reads it, or makes it. Two that make it at once end with the same. */
   async ensure(): Promise<void> {
     if (await this.load()) return;
-    await mkdir(this.folder, { recursive: true, mode: 0o700 });
-    await chmod(this.folder, 0o700);
-    const made = `${this.path}.${randomBytes(6).toString('hex')}`;
-    const file = await open(made, 'wx', 0o600);
-    try {
-      await file.writeFile(`${randomBytes(32).toString('hex')}\n`);
-      await file.sync();
-    } finally {
-      await file.close();
-    }
-    // The first one stays: whoever comes second finds it there.
-    await link(made, this.path).catch(() => undefined);
-    await rm(made, { force: true });
-    if (!(await this.load())) throw new SubjectKeyMissing(this.path, false);
+    await this.write(this.path, randomBytes(32));
+    if (!(await this.load())) throw new Error(`${this.path} is there, and is no key: take it away`);
+  }
+
+  /** One that was handed over; of another print than the file that is here, beside it. */
+  async adopt(key: Buffer): Promise<void> {
+    await this.write(this.pathOf(printOf(key)), key);
+    this.key = key;
   }
 
   /** Is it the one that the database was used with? */
   check(print: string): void {
-    if (this.print !== print) throw new SubjectKeyMissing(this.path, this.key !== undefined);
+    if (this.print !== print) throw new SubjectKeyMissing(this.path, print, this.isGiven);
+  }
+
+  /** For another instance of the same database. */
+  secret(): Buffer | undefined {
+    return this.key;
   }
 
   /** None, while nobody was erased. */
@@ -89,9 +114,46 @@ export class SubjectKey {
     const name = `${community}:${pubkey}`;
     const known = this.hashes.get(name);
     if (known !== undefined) return known;
-    if (this.key === undefined) throw new SubjectKeyMissing(this.path, false);
+    if (this.key === undefined) throw new SubjectKeyMissing(this.path, '');
     const hash = createHmac('sha256', this.key).update(name).digest();
     this.hashes.set(name, hash);
     return hash;
   }
+
+  private pathOf(print: string): string {
+    return join(this.folder, `erasure-${print.slice(0, 16)}.key`);
+  }
+
+  /** Whole or not at all, and the first one stays: whoever comes second finds it there. */
+  private async write(path: string, key: Buffer): Promise<void> {
+    await mkdir(this.folder, { recursive: true, mode: 0o700 });
+    await chmod(this.folder, 0o700);
+    const made = `${path}.${randomBytes(6).toString('hex')}`;
+    await synced(made, (file) => file.writeFile(`${key.toString('hex')}\n`));
+    await link(made, path).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== 'EEXIST') throw error;
+    });
+    await rm(made, { force: true });
+    // A power cut must not lose the name of a key that marks were made with.
+    const folder = await open(this.folder, 'r');
+    await folder.sync().finally(() => folder.close());
+  }
+}
+
+async function synced(
+  path: string,
+  write: (file: Awaited<ReturnType<typeof open>>) => Promise<void>,
+): Promise<void> {
+  const file = await open(path, 'wx', 0o600);
+  try {
+    await write(file);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
+async function readKey(path: string): Promise<Buffer | undefined> {
+  const text = (await readFile(path, 'utf8').catch(() => '')).trim();
+  return KEY.test(text) ? Buffer.from(text, 'hex') : undefined;
 }

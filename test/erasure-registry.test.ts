@@ -57,6 +57,7 @@ const registered = () => new Set(PERSONAL_STORES.flatMap((one) => one.columns));
 const NOBODYS: Readonly<Record<string, string>> = {
   communities: 'Its row goes at the end of the erasure itself, behind everything that refers to it.',
   erasure_certificates: 'The proofs, which stay; each names nobody.',
+  subject_key_requests: 'Instances that ask for the key of the erased; gone within minutes.',
   used_credentials: 'Signatures and challenges that were used, by themselves; forgotten after minutes.',
 };
 
@@ -74,7 +75,7 @@ describe('the deletion registry', () => {
       hashOf: () => '',
     });
     const sessions = sessionDeleters({ pool, redisUrl: 'redis://127.0.0.1:1' });
-    const erasing = { pool, keys, subjectKey, others: [...sessions, ...audit] } as unknown as Erasing;
+    const erasing = { pool, keys, subjectKey, others: () => [...sessions, ...audit] } as unknown as Erasing;
     registry = openRegistry(erasing, { client: new pg.Client(), now: Date.now, rows: 1 });
   });
 

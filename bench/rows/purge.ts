@@ -160,7 +160,7 @@ async function withJobs<T>(
       keys,
       certificates: new Certificates({ pool: database.pool, keys, folder, version: '0.0.0' }),
       aheadSeconds: () => 0,
-      others: [],
+      others: () => [],
     };
     return await work({ database, lane: timed, communities, erasing, now, signal, bounds: BOUNDS }, batches);
   } finally {

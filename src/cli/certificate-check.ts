@@ -189,5 +189,6 @@ async function aboutSubject({
   return (certificate) =>
     certificate.subject.type === 'member' &&
     (community === undefined || certificate.community === community) &&
+    certificate.subject.key === key.print &&
     hashes.has(certificate.subject.hash);
 }

@@ -383,7 +383,7 @@ async function* checkErasures(client: Client, { dataDir, erasureKey }: Config): 
   if (print === undefined) return;
   const key = new SubjectKey({ folder: dataDir, given: erasureKey });
   try {
-    await key.load();
+    await key.load(print);
     key.check(print);
     yield ok('the key of the erased is here');
   } catch (error) {

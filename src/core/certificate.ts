@@ -19,13 +19,18 @@ export const certificateSchema = z.strictObject({
   erasure_id: z.uuid(),
   software: z.strictObject({ name: z.string(), version: z.string() }),
   community: z.string().describe('The slug of the community'),
-  subject: z.strictObject({ type: z.enum(['member', 'community']), hash }),
+  subject: z.strictObject({
+    type: z.enum(['member', 'community']),
+    hash,
+    key: hash.describe('A print of the key that the hash was made with'),
+  }),
   cause: z.enum(ERASURE_CAUSES),
   requested_at: time,
   fenced_at: time,
   counted_at: time,
   completed_at: time,
   until: z.number().int().nullable().describe('Seconds: what was signed up to then stays refused'),
+  banned: z.boolean().describe('They were kept out before, and are so still'),
   stores: z
     .array(z.strictObject({ name: z.string(), before: count.nullable(), deleted: count, after: count }))
     .min(1),

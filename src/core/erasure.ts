@@ -11,6 +11,8 @@ export interface MemberSubject {
   readonly until?: number;
   /** Milliseconds: since then nothing of theirs is taken in, though how often they ask is still counted. */
   readonly fencedAt?: number;
+  /** Milliseconds: when an erasure that is over had ended. Whoever came back since is as new as that. */
+  readonly erasedAt?: number;
   /** They asked to vanish (NIP-62): the request itself stays for the operator, and so does its mark. */
   readonly vanishes?: boolean;
 }
@@ -18,13 +20,14 @@ export interface MemberSubject {
 export interface CommunitySubject {
   readonly type: 'community';
   readonly community: number;
+  readonly fencedAt?: number;
 }
 
 export type Subject = MemberSubject | CommunitySubject;
 
-/** Times in milliseconds up to this one are meant. */
-export function untilMs({ until }: MemberSubject): number {
-  return until === undefined ? Number.MAX_SAFE_INTEGER : until * 1_000 + 999;
+/** Times in milliseconds up to this one are meant: of what the node itself has noted, nothing from after the erasure. */
+export function untilMs({ until, erasedAt = Number.MAX_SAFE_INTEGER }: MemberSubject): number {
+  return until === undefined ? Number.MAX_SAFE_INTEGER : Math.min(until * 1_000 + 999, erasedAt);
 }
 
 /**

@@ -225,7 +225,7 @@ export function planHiding(
 
 /** Nothing but marks: what they hide is hidden at read. They take a number without a row, which tells every instance to look anew. */
 export function planMarks(vanishMarks: readonly VanishMark[], lastSeq: number): Plan {
-  return { ...NOTHING, vanishMarks, lastSeq: lastSeq + 1 };
+  return { ...NOTHING, vanishMarks, lastSeq: lastSeq + (vanishMarks.length > 0 ? 1 : 0) };
 }
 
 /** One that a later event of the batch hid reports nothing. */

@@ -21,17 +21,22 @@ export interface Erasing {
   /** How far ahead of the clock an event may be signed, in seconds. */
   readonly aheadSeconds: (community: number) => number;
   /** Sessions, limits and the audit log, wherever they are. */
-  readonly others: readonly Deleter[];
+  readonly others: (pool: Pool) => readonly Deleter[];
 }
 
-export function openRegistry(
-  erasing: Erasing,
-  { client, now, rows }: { readonly client: Client; readonly now: () => number; readonly rows: number },
-): DeletionRegistry {
-  const { lane, tagHash, pool, keys, others } = erasing;
+export interface SessionOf {
+  readonly client: Client;
+  /** With statements that may take longer than those of clients; the API's own unless told. */
+  readonly pool?: Pool;
+  readonly now: () => number;
+  readonly rows: number;
+}
+
+export function openRegistry(erasing: Erasing, { client, pool, now, rows }: SessionOf): DeletionRegistry {
+  const { lane, tagHash, keys, others } = erasing;
   return new DeletionRegistry().register(
-    ...others,
-    keyFilesDeleter({ pool, keys }),
+    ...others(pool ?? erasing.pool),
+    keyFilesDeleter({ pool: erasing.pool, keys }),
     ...postgresDeleters({ client, lane, tagHash, now, rows }),
   );
 }

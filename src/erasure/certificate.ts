@@ -8,6 +8,7 @@ import { listCertificates } from '../store/certificates.js';
 import { readDefaultCommunity } from '../store/communities.js';
 import { lastCertificate, type SignedCertificate } from '../store/erasure-steps.js';
 import type { Erasure } from '../store/erasures.js';
+import { readSubjectPrint } from '../store/node-state.js';
 
 export interface CertificatesOptions {
   readonly pool: Pool;
@@ -31,7 +32,8 @@ export class Certificates {
   async sign(erasure: Erasure, now: number): Promise<SignedCertificate> {
     const { pool, keys, version } = this.options;
     const previous = (await lastCertificate(pool))?.id;
-    const content = certificateOf(erasure, { version, previous, now });
+    const key = (await readSubjectPrint(pool))!;
+    const content = certificateOf(erasure, { version, previous, key, now });
     const event = await keys.sign(await readDefaultCommunity(pool), 'erasure', {
       kind: KIND_CERTIFICATE,
       created_at: Math.floor(now / 1_000),
@@ -80,14 +82,15 @@ async function append(path: string, text: string): Promise<void> {
   }
 }
 
-function certificateOf(
-  erasure: Erasure,
-  {
-    version,
-    previous,
-    now,
-  }: { readonly version: string; readonly previous: string | undefined; readonly now: number },
-): Certificate {
+interface Signing {
+  readonly version: string;
+  readonly previous: string | undefined;
+  /** The print of the key that the hash was made with. */
+  readonly key: string;
+  readonly now: number;
+}
+
+function certificateOf(erasure: Erasure, { version, previous, key, now }: Signing): Certificate {
   const { erasureId, slug, type, cause, subject, counted, deleted, verified, kept } = erasure;
   return {
     type: 'minato-erasure-certificate',
@@ -95,13 +98,14 @@ function certificateOf(
     erasure_id: erasureId,
     software: { name: 'minato', version },
     community: slug,
-    subject: { type, hash: subject! },
+    subject: { type, hash: subject!, key },
     cause,
     requested_at: erasure.requestedAt,
     fenced_at: erasure.fencedAt!,
     counted_at: erasure.countedAt!,
     completed_at: now,
     until: erasure.until,
+    banned: erasure.banned,
     stores: Object.keys(verified).map((name) => ({
       name,
       before: counted[name] ?? null,

@@ -44,7 +44,9 @@ export class DeletionRegistry {
 
   /** In all of them, unless some are named. */
   countAll(subject: Subject, only?: ReadonlySet<string>): Promise<Collected<number>> {
-    return this.collect((deleter) => deleter.count(subject), only);
+    // A value of its own for each round: what one of them counts for all is counted anew.
+    const round = { ...subject };
+    return this.collect((deleter) => deleter.count(round), only);
   }
 
   keptAll(subject: Subject): Promise<Collected<Kept | undefined>> {

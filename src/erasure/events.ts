@@ -7,7 +7,7 @@ import {
   type Cursor,
   countEventsIn,
   countEventsOf,
-  forgetIds,
+  findNodesWords,
   type Page,
   pageOfHiddenWraps,
   pageOfWraps,
@@ -15,7 +15,6 @@ import {
   purgeHiddenIn,
   purgeHiddenOf,
   purgeNodesHiddenWords,
-  selectNodesWords,
   selectServedAt,
   selectServedIn,
   selectServedOf,
@@ -63,19 +62,13 @@ async function deleteOf(
   deleted += await inBatches(() => hide((session) => selectServedOf(session, author, rows)), progress);
   deleted += await inBatches(() => purgeHiddenOf(client, author, now(), rows), progress);
   if (!subject.vanishes) {
-    deleted += await inBatches(() => hide((session) => selectNodesWords(session, author, rows)), progress);
+    deleted += await inBatches(async () => {
+      const places = await findNodesWords(client, author, rows);
+      return places.length === 0 ? 0 : hide((session) => selectServedAt(session, places, rows));
+    }, progress);
     deleted += await inBatches(() => purgeNodesHiddenWords(client, author, now(), rows), progress);
   }
-  const hideWraps = async (found: readonly RowRef[]) => {
-    let ids: string[] = [];
-    const taken = await hide(async (session) => {
-      const wraps = await selectServedAt(session, found, rows);
-      ids = wraps.map(({ event }) => event.id);
-      return wraps;
-    });
-    await forgetIds(client, subject.community, ids);
-    return taken;
-  };
+  const hideWraps = (found: readonly RowRef[]) => hide((session) => selectServedAt(session, found, rows));
   const first: Cursor = { createdAt: author.until, seq: 0 };
   deleted += await throughPages((after) => pageOfWraps(client, author, after), first, hideWraps, progress);
   deleted += await throughPages(

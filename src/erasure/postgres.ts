@@ -4,7 +4,7 @@ import type { Subject } from '../core/erasure.js';
 import type { Lane } from '../lane.js';
 import {
   COMMUNITY_TABLES,
-  countRowsOf,
+  countStores,
   deleteRowsOf,
   STORE_TABLES,
   type TableRows,
@@ -26,12 +26,20 @@ export interface PostgresStores {
 }
 
 export function postgresDeleters(stores: PostgresStores): Deleter[] {
-  const { labels, ...others } = STORE_TABLES;
+  const { client } = stores;
+  const tables = { ...STORE_TABLES, ...COMMUNITY_TABLES } as Record<string, readonly TableRows[]>;
+  /** Those who ask about the same subject, at the same moment, share one answer. */
+  const counted = new WeakMap<Subject, Promise<Map<string, number>>>();
+  const count = async (name: string, subject: Subject): Promise<number> => {
+    const known = counted.get(subject) ?? countStores(client, Object.entries(tables), subject);
+    counted.set(subject, known);
+    return (await known).get(name)!;
+  };
+  const { labels, ...others } = tables;
   return [
     eventsDeleter(stores),
-    labelsDeleter(tableDeleter('labels', labels, stores), stores),
-    ...Object.entries(others).map(([name, tables]) => tableDeleter(name, tables, stores)),
-    ...Object.entries(COMMUNITY_TABLES).map(([name, tables]) => tableDeleter(name, tables, stores)),
+    labelsDeleter(tableDeleter('labels', labels!, count, stores), stores),
+    ...Object.entries(others).map(([name, of]) => tableDeleter(name, of, count, stores)),
     outboxDeleter(stores),
   ];
 }
@@ -39,16 +47,13 @@ export function postgresDeleters(stores: PostgresStores): Deleter[] {
 function tableDeleter(
   name: string,
   tables: readonly TableRows[],
+  count: (name: string, subject: Subject) => Promise<number>,
   { client, now, rows }: PostgresStores,
 ): Deleter {
   return {
     name: `postgres:${name}`,
     holds: [...new Set(tables.map(({ table }) => table))],
-    count: async (subject: Subject) => {
-      let count = 0;
-      for (const table of tables) count += await countRowsOf(client, table, subject);
-      return count;
-    },
+    count: (subject) => count(name, subject),
     delete: async (subject, progress) => {
       let deleted = 0;
       for (const table of tables)

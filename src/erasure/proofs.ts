@@ -46,5 +46,5 @@ export function readProof(text: string): Proof | string {
     return 'its id or signature is wrong';
   const { problems, certificate } = certificateProblems(event);
   if (certificate === undefined || problems.length > 0) return problems.join('; ');
-  return { certificate, id: event.id, event: JSON.stringify(event) };
+  return { certificate, id: event.id, pubkey: event.pubkey, event: JSON.stringify(event) };
 }

@@ -14,6 +14,8 @@ export interface ErasedSubject {
   readonly subject: string;
   /** Seconds. */
   readonly until: number;
+  /** Milliseconds. */
+  readonly erasedAt: number;
   readonly vanishes: boolean;
 }
 
@@ -70,12 +72,13 @@ export async function countLeftovers(
   const leftovers: Leftover[] = [];
   const failures = new Map<string, string>();
   for (const one of found) {
-    const { community, pubkey, until, vanishes } = one;
+    const { community, pubkey, until, erasedAt, vanishes } = one;
     const { succeeded, failed } = await registry.countAll({
       type: 'member',
       community,
       pubkey,
       until,
+      erasedAt,
       vanishes,
     });
     for (const [store, error] of failed) failures.set(store, error);

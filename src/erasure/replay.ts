@@ -1,14 +1,16 @@
 /**
  * After a restore from a backup: what was erased since is here again. The certificates, which lie beside the database, tell of whom by a
  * keyed hash and up to when; so everybody who is here is compared, and whoever was erased is erased again.
+ *
+ * The marks come first, so that nothing more comes in; the proofs are kept last, so that a replay which was cut off is done again.
  */
 import type { Client, Pool } from 'pg';
 import type { Certificate } from '../core/certificate.js';
-import { settleReplayed, takeUpReplayed } from '../store/erasure-replay.js';
+import { keepProof, type Place, placeOf, refuseAgain, takeUpAgain } from '../store/erasure-replay.js';
 import { fixSubjectPrint } from '../store/node-state.js';
 import { type SubjectKey, SubjectKeyMissing } from '../subject-key.js';
 import type { DeletionRegistry } from './deletion-registry.js';
-import { type ErasedSubject, findErased } from './reaudit.js';
+import { findErased } from './reaudit.js';
 
 export interface ReplayOptions {
   readonly pool: Pool;
@@ -23,6 +25,7 @@ export interface ReplayOptions {
 export interface Proof {
   readonly certificate: Certificate;
   readonly id: string;
+  readonly pubkey: string;
   /** The event, as JSON. */
   readonly event: string;
 }
@@ -38,30 +41,59 @@ export interface Replayed {
   readonly again: readonly string[];
 }
 
+type Forgotten = Proof & Place;
+
 export async function replayErasures(options: ReplayOptions, proofs: readonly Proof[]): Promise<Replayed> {
   const { pool, now, subjectKey } = options;
-  if (!(await subjectKey.load())) throw new SubjectKeyMissing(subjectKey.path, false);
+  const [print] = proofs.map(({ certificate }) => certificate.subject.key);
+  if (print === undefined) return { known: 0, elsewhere: 0, marked: 0, again: [] };
+  if (!(await subjectKey.load(print))) throw new SubjectKeyMissing(subjectKey.path, print);
   // From here on every instance needs it.
-  subjectKey.check(await fixSubjectPrint(pool, subjectKey.print!));
-  const settled = await settleReplayed(pool, proofs, now());
-  const erased = settled.missing.filter(
-    (one): one is typeof one & { until: number } => one.type === 'member' && one.until !== null,
+  subjectKey.check(await fixSubjectPrint(pool, print));
+  const places = await Promise.all(
+    proofs.map(async (proof): Promise<Forgotten> => ({ ...proof, ...(await placeOf(pool, proof)) })),
   );
-  const found = await findErased(
-    options,
-    erased.map(
-      ({ community, subject, until }): ErasedSubject => ({ community, subject, until, vanishes: false }),
-    ),
+  const forgotten = places.filter(({ isKnown, community }) => !isKnown && community !== undefined);
+  for (const { community, certificate } of forgotten) await refuseAgain(pool, community!, certificate, now());
+  const again = [...(await members(options, forgotten)), ...(await communities(options, forgotten))];
+  for (const proof of places) if (!proof.isKnown) await keepProof(pool, proof, now());
+  const known = places.filter(({ isKnown }) => isKnown).length;
+  const elsewhere = places.length - known - forgotten.length;
+  return { known, elsewhere, marked: forgotten.length - again.length, again };
+}
+
+async function members(options: ReplayOptions, forgotten: readonly Forgotten[]): Promise<string[]> {
+  const erased = forgotten.flatMap(({ community, certificate: { subject, until, cause, completed_at } }) =>
+    subject.type === 'member' && until !== null
+      ? [
+          {
+            community: community!,
+            subject: subject.hash,
+            until,
+            erasedAt: completed_at,
+            vanishes: cause === 'vanish',
+          },
+        ]
+      : [],
   );
   const again: string[] = [];
-  for (const { community, pubkey, until } of found)
-    again.push(...(await takeUpReplayed(pool, { community, pubkey, until }, now())));
-  for (const { community, type } of settled.missing)
-    if (type === 'community') again.push(...(await takeUpReplayed(pool, { community }, now())));
-  return {
-    known: settled.known,
-    elsewhere: settled.elsewhere,
-    marked: settled.missing.length - again.length,
-    again,
-  };
+  for (const { community, pubkey, until, vanishes } of await findErased(options, erased)) {
+    const cause = vanishes ? 'vanish' : 'replay';
+    again.push(await takeUpAgain(options.pool, { community, pubkey, until, cause }, options.now()));
+  }
+  return again;
+}
+
+/** A community of the same name that was made since is another one: the hash is of its number. */
+async function communities(
+  { pool, subjectKey, now }: ReplayOptions,
+  forgotten: readonly Forgotten[],
+): Promise<string[]> {
+  const again: string[] = [];
+  for (const { community, certificate } of forgotten) {
+    const { type, hash } = certificate.subject;
+    if (type === 'community' && subjectKey.hash(community!).toString('hex') === hash)
+      again.push(await takeUpAgain(pool, { community: community!, cause: 'replay' }, now()));
+  }
+  return again;
 }

@@ -20,13 +20,29 @@ import {
   saveErasure,
 } from '../store/erasure-steps.js';
 import { type Erasure, readErasure } from '../store/erasures.js';
-import { fixSubjectPrint } from '../store/node-state.js';
+import { fixSubjectPrint, readSubjectPrint } from '../store/node-state.js';
 import type { SubjectKey } from '../subject-key.js';
 import type { Certificates } from './certificate.js';
 import { type DeletionRegistry, Interrupted } from './deletion-registry.js';
 
 /** Rounds of deleting and counting before what is left is called a failure. */
 const PASSES_MAX = 5;
+/** How long another instance may take to hand the key over. */
+const KEY_WAIT_MS = 2_000;
+/** A step that failed before it came to the stores. */
+const WHOLE = 'erasure';
+/** What the deletion of events leaves behind, whatever was counted there. */
+const FOLLOWING = ['postgres:event_dedupe', 'postgres:events_outbox', 'postgres:trust'];
+/** What instances hold in memory is read from these. */
+const CONFIGURED = [
+  'members',
+  'operators',
+  'blocked_authors',
+  'settings',
+  'moderation_rules',
+  'topic_subscriptions',
+  'consents',
+].map((name) => `postgres:${name}`);
 
 export interface ErasureRunOptions {
   readonly pool: Pool;
@@ -63,14 +79,15 @@ export class ErasureRun {
     try {
       for (;;) {
         if (turn.signal.aborted) return 'more';
+        // What another turn, an operator or the member has done since.
+        await this.reread();
         if (await isStopped(this.options.pool, this.erasure.erasureId)) return 'waits';
         const next = await this.step(turn);
         if (next !== undefined) return next;
-        await this.reread();
       }
     } catch (error) {
-      if (!(error instanceof Interrupted)) throw error;
-      return turn.left > 0 ? 'waits' : 'more';
+      if (error instanceof Interrupted) return turn.left > 0 && !turn.signal.aborted ? 'waits' : 'more';
+      return this.fail(new Map([[WHOLE, error instanceof Error ? error.message : String(error)]]));
     }
   }
 
@@ -98,8 +115,7 @@ export class ErasureRun {
     const { subjectKey, lane, pool, aheadSeconds, now } = this.options;
     const { erasure } = this;
     const { community, pubkey } = erasure;
-    await subjectKey.ensure();
-    subjectKey.check(await fixSubjectPrint(pool, subjectKey.print!));
+    await this.openKey();
     const subject = subjectKey.hash(community, pubkey ?? undefined);
     if (erasure.type === 'community')
       await lane.mark(async (session, at) => {
@@ -117,12 +133,21 @@ export class ErasureRun {
     return undefined;
   }
 
+  /** The one of this database; made with the first erasure. */
+  private async openKey(): Promise<void> {
+    const { subjectKey, pool } = this.options;
+    const known = await readSubjectPrint(pool);
+    if (known === undefined) await subjectKey.ensure();
+    else await subjectKey.awaited(known, KEY_WAIT_MS);
+    subjectKey.check(known ?? (await fixSubjectPrint(pool, subjectKey.print!)));
+  }
+
   // ── Count, delete, verify ───────────────────────────────────────────────────────────────────────────────────────
 
   private async count(): Promise<undefined> {
     const { registry, pool, now } = this.options;
-    // A kill after the fence may have left this out.
-    await raiseVersions(pool);
+    // Who is fenced is refused on every instance; one who vanishes is not. A kill after the fence may have left it out.
+    if (this.erasure.cause !== 'vanish') await raiseVersions(pool);
     const { succeeded, failed } = await registry.countAll(this.subject());
     this.told(failed);
     await this.save({ stage: 'counted', countedAt: now(), counted: Object.fromEntries(succeeded) });
@@ -130,28 +155,38 @@ export class ErasureRun {
   }
 
   private async delete(turn: Turn): Promise<Outcome | undefined> {
-    const { registry, pool, now } = this.options;
+    const { registry, pool } = this.options;
     const { erasureId } = this.erasure;
     await this.countUncounted();
     const done = new Set(this.erasure.done);
     const deleted = new Map(Object.entries(this.erasure.deleted));
+    const keep = () => this.save({ deleted: Object.fromEntries(deleted), done: [...done] });
     const { failed } = await registry.deleteAll(
       this.subject(),
       async (store, taken, isDone) => {
         this.changed += taken;
-        if (taken > 0) deleted.set(store, (deleted.get(store) ?? 0) + taken);
         if (isDone) done.add(store);
-        const saved = { deleted: Object.fromEntries(deleted), done: [...done] };
-        if (taken > 0 || isDone) await saveErasure(pool, erasureId, saved, now());
-        if (taken > 0) turn.left -= 1;
+        if (taken > 0) {
+          deleted.set(store, (deleted.get(store) ?? 0) + taken);
+          turn.left -= 1;
+          await keep();
+        }
         if (turn.signal.aborted || (!isDone && turn.left <= 0)) throw new Interrupted();
-        if (taken > 0 && (await isStopped(pool, erasureId))) throw new Interrupted();
+        if (!isDone && (await isStopped(pool, erasureId))) throw new Interrupted();
       },
-      done,
+      new Set([...done, ...this.empty()]),
     );
-    await raiseVersions(pool);
+    await keep();
+    if (CONFIGURED.some((store) => (deleted.get(store) ?? 0) > 0)) await raiseVersions(pool);
     if (failed.size > 0) return this.fail(failed);
     return this.save({ stage: 'verifying', failures: {}, failedAt: null });
+  }
+
+  /** Stores that counted nothing the last time. What follows from the others is found by the next count. */
+  private empty(): string[] {
+    const { counted, verified, passes } = this.erasure;
+    const last = passes === 0 ? counted : verified;
+    return Object.keys(last).filter((store) => last[store] === 0 && !FOLLOWING.includes(store));
   }
 
   /** A store that did not answer when the others were counted. */
@@ -175,7 +210,12 @@ export class ErasureRun {
     const problems = new Map([...failed, ...kept.failed]);
     const { passes } = this.erasure;
     if (left.length > 0 && passes + 1 < PASSES_MAX)
-      return this.save({ stage: 'deleting', done: [], passes: passes + 1 });
+      return this.save({
+        stage: 'deleting',
+        done: [],
+        passes: passes + 1,
+        verified: Object.fromEntries(succeeded),
+      });
     for (const [store, count] of left)
       problems.set(store, `${count} are still there after ${PASSES_MAX} rounds`);
     if (problems.size > 0) return this.fail(problems);
@@ -188,7 +228,9 @@ export class ErasureRun {
   private async complete(): Promise<Outcome> {
     const { pool, certificates, now } = this.options;
     const at = now();
-    await completeErasure(pool, this.erasure, await certificates.sign(this.erasure, at), at);
+    const isDone = await completeErasure(pool, this.erasure, await certificates.sign(this.erasure, at), at);
+    // Held, or asked for in another way, at the last moment.
+    if (!isDone) return 'more';
     await certificates.keepFile();
     return 'completed';
   }
@@ -196,14 +238,15 @@ export class ErasureRun {
   /** It stays where it is; what was done is done. */
   private async fail(failed: ReadonlyMap<string, string>): Promise<Outcome> {
     this.told(failed);
-    const { tries } = this.erasure;
+    const { tries, stage } = this.erasure;
     await this.save({
       failures: Object.fromEntries(failed),
       failedAt: this.options.now(),
       tries: tries + 1,
       passes: 0,
-      stage: 'deleting',
-    });
+      // What was found too late is deleted again; a step that failed as a whole is done again.
+      ...(stage === 'verifying' ? { stage: 'deleting' as const } : {}),
+    }).catch(() => undefined);
     return 'waits';
   }
 
@@ -216,8 +259,10 @@ export class ErasureRun {
     return subjectOf(this.erasure);
   }
 
+  /** Somebody may have changed its course since it was read: then this turn ends. */
   private async save(saved: Saved): Promise<undefined> {
-    await saveErasure(this.options.pool, this.erasure.erasureId, saved, this.options.now());
+    if (!(await saveErasure(this.options.pool, this.erasure, saved, this.options.now())))
+      throw new Interrupted();
     return undefined;
   }
 
@@ -226,14 +271,14 @@ export class ErasureRun {
   }
 }
 
-/** Of one who asked to vanish only what is up to then; of everybody else everything, because the fence lets nothing new in. */
+/**
+ * Of one who asked to vanish, and after a restore, only what is up to then; of everybody else everything, because the fence lets nothing new
+ * in.
+ */
 export function subjectOf({ type, community, pubkey, cause, until, fencedAt }: Erasure): Subject {
-  if (type === 'community') return { type, community };
-  const member: MemberSubject = {
-    type,
-    community,
-    pubkey: pubkey!,
-    ...(fencedAt === null ? {} : { fencedAt }),
-  };
+  const since = fencedAt === null ? {} : { fencedAt };
+  if (type === 'community') return { type, community, ...since };
+  const member: MemberSubject = { type, community, pubkey: pubkey!, ...since };
+  if (cause === 'replay' && until !== null) return { ...member, until };
   return cause === 'vanish' ? { ...member, until: until!, vanishes: true } : member;
 }

@@ -2,7 +2,7 @@
  * Carries erasures out: of members who asked or vanished (NIP-62), and of communities. They take turns, so that a large one does not
  * hold up the small ones; what a run does not finish the next one goes on with.
  */
-import type { Client } from 'pg';
+import type { Client, Pool } from 'pg';
 import { openRegistry } from '../erasure/all.js';
 import { ErasureRun, type ErasureRunOptions, type Outcome } from '../erasure/run.js';
 import { countVanished, dueErasures, takeUpVanished } from '../store/erasures.js';
@@ -25,12 +25,14 @@ export const erase: Job = {
     if (due.length === 0) return { changed: 0, more: false };
     // Counts and walks of large tables may take minutes.
     const session = await context.database.connect({ statementTimeoutMs: STATEMENT_MS_MAX });
+    const pool = context.database.patientPool(1, STATEMENT_MS_MAX);
     try {
-      const parts = partsOf(context, session);
+      const parts = partsOf(context, session, pool);
       const runs = due.map((erasure) => new ErasureRun(parts, erasure));
       return await takeTurns(context, runs, due.length === ERASURES_MAX);
     } finally {
       await session.end().catch(() => undefined);
+      await pool.end().catch(() => undefined);
     }
   },
   dryRun: async (context, client) => {
@@ -40,8 +42,8 @@ export const erase: Job = {
   },
 };
 
-function partsOf({ erasing, now, bounds, log }: JobContext, client: Client): ErasureRunOptions {
-  const registry = openRegistry(erasing, { client, now, rows: bounds.rows });
+function partsOf({ erasing, now, bounds, log }: JobContext, client: Client, pool: Pool): ErasureRunOptions {
+  const registry = openRegistry(erasing, { client, pool, now, rows: bounds.rows });
   return { ...erasing, registry, now, log };
 }
 

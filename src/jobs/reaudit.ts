@@ -4,10 +4,13 @@ import { openRegistry } from '../erasure/all.js';
 import { countLeftovers, findErased } from '../erasure/reaudit.js';
 import { raiseAlarm, settleAlarms } from '../store/erasure-people.js';
 import { completedSince } from '../store/erasures.js';
+import { readSubjectPrint } from '../store/node-state.js';
 import type { Job } from './job.js';
 
 const LOOKED_AT_MS = 90 * DAY_MS;
 const STATEMENT_MS_MAX = 600_000;
+/** The latest of them. */
+const ERASED_MAX = 100_000;
 
 export const reauditErasures: Job = {
   name: 'reaudit-erasures',
@@ -17,18 +20,15 @@ export const reauditErasures: Job = {
   purges: false,
   run: async ({ database, erasing, now, bounds, signal, log, metrics }, client) => {
     const began = now();
-    const erased = (await completedSince(client, began - LOOKED_AT_MS)).flatMap(
-      ({ community, subject, until, type, cause }) =>
-        type === 'member' && subject !== null && until !== null
-          ? [{ community, subject, until, vanishes: cause === 'vanish' }]
-          : [],
-    );
+    const erased = await completedSince(client, began - LOOKED_AT_MS, ERASED_MAX);
     if (erased.length === 0) return { changed: 0, more: false };
     const session = await database.connect({ statementTimeoutMs: STATEMENT_MS_MAX });
     try {
       const registry = openRegistry(erasing, { client: session, now, rows: bounds.rows });
       const { subjectKey } = erasing;
-      if (!(await subjectKey.load())) throw new Error('the key of the erased is not here');
+      const print = await readSubjectPrint(client);
+      if (print === undefined || !(await subjectKey.load(print)))
+        throw new Error('the key of the erased is not here');
       const found = await findErased({ client: session, subjectKey, registry, signal }, erased);
       const { leftovers, failed } = await countLeftovers(registry, found);
       for (const { community, subject, store, count } of leftovers) {

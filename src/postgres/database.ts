@@ -19,6 +19,8 @@ export interface Database {
   connect(options?: SessionOptions): Promise<pg.Client>;
   /** A small pool apart from the readers', with the server's own planner settings; its maker ends it. */
   separatePool(size: number): pg.Pool;
+  /** For work in the background whose statements may take long. The caller ends it. */
+  patientPool(size: number, statementTimeoutMs: number): pg.Pool;
   close(): Promise<void>;
 }
 
@@ -112,6 +114,17 @@ export function openDatabase(target: ConnectionTarget): Database {
         max,
         application_name: 'minato',
         connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+        keepAlive: true,
+      });
+      surviveBreaks(own);
+      return own;
+    },
+    patientPool: (max, statementTimeoutMs) => {
+      const own = new pg.Pool({
+        ...base,
+        max,
+        statement_timeout: statementTimeoutMs,
+        query_timeout: statementTimeoutMs + SILENCE_MS,
         keepAlive: true,
       });
       surviveBreaks(own);

@@ -4,6 +4,7 @@ import type { NodeKeys } from '../keys.js';
 import type { Lane } from '../lane.js';
 import type { Log } from '../log.js';
 import type { Database } from '../postgres/database.js';
+import type { SubjectKey } from '../subject-key.js';
 import type { Consumer } from './consumer.js';
 import { moderationConsumer } from './moderation.js';
 import { searchConsumer } from './search.js';
@@ -14,6 +15,8 @@ export interface ConsumerContext {
   readonly database: Database;
   readonly lane: Lane;
   readonly keys: NodeKeys;
+  /** Of those who were erased nothing is noted again. */
+  readonly subjectKey: SubjectKey;
   readonly log: Log;
   readonly now: () => number;
 }

@@ -29,6 +29,7 @@ import type { Log } from '../log.js';
 import type { Database } from '../postgres/database.js';
 import type { Change } from '../store/changes.js';
 import { BEGIN_EFFECT } from '../store/consumers.js';
+import { readErasedUntil } from '../store/erasure-steps.js';
 import { inTransaction } from '../store/transaction.js';
 import {
   type Contact,
@@ -60,6 +61,7 @@ import {
   takeUnasserted,
   type Unasserted,
 } from '../store/trust-scores.js';
+import type { SubjectKey } from '../subject-key.js';
 import type { Consumer } from './consumer.js';
 import { whyTopicsOutdated } from './search.js';
 
@@ -72,6 +74,8 @@ const SWEEP_MAX = 500;
 const SET_ASIDE_MS = 30_000;
 
 export interface TrustConsumerOptions {
+  /** Names the erased; without it nobody was. */
+  readonly subjectKey?: Pick<SubjectKey, 'tryHash'>;
   readonly communities: Pick<Communities, 'all' | 'get'>;
   readonly database: Pick<Database, 'ownPool'>;
   readonly lane: Pick<Lane, 'submit'>;
@@ -130,22 +134,23 @@ type Step =
 async function applyAll(
   batch: readonly Change[],
   tx: ClientBase,
-  { communities, now }: TrustConsumerOptions,
+  { communities, subjectKey, now }: TrustConsumerOptions,
 ): Promise<void> {
   const time = now();
+  const steps = batch.map((change) => ({ change, step: stepOf(change, communities.get(change.community)) }));
+  const erased = await findErased(tx, subjectKey, steps.flatMap(namedIn));
   await writeAuthors(tx, seenIn(batch), time);
   const waiting = new Map<string, { readonly change: Change; readonly step: Step }>();
   const flush = async (): Promise<void> => {
     await writeWaiting(tx, [...waiting.values()], time);
     waiting.clear();
   };
-  for (const change of batch) {
-    const step = stepOf(change, communities.get(change.community));
+  for (const { change, step } of steps) {
     if (step === undefined) continue;
     if (step.type === 'report') {
       await flush();
-      await takeReport(tx, change, step, time);
-    } else waiting.set(`${change.community}/${change.id}`, { change, step });
+      await takeReport(tx, change, step, erased, time);
+    } else waiting.set(`${change.community}/${change.id}`, { change, step: withoutErased(step, erased) });
   }
   await flush();
 }
@@ -189,11 +194,65 @@ async function takeReport(
   tx: ClientBase,
   { community, author, id, createdAt, ingestedAt }: Change,
   { event, rules }: Extract<Step, { type: 'report' }>,
+  erased: Erased,
   now: number,
 ): Promise<void> {
   const at = groundTime(createdAt, ingestedAt);
   const report = { community, reporter: author, source: id, at, cameAt: ingestedAt };
-  await writeReport(tx, { ...report, targets: reportedBy(event) }, rules, now);
+  const isErased = (pubkey: string | undefined) => pubkey !== undefined && erased({ community, pubkey, at });
+  const targets = reportedBy(event).filter(({ pubkey }) => !isErased(pubkey));
+  await writeReport(tx, { ...report, targets }, rules, now);
+}
+
+interface Named {
+  readonly community: number;
+  readonly pubkey: string;
+  /** Milliseconds. */
+  readonly at: number;
+}
+type Erased = (named: Named) => boolean;
+
+/** Whom a change is about, beside its author. */
+function namedIn({ change, step }: { readonly change: Change; readonly step: Step | undefined }): Named[] {
+  const { community, createdAt, ingestedAt } = change;
+  const at = groundTime(createdAt, ingestedAt);
+  if (step?.type === 'contacts') return step.contacts.map(({ named }) => ({ community, pubkey: named, at }));
+  if (step?.type !== 'report') return [];
+  return reportedBy(step.event).flatMap(({ pubkey }) =>
+    pubkey === undefined ? [] : [{ community, pubkey, at }],
+  );
+}
+
+/**
+ * What others said about one who was erased, before that, is read again when a generation is built anew; it is not noted again. One
+ * question for all that a batch names in a community.
+ */
+async function findErased(
+  tx: ClientBase,
+  subjectKey: TrustConsumerOptions['subjectKey'],
+  named: readonly Named[],
+): Promise<Erased> {
+  const hashOf = ({ community, pubkey }: Named) => subjectKey?.tryHash(community, pubkey);
+  const until = new Map<string, number>();
+  for (const community of new Set(named.map((one) => one.community))) {
+    const here = named.filter((one) => one.community === community);
+    const hashes = here.flatMap((one) => hashOf(one) ?? []);
+    if (hashes.length === 0) continue;
+    for (const [subject, time] of await readErasedUntil(tx, community, hashes))
+      until.set(`${community}/${subject}`, time);
+  }
+  return (one) => {
+    const time = until.get(`${one.community}/${hashOf(one)?.toString('hex')}`);
+    return time !== undefined && one.at <= time * 1_000 + 999;
+  };
+}
+
+function withoutErased(step: Step, erased: Erased): Step {
+  if (step.type !== 'contacts') return step;
+  const contacts = step.contacts.filter(
+    ({ community, named, at }) => !erased({ community, pubkey: named, at }),
+  );
+  return { ...step, contacts };
 }
 
 // ── Scores ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -3,6 +3,7 @@ import type { ClientBase, Pool } from 'pg';
 import type { PolicyRef } from '../core/policies.js';
 import { type SettingKey, settingDefinitions } from '../core/settings.js';
 import { globalTopic } from '../core/topic-id.js';
+import { SUBJECT_PRINT } from './node-state.js';
 import { pinGlobalTopic } from './topics.js';
 
 export interface CommunityRow {
@@ -23,6 +24,8 @@ export interface CommunityRow {
 export interface ConfigVersions {
   readonly version: number;
   readonly rightsVersion: number;
+  /** Of the key of the erased, once there is one. */
+  readonly subjectPrint: string | null;
 }
 
 export const DEFAULT_SLUG = 'default';
@@ -40,7 +43,8 @@ const GLOBAL_TOPIC = globalTopic(settingDefinitions['topic.namespace'].default);
 export async function readConfigVersions(db: Db): Promise<ConfigVersions> {
   const { rows } = await db.query<ConfigVersions>({
     name: 'config-version',
-    text: 'SELECT version, rights_version AS "rightsVersion" FROM config_version',
+    text: `SELECT version, rights_version AS "rightsVersion",
+      (SELECT value FROM node_state WHERE key = '${SUBJECT_PRINT}') AS "subjectPrint" FROM config_version`,
   });
   return rows[0]!;
 }
@@ -59,7 +63,8 @@ export async function readCommunities(db: Db): Promise<CommunityRow[]> {
     `SELECT c.id, c.slug, c.host, coalesce(jsonb_object_agg(s.key, s.value) FILTER (WHERE s.key IS NOT NULL), '{}') AS settings,
        coalesce(max(s.updated_at) FILTER (WHERE s.key = 'auth.mode'), 0) AS "authModeAt",
        ARRAY(SELECT encode(m.pubkey, 'hex') FROM members m WHERE m.community = c.id AND m.status <> 'active'
-         UNION SELECT encode(e.pubkey, 'hex') FROM erasures e WHERE e.community = c.id AND is_fenced(c.id, e.pubkey)) AS refused,
+         UNION SELECT encode(e.pubkey, 'hex') FROM erasures e WHERE e.community = c.id
+           AND e.stage IN ('fenced', 'counted', 'deleting', 'verifying') AND is_fenced(c.id, e.pubkey)) AS refused,
        ARRAY(SELECT encode(o.pubkey, 'hex') FROM operators o WHERE o.community = c.id) AS operators,
        coalesce((SELECT jsonb_agg(jsonb_build_object('type', p.type, 'version', p.version) ORDER BY p.type)
          FROM policy_versions p WHERE p.community = c.id AND p.status = 'current'), '[]') AS policies

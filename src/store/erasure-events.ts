@@ -151,31 +151,25 @@ export async function purgeHiddenAt(client: Client, places: readonly RowRef[], n
   return (await client.query({ text: PURGE_AT_SQL, values })).rowCount ?? 0;
 }
 
-/** The ids of gift wraps are another's and name nobody; still none of them is kept for one who is gone. */
-export async function forgetIds(client: Client, community: number, ids: readonly string[]): Promise<void> {
-  if (ids.length === 0) return;
-  await client.query(
-    `DELETE FROM event_dedupe WHERE community = $1 AND event_id = ANY ($2) AND gone_at IS NOT NULL`,
-    [community, ids.map(bytes)],
-  );
-}
-
 // ── What the node itself has said about them ──────────────────────────────────────────────────────────────────────
 
 /** Labels and assertions are signed by keys of the node, and name whom they are about. One who vanishes and comes back is told of anew. */
 const BY_NODE = `e.community = $1 AND e.pubkey IN (SELECT k.pubkey FROM node_keys k WHERE k.community = $1)
   AND e.created_at <= $3 AND strpos(e.payload, $2) > 0`;
-const NODE_SERVED_SQL = bounded(
-  `SELECT ${COLUMNS} FROM events e WHERE e.hidden IS NULL AND ${BY_NODE} LIMIT $4`,
-);
+const NODE_SERVED_SQL = `SELECT e.seq, e.ingested_at, e.keep FROM events e WHERE e.hidden IS NULL AND ${BY_NODE} LIMIT $4`;
 const NODE_HIDDEN_SQL = deleteHidden(
   `SELECT ${PLACE} FROM events e WHERE e.hidden IS NOT NULL AND ${BY_NODE} LIMIT $4 FOR UPDATE`,
   `${AS_ERASED} = $5`,
 );
 const ofNode = ({ community, pubkey, until }: Authored) => [community, pubkey, until];
 
-export function selectNodesWords(client: Client, about: Authored, limit: number): Promise<SweptRow[]> {
-  return selectEvents(client, NODE_SERVED_SQL, [...ofNode(about), limit]);
+/** Where they lie. Looked for outside the lane: the node may have said much about others. */
+export async function findNodesWords(client: Client, about: Authored, limit: number): Promise<RowRef[]> {
+  const { rows } = await client.query<{ seq: number; ingested_at: number; keep: number }>({
+    text: NODE_SERVED_SQL,
+    values: [...ofNode(about), limit],
+  });
+  return rows.map(({ seq, ingested_at, keep }) => ({ seq, ingestedAt: ingested_at, keep }));
 }
 
 export async function purgeNodesHiddenWords(
@@ -255,10 +249,22 @@ export async function countEventsIn(client: Client, community: number): Promise<
 export async function consumersBehind(client: Client, seq: number): Promise<string[]> {
   const { rows } = await client.query<{ consumer: string }>(
     `SELECT o.consumer FROM consumer_offsets o LEFT JOIN consumer_rebuilds r USING (consumer)
-     WHERE o.last_seq < $1 OR (r.started_at IS NOT NULL AND coalesce(r.last_seq, r.pinned_seq, 0) < $1) ORDER BY 1`,
+     WHERE r.reason IS DISTINCT FROM '${MISSED}' AND (o.last_seq < $1 OR (r.started_at IS NOT NULL AND coalesce(r.last_seq, r.pinned_seq, 0) < $1)) ORDER BY 1`,
     [seq],
   );
   return rows.map(({ consumer }) => consumer);
+}
+
+const MISSED = 'rows were scrubbed after an erasure before it had read them';
+
+/** Whoever has not read in all this time begins anew, when it comes: it is told, and skips nothing silently. */
+export async function leaveBehind(client: Client, consumers: readonly string[], now: number): Promise<void> {
+  await client.query(
+    `INSERT INTO consumer_rebuilds (consumer, generation, reason, requested_at, updated_at)
+     SELECT consumer, generation + 1, $2, $3, $3 FROM consumer_offsets WHERE consumer = ANY ($1)
+     ON CONFLICT (consumer) DO UPDATE SET reason = excluded.reason, started_at = NULL, pinned_seq = NULL, scanned_seq = 0, last_seq = NULL`,
+    [consumers, MISSED, now],
+  );
 }
 
 /** The highest number of the outbox that names the subject, or undefined when none does. */
@@ -275,10 +281,14 @@ export async function lastOutboxSeq(
 }
 
 type OutboxAuthor = { readonly pubkey: string; readonly until: number } | undefined;
+/** Their own, and what the node has said under an address that names them. */
 const ofOutbox = (author: OutboxAuthor) =>
-  author === undefined ? '' : 'AND author = $2 AND created_at <= $3';
+  author === undefined
+    ? ''
+    : `AND ingested_at >= 0 AND created_at <= $3 AND (author = $2 OR (author IN (SELECT k.pubkey FROM node_keys k WHERE k.community = $1)
+        AND strpos(effective_key, $4) > 0))`;
 const outboxValues = (community: number, author: OutboxAuthor): unknown[] =>
-  author === undefined ? [community] : [community, bytes(author.pubkey), author.until];
+  author === undefined ? [community] : [community, bytes(author.pubkey), author.until, author.pubkey];
 
 /** The numbers stay: who reads them later learns that something was erased here, and no more. */
 export async function scrubOutbox(

@@ -10,6 +10,7 @@ import { KIND_VANISH } from '../core/classify.js';
 import type { Subject } from '../core/erasure.js';
 import { untilMs } from '../core/erasure.js';
 import { HIDDEN_CODES } from '../core/hidden.js';
+import { DAY_MS } from '../core/retention.js';
 import { bytes } from './config-change.js';
 import { named } from './named.js';
 
@@ -25,6 +26,8 @@ export interface TableRows {
   readonly key?: readonly string[];
   /** The same table stands in another entry, which takes the rows of a community. */
   readonly memberOnly?: boolean;
+  /** Deleted along, and not counted: others may add to it at the same time. */
+  readonly uncounted?: boolean;
   /** What follows from the rows of a member that went (`changed`), in the same statement. */
   readonly follow?: string;
 }
@@ -33,8 +36,8 @@ const MINE = 't.pubkey = :pubkey';
 /** An account from before goes as a whole, one that was made since stays as a whole. */
 const ACCOUNT = `${MINE} AND EXISTS (SELECT 1 FROM members m
   WHERE m.community = :community AND m.pubkey = :pubkey AND m.created_at <= :ms)`;
-/** A token lives for a day at most. */
-const TOKEN_MS_MAX = 86_400_000;
+/** What is counted for a day belongs to whoever came back on that day. */
+const IS_PAST_DAY = `t.day < CASE WHEN :bounded THEN :ms / ${DAY_MS} ELSE :ms END`;
 
 /** What is noted about an event goes with the event; a newer one that is still here keeps it. */
 const about = (
@@ -46,7 +49,8 @@ const about = (
 const withCase = (time: string) =>
   `coalesce((SELECT c.opened_at FROM moderation_cases c WHERE c.case_id = t.case_id), ${time})`;
 
-const GONE = `t.hidden IN (${HIDDEN_CODES.vanished}, ${HIDDEN_CODES.erased}) OR t.gone_at IS NOT NULL AND t.first_seen_at <= :ms`;
+const ERASED_CODES = `${HIDDEN_CODES.vanished}, ${HIDDEN_CODES.erased}`;
+const GONE = `t.hidden IN (${ERASED_CODES}) OR t.gone_at IS NOT NULL AND t.first_seen_at <= :ms`;
 
 /** Whose scores stood on it is due. One who is erased as a whole has no score any more. */
 const due = (claim: string, subjects: string) => `INSERT INTO trust_due (community, claim, due_at, subject)
@@ -126,11 +130,11 @@ export const STORE_TABLES = {
   ],
   consents: [{ table: 'consents', member: ACCOUNT }],
   usage: [
-    { table: 'usage_counters', member: `${MINE} AND t.day <= :ms / 86400000` },
+    { table: 'usage_counters', member: `${MINE} AND ${IS_PAST_DAY}` },
     { table: 'usage_requests', member: `${MINE} AND t.counted_at <= :ms` },
   ],
   plan_events: [{ table: 'plan_events', member: `${MINE} AND t.received_at <= :ms` }],
-  revoked_tokens: [{ table: 'revoked_tokens', member: `${MINE} AND t.expires_at <= :ms + ${TOKEN_MS_MAX}` }],
+  revoked_tokens: [{ table: 'revoked_tokens', member: `${MINE} AND t.expires_at <= :ms` }],
   invites: [
     { table: 'invites', member: 't.used_by = :pubkey AND t.used_at <= :ms' },
     {
@@ -153,17 +157,27 @@ export const STORE_TABLES = {
   personal_data_requests: [
     {
       table: 'personal_data_files',
-      member: `EXISTS (SELECT 1 FROM personal_data_requests r WHERE r.request_id = t.request_id
-        AND r.community = :community AND r.pubkey = :pubkey AND r.created_at <= :ms)`,
+      member: `EXISTS (SELECT 1 FROM personal_data_requests r JOIN members m USING (community, pubkey) WHERE r.request_id = t.request_id
+        AND r.community = :community AND r.pubkey = :pubkey AND m.created_at <= :ms)`,
     },
     { table: 'personal_data_requests', member: ACCOUNT },
   ],
   members: [{ table: 'members', member: `${MINE} AND t.created_at <= :ms` }],
-  event_dedupe: [{ table: 'event_dedupe', member: `t.author = :pubkey AND (NOT :bounded OR ${GONE})` }],
-  event_heads: [{ table: 'event_heads', member: `${MINE} AND t.created_at <= :until` }],
+  event_dedupe: [
+    {
+      table: 'event_dedupe',
+      member: `t.author = :pubkey AND t.first_seen_at >= 0 AND (NOT :bounded OR ${GONE})`,
+    },
+    // Gift wraps and the node's own words about them, which others have signed. Whoever is erased beside them has no more use for theirs.
+    { table: 'event_dedupe', member: `t.hidden IN (${ERASED_CODES})`, memberOnly: true, uncounted: true },
+  ],
+  event_heads: [{ table: 'event_heads', member: `${MINE} AND t.created_at >= 0 AND t.created_at <= :until` }],
   deletion_tombstones: [
-    { table: 'deletion_tombstones', member: 't.author = :pubkey AND t.requested_at <= :until' },
-    { table: 'deletion_quotas', member: 't.author = :pubkey AND t.day <= :ms / 86400000' },
+    {
+      table: 'deletion_tombstones',
+      member: 't.author = :pubkey AND t.requested_at >= 0 AND t.requested_at <= :until',
+    },
+    { table: 'deletion_quotas', member: `t.author = :pubkey AND ${IS_PAST_DAY}` },
     { table: 'history_deletions', member: 't.author = :pubkey AND t.requested_at <= :until' },
   ],
   consumer_dead_letters: [
@@ -245,9 +259,28 @@ export function subjectValues(subject: Subject) {
   } as const;
 }
 
+/** Of many stores in one statement: most of them have nothing, and each would be a question of its own. */
+export async function countStores(
+  client: ClientBase,
+  stores: readonly (readonly [name: string, tables: readonly TableRows[]])[],
+  subject: Subject,
+): Promise<Map<string, number>> {
+  const counts = stores.map(([, tables]) => {
+    const each = tables.flatMap((rows) => {
+      const where = rows.uncounted ? undefined : conditionOf(rows, subject);
+      return where === undefined ? [] : [`(SELECT count(*) FROM ${rows.table} t WHERE ${where})`];
+    });
+    return each.length === 0 ? '0::bigint' : each.join(' + ');
+  });
+  const { rows } = await client.query<{ counts: number[] }>(
+    named(`SELECT ARRAY[${counts.join(', ')}]::bigint[] AS counts`, subjectValues(subject)),
+  );
+  return new Map(stores.map(([name], at) => [name, Number(rows[0]!.counts[at])]));
+}
+
 export async function countRowsOf(client: ClientBase, rows: TableRows, subject: Subject): Promise<number> {
   const where = conditionOf(rows, subject);
-  if (where === undefined) return 0;
+  if (where === undefined || rows.uncounted) return 0;
   const { rows: found } = await client.query<{ count: number }>(
     named(`SELECT count(*) AS count FROM ${rows.table} t WHERE ${where}`, subjectValues(subject)),
   );

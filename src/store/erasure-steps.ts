@@ -1,6 +1,7 @@
 /** What the job that carries erasures out writes. Only one runs at a time, over all instances. */
 import type { Client, ClientBase, Pool } from 'pg';
 import type { ErasureStage } from '../core/erasure.js';
+import { denial, isDenial } from '../core/errors.js';
 import type { VanishMark } from '../core/plan.js';
 import { bytes, changeConfig, type Db } from './config-change.js';
 import type { Counts, Erasure, KeptRows } from './erasures.js';
@@ -13,9 +14,15 @@ export async function raiseVersions(db: Db): Promise<void> {
   await db.query('UPDATE config_version SET version = version + 1, rights_version = rights_version + 1');
 }
 
+/** The operator had kept them out: that outlives the erasure, however often it begins again. */
+const BANNED = `banned OR EXISTS (SELECT 1 FROM blocked_authors b WHERE b.community = erasures.community AND b.pubkey = erasures.pubkey)
+  OR EXISTS (SELECT 1 FROM members m WHERE m.community = erasures.community AND m.pubkey = erasures.pubkey AND m.status = 'disabled')`;
+/** Taken back or held in the meantime: then there is no fence. */
+const MAY_BE_FENCED = `stage IN ('requested', 'grace') AND held_at IS NULL`;
+
 /**
- * The fence of a member: from this transaction of the lane on nothing of theirs is taken in, and nothing is shown. It is remembered
- * whether the operator had kept them out: a ban outlives the erasure.
+ * The fence of a member: from this transaction of the lane on nothing of theirs is taken in, and nothing is shown. What was refused
+ * before stays refused: an event that was signed ahead of the clock, or one up to an earlier and later mark. False when it is not to be fenced any more.
  */
 export async function fenceMember(
   session: Client,
@@ -23,14 +30,16 @@ export async function fenceMember(
   { subject, until }: { readonly subject: Buffer; readonly until: number },
   now: number,
 ): Promise<readonly VanishMark[]> {
-  await markErased(session, { community, subject, until: FOR_EVER }, now);
-  await session.query(
-    `UPDATE erasures SET stage = 'fenced', fenced_at = $2, updated_at = $2, until = $3, subject = $4,
-       banned = EXISTS (SELECT 1 FROM blocked_authors b WHERE b.community = $5 AND b.pubkey = $6)
-         OR EXISTS (SELECT 1 FROM members m WHERE m.community = $5 AND m.pubkey = $6 AND m.status = 'disabled')
-     WHERE erasure_id = $1`,
+  const { rowCount } = await session.query(
+    `UPDATE erasures SET stage = 'fenced', fenced_at = $2, updated_at = $2, subject = $4, banned = ${BANNED},
+       until = greatest($3, (SELECT max(e.created_at) FROM events e WHERE e.community = $5 AND e.pubkey = $6 AND e.hidden IS NULL),
+         (SELECT m.until FROM erasure_marks m WHERE m.community = $5 AND m.subject = $4 AND m.until < ${FOR_EVER}),
+         (SELECT v.until FROM vanish_marks v WHERE v.community = $5 AND v.pubkey = $6 AND v.until < ${FOR_EVER}))
+     WHERE erasure_id = $1 AND ${MAY_BE_FENCED}`,
     [erasureId, now, until, subject, community, bytes(pubkey)],
   );
+  if (rowCount === 0) return [];
+  await markErased(session, { community, subject, until: FOR_EVER }, now);
   return [{ community, pubkey, until: FOR_EVER, requestId: undefined }];
 }
 
@@ -55,15 +64,14 @@ export async function markErased(
 /** A request to vanish has its mark already. */
 export async function fenceVanished(
   db: Db,
-  { erasureId, community, pubkey }: Erasure & { readonly pubkey: string },
+  { erasureId, until }: Erasure,
   subject: Buffer,
   now: number,
 ): Promise<void> {
   await db.query(
-    `UPDATE erasures SET stage = 'fenced', fenced_at = coalesce(fenced_at, $2), updated_at = $2, subject = $3,
-       banned = EXISTS (SELECT 1 FROM blocked_authors b WHERE b.community = $4 AND b.pubkey = $5)
-     WHERE erasure_id = $1`,
-    [erasureId, now, subject, community, bytes(pubkey)],
+    `UPDATE erasures SET stage = 'fenced', fenced_at = coalesce(fenced_at, $2), updated_at = $2, subject = $3, banned = ${BANNED}
+     WHERE erasure_id = $1 AND until = $4 AND cause = 'vanish' AND ${MAY_BE_FENCED}`,
+    [erasureId, now, subject, until],
   );
 }
 
@@ -74,12 +82,13 @@ export async function fenceCommunity(
   subject: Buffer,
   now: number,
 ): Promise<void> {
-  await markErased(session, { community, subject, until: FOR_EVER }, now);
-  await session.query('UPDATE communities SET closed_at = $2 WHERE id = $1', [community, now]);
-  await session.query(
-    `UPDATE erasures SET stage = 'fenced', fenced_at = $2, updated_at = $2, subject = $3 WHERE erasure_id = $1`,
+  const { rowCount } = await session.query(
+    `UPDATE erasures SET stage = 'fenced', fenced_at = $2, updated_at = $2, subject = $3 WHERE erasure_id = $1 AND ${MAY_BE_FENCED}`,
     [erasureId, now, subject],
   );
+  if (rowCount === 0) return;
+  await markErased(session, { community, subject, until: FOR_EVER }, now);
+  await session.query('UPDATE communities SET closed_at = $2 WHERE id = $1', [community, now]);
 }
 
 /** Is somebody holding it, or was it taken back, since it was read? */
@@ -121,15 +130,28 @@ const COLUMN: Record<keyof Saved, string> = {
 };
 const AS_JSON = new Set(['counted', 'deleted', 'verified', 'failures', 'kept']);
 
-export async function saveErasure(db: Db, erasureId: string, saved: Saved, now: number): Promise<void> {
+/** As it was read: whoever has changed its course since is not overrun. False when somebody has. */
+export async function saveErasure(db: Db, read: Erasure, saved: Saved, now: number): Promise<boolean> {
   const entries = Object.entries(saved) as [keyof Saved, unknown][];
-  const sets = entries.map(([name], at) => `${COLUMN[name]} = $${at + 3}`);
-  await db.query(`UPDATE erasures SET ${['updated_at = $2', ...sets].join(', ')} WHERE erasure_id = $1`, [
-    erasureId,
-    now,
-    ...entries.map(([name, value]) => (AS_JSON.has(name) ? JSON.stringify(value) : value)),
-  ]);
+  const sets = entries.map(([name], at) => `${COLUMN[name]} = $${at + 6}`);
+  const { rowCount } = await db.query(
+    `UPDATE erasures SET ${['updated_at = $2', ...sets].join(', ')} WHERE erasure_id = $1 AND ${UNCHANGED}`,
+    [
+      ...courseOf(read, now),
+      ...entries.map(([name, value]) => (AS_JSON.has(name) ? JSON.stringify(value) : value)),
+    ],
+  );
+  return rowCount === 1;
 }
+
+const UNCHANGED = 'stage = $3 AND cause = $4 AND until IS NOT DISTINCT FROM $5::bigint';
+const courseOf = ({ erasureId, stage, cause, until }: Erasure, now: number) => [
+  erasureId,
+  now,
+  stage,
+  cause,
+  until,
+];
 
 // ── The end ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -149,61 +171,86 @@ export async function lastCertificate(
   return rows[0];
 }
 
-/** All at once: the proof is kept, the person is forgotten, the fence becomes the mark that stays. */
-export function completeErasure(
+/** All at once: the proof is kept, the person is forgotten, the fence becomes the mark that stays. False when its course was changed. */
+export async function completeErasure(
   pool: Pool,
   erasure: Erasure,
   { id, previous, event }: SignedCertificate,
   now: number,
-): Promise<unknown> {
-  const { erasureId, community, type, cause, pubkey, subject, until, banned } = erasure;
-  return changeConfig(pool, { community, now }, async (change) => {
+): Promise<boolean> {
+  const { erasureId, community, type } = erasure;
+  const done = await changeConfig(pool, { community, now }, async (change) => {
     const { db } = change;
+    const { rowCount } = await db.query(
+      `UPDATE erasures SET stage = 'completed', completed_at = $2, updated_at = $2, pubkey = NULL, failed_at = NULL, failures = '{}'
+       WHERE erasure_id = $1 AND ${UNCHANGED} AND held_at IS NULL`,
+      courseOf(erasure, now),
+    );
+    if (rowCount === 0) return denial('STATUS_CONFLICT');
     await db.query(
       `INSERT INTO erasure_certificates (position, at, erasure_id, certificate_id, previous, event)
        SELECT coalesce(max(position), 0) + 1, $1, $2, $3, $4, $5 FROM erasure_certificates`,
       [now, erasureId, bytes(id), previous === undefined ? null : bytes(previous), event],
     );
-    if (type === 'member') await settleMarks(db, { community, cause, pubkey, subject, until, banned }, now);
+    if (type === 'member') await settleMarks(db, erasure, now);
     else await db.query('DELETE FROM communities WHERE id = $1', [community]);
-    await db.query(
-      `UPDATE erasures SET stage = 'completed', completed_at = $2, updated_at = $2, pubkey = NULL, failed_at = NULL, failures = '{}'
-       WHERE erasure_id = $1`,
-      [erasureId, now],
-    );
     if (type === 'member') await change.audit('erasure.complete', erasureId, { certificate: id });
     change.raiseVersion();
     change.raiseRights();
+    return true;
   });
+  return !isDenial(done);
 }
 
 async function settleMarks(
   db: ClientBase,
-  {
-    community,
-    cause,
-    pubkey,
-    subject,
-    until,
-    banned,
-  }: Pick<Erasure, 'community' | 'cause' | 'pubkey' | 'subject' | 'until' | 'banned'>,
+  { community, cause, pubkey, subject, until, banned }: Erasure,
   now: number,
 ): Promise<void> {
+  if (pubkey === null || subject === null || until === null)
+    throw new Error('an erasure of a member that was never fenced cannot end');
+  const hash = bytes(subject);
+  await markErased(db, { community, subject: hash, until, banned }, now);
   if (cause === 'vanish') {
     await db.query(
       'UPDATE vanish_marks SET erased_at = $3 WHERE community = $1 AND pubkey = $2 AND until = $4',
-      [community, bytes(pubkey!), now, until],
+      [community, bytes(pubkey), now, until],
     );
-    await markErased(db, { community, subject: bytes(subject!), until: until!, banned }, now);
     return;
   }
-  await db.query(
-    'UPDATE erasure_marks SET until = $3, banned = banned OR $4 WHERE community = $1 AND subject = $2',
-    [community, bytes(subject!), until, banned],
+  await db.query('UPDATE erasure_marks SET until = $3 WHERE community = $1 AND subject = $2', [
+    community,
+    hash,
+    until,
+  ]);
+  await db.query('DELETE FROM vanish_marks WHERE community = $1 AND pubkey = $2', [community, bytes(pubkey)]);
+}
+
+/** The person may come back; false when nobody with this hash was banned. */
+export async function liftBan(db: Db, community: number, subject: Buffer): Promise<boolean> {
+  const { rowCount } = await db.query(
+    'UPDATE erasure_marks SET banned = false WHERE community = $1 AND subject = $2 AND banned',
+    [community, subject],
   );
-  if (pubkey !== null)
-    await db.query('DELETE FROM vanish_marks WHERE community = $1 AND pubkey = $2', [
-      community,
-      bytes(pubkey),
-    ]);
+  return rowCount === 1;
+}
+
+/** Was anybody erased here at all? */
+export async function hasErasureMarks(db: Db): Promise<boolean> {
+  const { rows } = await db.query<{ has: boolean }>('SELECT EXISTS (SELECT 1 FROM erasure_marks) AS has');
+  return rows[0]!.has;
+}
+
+/** Up to when each of these was erased, in seconds, by the hex of the hash; those who were not are missing. */
+export async function readErasedUntil(
+  db: Db,
+  community: number,
+  subjects: readonly Buffer[],
+): Promise<Map<string, number>> {
+  const { rows } = await db.query<{ subject: string; until: number }>({
+    name: 'erased-until',
+    text: `SELECT encode(subject, 'hex') AS subject, until FROM erasure_marks WHERE community = $1 AND subject = ANY ($2)`,
+    values: [community, subjects],
+  });
+  return new Map(rows.map(({ subject, until }) => [subject, until]));
 }

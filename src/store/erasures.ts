@@ -4,11 +4,12 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { ClientBase, Pool } from 'pg';
+import { KIND_VANISH } from '../core/classify.js';
 import type { ErasureCause, ErasureStage, ShownStage } from '../core/erasure.js';
 import { type Denial, denial } from '../core/errors.js';
-import { HIDDEN_CODES } from '../core/hidden.js';
 import { DAY_MS } from '../core/retention.js';
 import { bytes, type Change, changeConfig, type Db, isUuid } from './config-change.js';
+import { STORE_TABLES, type TableRows } from './erasure-rows.js';
 import { NEWEST_FIRST, type Page, type PageOf, readPage } from './page.js';
 
 export type Counts = Readonly<Record<string, number>>;
@@ -74,17 +75,19 @@ export interface ErasureAsk {
   readonly graceDays: number;
   /** Also the id of the member's own request. */
   readonly erasureId?: string | undefined;
+  /** Seconds, where it is known before the fence. */
+  readonly until?: number | undefined;
 }
 
 /** The one that is open, or a new one. */
 export async function askErasure(change: Change, asked: ErasureAsk): Promise<Erasure> {
   const { db, now } = change;
-  const { community, slug, pubkey, cause, graceDays, erasureId = randomUUID() } = asked;
+  const { community, slug, pubkey, cause, graceDays, erasureId = randomUUID(), until } = asked;
   const open = await findOpen(db, community, pubkey);
   if (open !== undefined) return open.cause === 'vanish' ? widen(change, open, cause) : open;
   const { rows } = await db.query<Erasure>(
-    `INSERT INTO erasures (erasure_id, community, slug, type, cause, stage, requested_at, updated_at, grace_until, pubkey)
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, $9) RETURNING ${COLUMNS}`,
+    `INSERT INTO erasures (erasure_id, community, slug, type, cause, stage, requested_at, updated_at, grace_until, pubkey, until)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, $9, $10) RETURNING ${COLUMNS}`,
     [
       erasureId,
       community,
@@ -95,6 +98,7 @@ export async function askErasure(change: Change, asked: ErasureAsk): Promise<Era
       now,
       now + graceDays * DAY_MS,
       pubkey === undefined ? null : bytes(pubkey),
+      until ?? null,
     ],
   );
   // The row says who; the log says that it was asked for.
@@ -145,7 +149,8 @@ export async function takeUpVanished(client: ClientBase, now: number, limit: num
       `INSERT INTO erasures (erasure_id, community, slug, type, cause, stage, requested_at, updated_at, grace_until, until, pubkey)
        SELECT $1, c.id, c.slug, 'member', 'vanish', 'requested', $2, $2, $2, $3, $4 FROM communities c WHERE c.id = $5
        ON CONFLICT (community, pubkey) WHERE type = 'member' AND stage NOT IN ('completed', 'cancelled')
-       DO UPDATE SET until = excluded.until, stage = 'requested', done = '{}', updated_at = excluded.updated_at`,
+       DO UPDATE SET until = excluded.until, stage = 'requested', done = '{}', updated_at = excluded.updated_at
+       WHERE erasures.cause = 'vanish'`,
       [randomUUID(), now, until, pubkey, community],
     );
   // Who waits to be erased anyway, and vanishes, does not wait any longer.
@@ -157,28 +162,32 @@ export async function takeUpVanished(client: ClientBase, now: number, limit: num
   return rows.length;
 }
 
-/** By an index each. The request itself is there, and it stays. */
+/** As every table is asked about one person, here about each of the marks. */
+const ofMark = (condition: string) =>
+  Object.entries({
+    community: 'v.community',
+    pubkey: 'v.pubkey',
+    hex: `encode(v.pubkey, 'hex')`,
+    until: 'v.until',
+    ms: '(v.until * 1000 + 999)',
+    bounded: 'true',
+    vanishes: 'true',
+  }).reduce((text, [name, value]) => text.replaceAll(new RegExp(`(?<!:):${name}\\b`, 'g'), value), condition);
+const ofTables = Object.values(STORE_TABLES).flatMap((tables: readonly TableRows[]) =>
+  tables.flatMap(({ table, member, uncounted = false }) =>
+    member === undefined || uncounted || table === 'personal_data_files'
+      ? []
+      : [[table, ofMark(member)] as const],
+  ),
+);
+/** The request itself is there, and it stays. */
 const TRACES: readonly (readonly [table: string, condition: string])[] = [
-  ['event_dedupe', `t.author = v.pubkey AND t.hidden IS DISTINCT FROM ${HIDDEN_CODES.withheld}`],
-  ['event_heads', 't.pubkey = v.pubkey'],
-  ['deletion_tombstones', 't.author = v.pubkey'],
-  ['events_outbox', 't.author = v.pubkey'],
-  ['members', 't.pubkey = v.pubkey'],
-  ['operators', 't.pubkey = v.pubkey'],
-  ['blocked_authors', 't.pubkey = v.pubkey'],
-  ['usage_counters', 't.pubkey = v.pubkey'],
-  ['revoked_tokens', 't.pubkey = v.pubkey'],
-  ['plan_events', 't.pubkey = v.pubkey'],
-  ['reports', 't.pubkey = v.pubkey'],
-  ['reports', 't.target_pubkey = v.pubkey'],
-  ['labels', 't.target_pubkey = v.pubkey'],
-  ['moderation_cases', 't.target_pubkey = v.pubkey'],
-  ['moderation_actions', 't.target_pubkey = v.pubkey'],
-  ['trust_contacts', 't.author = v.pubkey'],
-  ['trust_contacts', 't.named = v.pubkey'],
-  ['trust_reports', 't.reporter = v.pubkey'],
-  ['trust_reports', 't.subject = v.pubkey'],
-  ['trust_scores', 't.subject = v.pubkey'],
+  ['events', `t.pubkey = v.pubkey AND t.hidden IS NULL`],
+  ['events', `t.pubkey = v.pubkey AND t.hidden IS NOT NULL AND t.kind <> ${KIND_VANISH}`],
+  ...ofTables,
+  ['operator_sessions', 't.pubkey = v.pubkey'],
+  ['audit_log', 't.actor = v.pubkey'],
+  ['audit_log', `t.target = encode(v.pubkey, 'hex')`],
 ];
 const IS_STRANGER = [
   'NOT EXISTS (SELECT 1 FROM event_tags t WHERE t.tag = v.recipient_tag)',
@@ -285,11 +294,21 @@ export async function listWaiting(db: Db, limit: number): Promise<Erasure[]> {
   return rows;
 }
 
-/** Ended lately, for the daily look whether anything has come back. */
-export async function completedSince(db: Db, since: number): Promise<Erasure[]> {
-  const { rows } = await db.query<Erasure>(
-    `SELECT ${COLUMNS} FROM erasures WHERE stage = 'completed' AND completed_at >= $1 ORDER BY completed_at`,
-    [since],
+export interface EndedErasure {
+  readonly community: number;
+  readonly subject: string;
+  readonly until: number;
+  readonly erasedAt: number;
+  readonly vanishes: boolean;
+}
+
+/** Members whose erasure ended lately, for the daily look whether anything has come back; the latest first. */
+export async function completedSince(db: Db, since: number, limit: number): Promise<EndedErasure[]> {
+  const { rows } = await db.query<EndedErasure>(
+    `SELECT community, encode(subject, 'hex') AS subject, until, completed_at AS "erasedAt", cause = 'vanish' AS vanishes FROM erasures
+     WHERE stage = 'completed' AND type = 'member' AND subject IS NOT NULL AND until IS NOT NULL AND completed_at >= $1
+     ORDER BY completed_at DESC LIMIT $2`,
+    [since, limit],
   );
   return rows;
 }

@@ -50,7 +50,8 @@ const COMMON_SQL = `
   CROSS JOIN LATERAL (SELECT * FROM erasure_marks at
     WHERE at.community = asked.community AND at.subject = asked.subject OFFSET 0) m
   UNION ALL
-  SELECT 'print', 0, 0, n.value, NULL FROM node_state n WHERE n.key = '${SUBJECT_PRINT}'`;
+  SELECT 'print', 0, 0, n.value, NULL FROM node_state n
+  WHERE n.key = '${SUBJECT_PRINT}' AND EXISTS (SELECT 1 FROM erasure_marks)`;
 
 interface CommonRow {
   what: 'head' | 'known' | 'tombstone' | 'vanished' | 'erased' | 'print';
