@@ -630,7 +630,7 @@ it('while authentication is not required, nobody is asked for a consent', async 
 it('every refusal that a route of policies or consents names was met above', () => {
   // Those of every route: of its form, its signature, its address, its rate, and of failures.
   const common =
-    /^(INVALID_(REQUEST|AUTH|TOKEN)|PAYLOAD_|UNSUPPORTED_|AUTH_|REPLAYED_|ACCOUNT_|ADDRESS_|RATE_|BEING_|UNAVAILABLE|INTERNAL)/;
+    /^(INVALID_(REQUEST|AUTH|TOKEN|SESSION)|CSRF_|PAYLOAD_|UNSUPPORTED_|AUTH_|REPLAYED_|ACCOUNT_|ADDRESS_|RATE_|BEING_|UNAVAILABLE|INTERNAL)/;
   const named = Object.entries(document.paths)
     .filter(([template]) => /policies|consents/.test(template))
     .flatMap(([template, methods]) =>

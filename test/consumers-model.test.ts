@@ -167,7 +167,7 @@ async function take(next: Step, waiting: Sent[], broken: Broken): Promise<void> 
 async function startAgain(): Promise<void> {
   life.now = START * 1_000;
   await life.client.query(
-    `TRUNCATE events, event_tags, event_dedupe, event_heads, events_outbox, deletion_tombstones, deletion_quotas,
+    `TRUNCATE erasures, erasure_marks, erasure_certificates, events, event_tags, event_dedupe, event_heads, events_outbox, deletion_tombstones, deletion_quotas,
        vanish_marks, community_totals, topic_totals, capacity_steps, live_bus`,
   );
   await ensurePartitions(life.client, life.now);

@@ -255,7 +255,7 @@ const SHAPES: Shape[] = [
     name: 'the lane: known ids',
     filter: (session) => readFacts(session, submissions, { now: MONTHS[0]!, settingsOf: defaultSettings }),
     holds: 'lane_state',
-    indexes: ['deletion_tombstones_pkey', 'event_dedupe_pkey', 'vanish_marks_pkey'],
+    indexes: ['deletion_tombstones_pkey', 'erasure_marks_pkey', 'event_dedupe_pkey', 'vanish_marks_pkey'],
     walks: 100,
     each: 3,
     rows: 1,

@@ -178,7 +178,7 @@ export async function completeErasure(
   { id, previous, event }: SignedCertificate,
   now: number,
 ): Promise<boolean> {
-  const { erasureId, community, type } = erasure;
+  const { erasureId, community, type, cause } = erasure;
   const done = await changeConfig(pool, { community, now }, async (change) => {
     const { db } = change;
     const { rowCount } = await db.query(
@@ -194,7 +194,9 @@ export async function completeErasure(
     );
     if (type === 'member') await settleMarks(db, erasure, now);
     else await db.query('DELETE FROM communities WHERE id = $1', [community]);
-    if (type === 'member') await change.audit('erasure.complete', erasureId, { certificate: id });
+    // Who vanished was asked about by nobody; the proof tells it.
+    if (type === 'member' && cause !== 'vanish')
+      await change.audit('erasure.complete', erasureId, { certificate: id });
     change.raiseVersion();
     change.raiseRights();
     return true;

@@ -139,7 +139,7 @@ async function findOpen(db: Db, community: number, pubkey: string | undefined): 
  * begins again with the later one.
  */
 export async function takeUpVanished(client: ClientBase, now: number, limit: number): Promise<number> {
-  await settleStrangers(client, now, limit);
+  if ((await countVanished(client)) > 0) await settleStrangers(client, now, limit);
   const { rows } = await client.query<{ community: number; pubkey: Buffer; until: number }>(
     `SELECT v.community, v.pubkey, v.until ${VANISHED} ORDER BY v.community, v.pubkey LIMIT $1`,
     [limit],
