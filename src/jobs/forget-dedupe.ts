@@ -4,7 +4,7 @@
  */
 import type { Hidden } from '../core/hidden.js';
 import { DAY_MS } from '../core/retention.js';
-import { countForgettable, forgetDedupe } from '../store/sweeps.js';
+import { countForgettable, forgetDedupe, forgetErased } from '../store/sweeps.js';
 import { type DryRunCount, inEachCommunity, type Job } from './job.js';
 
 /** What keeps an event away once its dedupe row is forgotten. A reason that is not named here is never forgotten: only the row keeps away what a moderator removed. */
@@ -31,6 +31,10 @@ export const forgetDedupeRows: Job = {
     return inEachCommunity(context, ({ id, settings }) => {
       const goneBefore = now() - settings['retention.dedupeDays'] * DAY_MS;
       return forgetDedupe(client, id, goneBefore, FORGOTTEN, bounds.rows);
+    }).then(async (forgotten) => {
+      // Of those who are gone for good no id is kept at all.
+      const erased = await inEachCommunity(context, ({ id }) => forgetErased(client, id, bounds.rows));
+      return { changed: forgotten.changed + erased.changed, more: forgotten.more || erased.more };
     });
   },
   dryRun: async ({ communities, now }, client) => {

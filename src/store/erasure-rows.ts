@@ -26,7 +26,7 @@ export interface TableRows {
   readonly key?: readonly string[];
   /** The same table stands in another entry, which takes the rows of a community. */
   readonly memberOnly?: boolean;
-  /** Deleted along, and not counted: others may add to it at the same time. */
+  /** One batch is deleted along, and nothing counted: others may add to it at the same time. */
   readonly uncounted?: boolean;
   /** What follows from the rows of a member that went (`changed`), in the same statement. */
   readonly follow?: string;

@@ -198,6 +198,16 @@ export async function forgetDedupe(
   return (await client.query({ text: FORGET_SQL, values })).rowCount ?? 0;
 }
 
+/** Gift wraps, and what the node itself had said, of those who were erased or have vanished: the marks keep them away. */
+export async function forgetErased(client: Client, community: number, limit: number): Promise<number> {
+  const { rowCount } = await client.query(
+    `DELETE FROM event_dedupe d WHERE d.ctid = ANY (ARRAY(SELECT e.ctid FROM event_dedupe e
+       WHERE e.community = $1 AND e.hidden IN (${HIDDEN_CODES.vanished}, ${HIDDEN_CODES.erased}) AND e.gone_at IS NOT NULL LIMIT $2))`,
+    [community, limit],
+  );
+  return rowCount ?? 0;
+}
+
 export async function countForgettable(
   client: Client,
   community: number,
