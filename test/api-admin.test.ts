@@ -225,6 +225,7 @@ describe('every route of operators', () => {
         'POST /webhook-secret',
         'DELETE /webhook-secret',
         'GET /personal-data-requests',
+        'GET /erasure-alarms',
         'GET /erasures',
         'POST /erasures',
         'GET /erasures/{erasure_id}',

@@ -8,6 +8,7 @@ import type { Community } from '../communities.js';
 import { ERASURE_CAUSES, SHOWN_STAGES } from '../core/erasure.js';
 import { type Denial, denial, isDenial } from '../core/errors.js';
 import { DEFAULT_SLUG } from '../store/communities.js';
+import { openAlarms } from '../store/erasure-people.js';
 import {
   cancelErasure,
   type Erasure,
@@ -74,6 +75,13 @@ const detailed = summary.extend({
       kept: z.strictObject({ rows: count, until: milliseconds, why: z.string() }).nullable(),
     }),
   ),
+});
+const alarm = z.strictObject({
+  store: z.string(),
+  subject: z.string().describe('The keyed hash of one who was erased'),
+  found: count,
+  at: milliseconds.describe('When it was first found'),
+  seen_at: milliseconds.describe('When it was last found'),
 });
 const news = z.strictObject({
   stage: z.enum(SHOWN_STAGES),
@@ -184,6 +192,25 @@ export function erasureRoutes(options: ErasureOptions): Route[] {
   const { pool } = options;
   const shared = { tags: ['admin: erasures'], who: 'operator' } as const;
   return [
+    route({
+      ...shared,
+      method: 'GET',
+      url: '/admin/erasure-alarms',
+      summary: 'What of the erased was found again by the daily look',
+      description:
+        'Empty, unless something came back behind the node, as by a restored backup. Whose it is stays a keyed hash.',
+      response: z.strictObject({ alarms: z.array(alarm) }),
+      errors: [],
+      handler: async ({ community }) => ({
+        alarms: (await openAlarms(pool, community.id)).map(({ store, subject, found, at, seenAt }) => ({
+          store,
+          subject,
+          found,
+          at,
+          seen_at: seenAt,
+        })),
+      }),
+    }),
     route({
       ...shared,
       method: 'GET',

@@ -24,6 +24,7 @@ import { machineSize } from '../postgres/server-settings.js';
 import { SOFTWARE_VERSION } from '../relay/nip11.js';
 import { readSize, readSteps, WHOLE } from '../store/capacity.js';
 import { readCommunities } from '../store/communities.js';
+import { openAlarms } from '../store/erasure-people.js';
 import { listWaiting } from '../store/erasures.js';
 import { readHeld, readServerHealth, type ServerHealth } from '../store/health.js';
 import { listKeys } from '../store/node-keys.js';
@@ -379,6 +380,11 @@ async function* checkErasures(client: Client, { dataDir, erasureKey }: Config): 
         `See why with "minato erase show ${erasureId}", mend it, then: minato erase retry ${erasureId}`,
       );
   }
+  for (const { slug, store, found, at } of await openAlarms(client))
+    yield fail(
+      `community ${slug ?? 'that is gone'}: ${store} holds ${count(found)} of one who was erased, since ${new Date(at).toISOString().slice(0, 10)}`,
+      'It came back behind the node, as by a restored backup: minato erase replay',
+    );
   const print = await readSubjectPrint(client);
   if (print === undefined) return;
   const key = new SubjectKey({ folder: dataDir, given: erasureKey });

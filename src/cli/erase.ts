@@ -24,6 +24,7 @@ import {
 } from '../store/erasures.js';
 import { granted, printAll, pubkeyArgument } from './answers.js';
 import { COMMUNITY_OPTION, chooseCommunity, withDatabase } from './context.js';
+import { replayCommand, unbanCommand } from './erase-replay.js';
 import { endOf, fullText, lineOf, manifestOf, sum } from './erasure-words.js';
 import { withJobs } from './jobs.js';
 import { count, type Progress, startProgress } from './progress.js';
@@ -37,6 +38,7 @@ Examples:
   $ minato erase community art --grace-days 7
   $ minato erase                                     all of them, the newest first
   $ minato erase hold ID --reason "court order 7"    a legal duty stops it; release lets it go on
+  $ minato erase replay                              after a restore from a backup
   $ minato certificate show ID --html > proof.html   the proof of it`;
 
 /** Counts of large tables may take minutes. */
@@ -98,6 +100,8 @@ export function eraseCommand(): Command {
       }),
     );
   addSteps(command);
+  command.addCommand(replayCommand());
+  command.addCommand(unbanCommand());
   return command;
 }
 

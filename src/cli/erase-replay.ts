@@ -1,0 +1,117 @@
+/** `minato erase replay`: what a restored database has forgotten, from the proofs beside it; and `unban`. */
+import { readFile } from 'node:fs/promises';
+import { Command } from 'commander';
+import { npubEncode } from 'nostr-tools/nip19';
+import { readConfig } from '../config.js';
+import { openRegistry } from '../erasure/all.js';
+import { certificatesFile } from '../erasure/certificate.js';
+import { readProofs } from '../erasure/proofs.js';
+import { type Proof, replayErasures } from '../erasure/replay.js';
+import { erase } from '../jobs/erase.js';
+import type { JobContext } from '../jobs/job.js';
+import { liftBan } from '../store/erasure-steps.js';
+import { readErasure, shownStage } from '../store/erasures.js';
+import { pubkeyArgument } from './answers.js';
+import { COMMUNITY_OPTION, chooseCommunity } from './context.js';
+import { runNow, withJobs } from './jobs.js';
+import { count } from './progress.js';
+
+const LOOK_MS_MAX = 600_000;
+
+export function replayCommand(): Command {
+  return new Command('replay')
+    .description('after a restore from a backup: apply again every erasure since')
+    .argument('[files...]', 'certificates; those in the data folder unless told')
+    .option('--key <npub>', 'also believe certificates that this key has signed', pubkeyArgument)
+    .addHelpText(
+      'after',
+      `
+A backup that is restored brings back who was erased after it was made. The certificates lie beside the database, in
+certificates.jsonl of the data folder. They name nobody; so every key that the database holds is compared with them, and whoever
+was erased is erased again. Running it twice is harmless. Only certificates that this node has signed are believed.
+
+Examples:
+  $ minato erase replay
+  $ minato erase replay proofs.jsonl --key npub180cvv07tjdrrgpa0j7j7tmnyl2yr6yr7l8j4s3evf6u64th6gkwsyjh6w6`,
+    )
+    .action(replay);
+}
+
+async function replay(files: readonly string[], { key }: { key?: string }): Promise<void> {
+  const { dataDir } = readConfig(process.env);
+  const paths = files.length === 0 ? [certificatesFile(dataDir)] : files;
+  const proofs: Proof[] = [];
+  for (const path of paths) proofs.push(...(await proofsIn(path)));
+  await withJobs(async (context) => {
+    await refuseStrangers(context, proofs, key);
+    await again(context, proofs);
+  });
+}
+
+async function proofsIn(path: string): Promise<readonly Proof[]> {
+  const text = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
+    throw new Error(`${path} cannot be read (${error.code}): give the files with the certificates`);
+  });
+  const { proofs, problems } = readProofs(text);
+  if (problems.length > 0)
+    throw new Error(
+      `${path} holds what is no certificate, and nothing was done:\n  ${problems.join('\n  ')}`,
+    );
+  return proofs;
+}
+
+/** A secret that lies here is this node's own, also after the key was changed. */
+async function refuseStrangers(
+  { erasing }: JobContext,
+  proofs: readonly Proof[],
+  trusted: string | undefined,
+): Promise<void> {
+  for (const signer of new Set(proofs.map(({ pubkey }) => pubkey)))
+    if (signer !== trusted && !(await erasing.keys.isHere(signer)))
+      throw new Error(
+        `a certificate was signed by ${npubEncode(signer)}, which is no key of this node, and nothing was done; if you trust it, add --key ${npubEncode(signer)}`,
+      );
+}
+
+async function again(context: JobContext, proofs: readonly Proof[]): Promise<void> {
+  const { database, erasing, now, signal } = context;
+  const client = await database.connect({ statementTimeoutMs: LOOK_MS_MAX });
+  try {
+    const registry = openRegistry(erasing, { client, now, rows: context.bounds.rows });
+    const {
+      known,
+      elsewhere,
+      marked,
+      again: ids,
+    } = await replayErasures({ ...erasing, client, registry, signal, now }, proofs);
+    process.stdout.write(
+      `${count(proofs.length)} certificates: ${count(known)} known here, ${count(elsewhere)} of communities that are not here, ${count(marked)} whose refusal is in force again, ${count(ids.length)} to erase again\n`,
+    );
+    if (ids.length === 0) return;
+    await runNow(erase, context);
+    for (const id of ids) {
+      const erasure = await readErasure(database.pool, id);
+      const stage = erasure === undefined ? 'unknown' : shownStage(erasure);
+      process.stdout.write(`${id}  ${stage}\n`);
+      if (stage !== 'completed') process.exitCode = 1;
+    }
+  } finally {
+    await client.end();
+  }
+}
+
+export function unbanCommand(): Command {
+  return new Command('unban')
+    .description('let one who was banned when they were erased come back')
+    .argument('<pubkey>', 'npub or hex', pubkeyArgument)
+    .option(...COMMUNITY_OPTION)
+    .action((pubkey: string, { community: slug }: { community: string }) =>
+      withJobs(async ({ erasing, communities }) => {
+        const { id } = chooseCommunity(communities, slug);
+        const subject = erasing.subjectKey.tryHash(id, pubkey);
+        const lifted = subject !== undefined && (await liftBan(erasing.pool, id, subject));
+        if (!lifted) throw new Error(`nobody with this key was erased from "${slug}" while banned`);
+        process.stdout.write('they may come back with newer events\n');
+      }),
+    );
+}
