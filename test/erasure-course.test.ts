@@ -1,0 +1,229 @@
+/** An erasure whose course is changed, or in whose way something stands, while it is under way. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { planMarks } from '../src/core/plan.js';
+import { DAY_MS } from '../src/core/retention.js';
+import { erase } from '../src/jobs/erase.js';
+import { BOUNDS } from '../src/jobs/job.js';
+import { createLog } from '../src/log.js';
+import { trustConsumer } from '../src/services/trust.js';
+import type { Change } from '../src/store/changes.js';
+import { completeErasure, fenceCommunity, fenceMember, saveErasure } from '../src/store/erasure-steps.js';
+import { cancelErasure, type Erasure, readErasure } from '../src/store/erasures.js';
+import { askFor, runErasures, stateOf } from './support/erasure.js';
+import { type Life, openLife, unsigned } from './support/life.js';
+
+const START = 1_790_000_000_000;
+let life: Life;
+let community: number;
+let keys = 0;
+
+beforeAll(async () => {
+  life = await openLife(START, [{}, {}]);
+  [community] = life.communities as [number];
+});
+afterAll(() => life?.close());
+
+const newKey = () => (++keys).toString(16).padStart(64, 'a');
+const seconds = () => Math.floor(life.now / 1_000);
+const submit = (pubkey: string, draft: { kind?: number; created_at?: number; tags?: string[][] } = {}) =>
+  life.submit(0, community, unsigned({ kind: 1, created_at: seconds() - 10, ...draft, pubkey }));
+const vanish = (pubkey: string, until: number) =>
+  life.submit(
+    0,
+    community,
+    unsigned({ kind: 62, created_at: until, tags: [['relay', 'ALL_RELAYS']], pubkey }),
+    [community],
+  );
+const ask = (pubkey: string) => askFor(life.database, { community, pubkey }, life.now);
+const run = () => life.run(erase);
+const openOf = async (pubkey: string): Promise<Erasure> => {
+  const { rows } = await life.client.query<{ id: string }>(
+    `SELECT erasure_id AS id FROM erasures WHERE pubkey = $1 AND stage NOT IN ('completed', 'cancelled')`,
+    [Buffer.from(pubkey, 'hex')],
+  );
+  return (await readErasure(life.database.pool, rows[0]!.id))!;
+};
+
+/** Until it has read, no erasure ends. */
+async function slowly(meanwhile: () => Promise<void>): Promise<void> {
+  await life.client.query(
+    `INSERT INTO consumer_offsets (consumer, last_seq, updated_at) VALUES ('slow', 0, 0)`,
+  );
+  await meanwhile().finally(() => life.client.query(`DELETE FROM consumer_offsets WHERE consumer = 'slow'`));
+}
+
+it('what was read before its course was changed overruns nothing', async () => {
+  const pubkey = newKey();
+  await submit(pubkey);
+  await vanish(pubkey, seconds());
+  await slowly(async () => {
+    await run();
+    const stale = await openOf(pubkey);
+    expect(stale).toMatchObject({ cause: 'vanish', stage: 'deleting' });
+    await ask(pubkey);
+    const { pool } = life.database;
+    expect(await saveErasure(pool, stale, { stage: 'verifying' }, life.now)).toBe(false);
+    const proof = { id: 'f'.repeat(64), previous: undefined, event: '{}' };
+    expect(await completeErasure(pool, stale, proof, life.now)).toBe(false);
+    expect(await openOf(pubkey)).toMatchObject({ cause: 'operator', stage: 'requested', until: null });
+  });
+  await run();
+  expect(await submit(pubkey)).toBe('blocked: erased');
+  expect(await submit(pubkey, { kind: 62 })).toBe('blocked: erased');
+});
+
+describe('who was kept out stays out', () => {
+  it('when a disabled member asks to vanish', async () => {
+    const pubkey = newKey();
+    await submit(pubkey);
+    await life.client.query(
+      'INSERT INTO members (community, pubkey, created_at, updated_at) VALUES ($1, $2, 1, 1)',
+      [community, Buffer.from(pubkey, 'hex')],
+    );
+    await life.client.query(`UPDATE members SET status = 'disabled' WHERE pubkey = $1`, [
+      Buffer.from(pubkey, 'hex'),
+    ]);
+    await vanish(pubkey, seconds() - 5);
+    await run();
+    expect(await submit(pubkey, { created_at: seconds() })).toBe('blocked: erased');
+  });
+
+  it('when it begins again after the ban itself is deleted', async () => {
+    const pubkey = newKey();
+    await submit(pubkey);
+    await life.client.query(
+      'INSERT INTO blocked_authors (community, pubkey, created_at) VALUES ($1, $2, 1)',
+      [community, Buffer.from(pubkey, 'hex')],
+    );
+    await vanish(pubkey, seconds() - 5);
+    await slowly(async () => {
+      await run();
+    });
+    await vanish(pubkey, seconds() - 4);
+    await run();
+    expect(await submit(pubkey, { created_at: seconds() })).toBe('blocked: erased');
+  });
+});
+
+it('an event that was signed later than the fence reaches does not come back either', async () => {
+  const pubkey = newKey();
+  const ahead = { created_at: seconds() + 100_000 };
+  expect(await submit(pubkey, ahead)).toBe('stored');
+  await ask(pubkey);
+  await run();
+  expect(await submit(pubkey, ahead)).toBe('blocked: erased');
+});
+
+it('one erasure that cannot go on does not hold up the others', async () => {
+  const [stuck, other] = [newKey(), newKey()];
+  await submit(stuck);
+  await submit(other);
+  const [first, second] = [await ask(stuck), await ask(other)];
+  const { lane, communities, erasing } = life.writers[0]!;
+  let marks = 0;
+  const mark: typeof lane.mark = (work) =>
+    ++marks === 1 ? Promise.reject(new Error('the lane takes no more jobs now')) : lane.mark(work);
+  const { signal } = new AbortController();
+  const { database } = life;
+  const context = { database, lane, communities, now: () => life.now, signal, bounds: BOUNDS };
+  await runErasures({ ...context, erasing: { ...erasing, lane: { ...lane, mark } } });
+  const states = [await stateOf(database, first), await stateOf(database, second)];
+  expect(states.map(({ stage }) => stage).sort()).toEqual(['completed', 'requested']);
+  const failed = states.find(({ stage }) => stage === 'requested')!;
+  expect(failed.failures).toEqual({ erasure: 'the lane takes no more jobs now' });
+  await run();
+  for (const erasure of [first, second])
+    expect(await stateOf(database, erasure)).toMatchObject({ stage: 'completed', failures: {} });
+});
+
+it('one that was taken back is not fenced, however late that came', async () => {
+  const pubkey = newKey();
+  await submit(pubkey);
+  const member = await ask(pubkey);
+  const whole = await askFor(life.database, { community: life.communities[1]!, slug: 'two' }, life.now);
+  for (const erasure of [member, whole])
+    await cancelErasure(
+      life.database.pool,
+      { community: erasure.community, erasureId: erasure.erasureId },
+      life.now,
+    );
+  const subject = Buffer.alloc(32, 7);
+  await life.writers[0]!.lane.mark(async (session, now) => {
+    await fenceCommunity(session, whole, subject, now);
+    return fenceMember(session, { ...member, pubkey }, { subject, until: 1 }, now);
+  });
+  expect(await submit(pubkey, { created_at: seconds() })).toBe('stored');
+  const { rows } = await life.client.query('SELECT 1 FROM communities WHERE closed_at IS NOT NULL');
+  expect(rows).toEqual([]);
+});
+
+it('a mark that hides nobody takes no number', () => {
+  expect(planMarks([], 5).lastSeq).toBe(5);
+});
+
+it('a request to vanish takes an account with an export that was asked for later', async () => {
+  const pubkey = newKey();
+  const key = Buffer.from(pubkey, 'hex');
+  await submit(pubkey);
+  await life.client.query(
+    'INSERT INTO members (community, pubkey, created_at, updated_at) VALUES ($1, $2, 1, 1)',
+    [community, key],
+  );
+  await life.client.query(
+    `WITH asked AS (INSERT INTO personal_data_requests (request_id, community, pubkey, kind, status, created_at)
+       VALUES (gen_random_uuid(), $1, $2, 'export', 'ready', $3) RETURNING request_id)
+     INSERT INTO personal_data_files SELECT request_id, 0, 'x' FROM asked`,
+    [community, key, life.now + 60_000],
+  );
+  await vanish(pubkey, seconds());
+  await run();
+  const { rows } = await life.client.query('SELECT 1 FROM members WHERE pubkey = $1', [key]);
+  expect(rows).toEqual([]);
+});
+
+it('a consumer that reads nothing for a day is left behind, and has to begin anew', async () => {
+  const pubkey = newKey();
+  await submit(pubkey);
+  const erasure = await ask(pubkey);
+  await slowly(async () => {
+    await run();
+    expect(await stateOf(life.database, erasure)).toMatchObject({ stage: 'deleting' });
+    life.now += DAY_MS + 60_000;
+    await run();
+    expect(await stateOf(life.database, erasure)).toMatchObject({ stage: 'completed' });
+    const { rows } = await life.client.query(`SELECT reason FROM consumer_rebuilds WHERE consumer = 'slow'`);
+    expect(rows).toEqual([{ reason: expect.stringContaining('scrubbed') }]);
+    await life.client.query(`DELETE FROM consumer_rebuilds WHERE consumer = 'slow'`);
+  });
+});
+
+it('what others said about the erased before is not noted again when trust is built anew', async () => {
+  const [pubkey, other] = [newKey(), newKey()];
+  await submit(pubkey);
+  const naming = unsigned({ kind: 1, created_at: seconds() - 20, tags: [['p', pubkey]], pubkey: other });
+  expect(await life.submit(0, community, naming)).toBe('stored');
+  await ask(pubkey);
+  await run();
+  const { communities, erasing, lane } = life.writers[0]!;
+  const { database } = life;
+  const now = () => life.now;
+  const { keys: nodeKeys, subjectKey } = erasing;
+  const change: Change = {
+    ...{ seq: 1, community, op: 'upsert' as const, reason: undefined, id: naming.id, author: other, kind: 1 },
+    ...{ createdAt: naming.created_at, ingestedAt: life.now, topics: [], effectiveKey: undefined, bound: [] },
+    payload: JSON.stringify(naming),
+  };
+  const log = createLog('silent');
+  const contacts = async (withKey: boolean) => {
+    const key = withKey ? { subjectKey } : {};
+    const consumer = trustConsumer({ communities, database, lane, keys: nodeKeys, log, now, ...key });
+    await life.client.query('BEGIN');
+    await consumer.apply([change], life.client, 1);
+    const { rows } = await life.client.query('SELECT 1 FROM trust_contacts WHERE named = $1', [
+      Buffer.from(pubkey, 'hex'),
+    ]);
+    await life.client.query('ROLLBACK');
+    return rows.length;
+  };
+  expect([await contacts(true), await contacts(false)]).toEqual([0, 1]);
+});
