@@ -195,7 +195,7 @@ export function startLane(options: LaneOptions): Lane {
       await session.query(BEGIN_LOCKED);
       const marks = await work(session, now);
       const plan = planMarks(marks, await readHead(session));
-      await writeAndCommit(session, plan, now, options, { isUnknown: false });
+      await writeAndCommit(session, plan, now, options, { isUnknown: false, isDurable: true });
       options.onCommit?.(plan);
     } catch (error) {
       await dropSession();
@@ -410,6 +410,8 @@ async function transact(
 /** Whether a COMMIT was sent, and its answer did not come: then what it was for may be stored. */
 interface Fate {
   isUnknown: boolean;
+  /** The transaction holds more than the plan tells. */
+  readonly isDurable?: true;
 }
 
 async function writeAndCommit(
@@ -423,7 +425,7 @@ async function writeAndCommit(
   let committed: Promise<unknown> = Promise.resolve();
   const written = writePlan(session, plan, { now, tagHash }, () => {
     fate.isUnknown = true;
-    committed = session.query(commitOf(plan));
+    committed = session.query(commitOf(plan, fate));
     committed.catch(() => undefined);
   });
   try {
@@ -441,10 +443,12 @@ async function writeAndCommit(
 }
 
 /** Ephemeral events are not kept, so their commit need not wait for the disk. All others do, whatever the server's default. */
-function commitOf({ outbox, rows, heads, tombstones, hidden, vanishMarks }: Plan): string {
-  const durable = [outbox, rows, heads, tombstones, hidden, vanishMarks].some(
-    (written) => written.length > 0,
-  );
+function commitOf(
+  { outbox, rows, heads, tombstones, hidden, vanishMarks }: Plan,
+  { isDurable }: Fate,
+): string {
+  const written = [outbox, rows, heads, tombstones, hidden, vanishMarks];
+  const durable = isDurable ?? written.some(({ length }) => length > 0);
   return `SET LOCAL synchronous_commit = ${durable ? 'on' : 'off'}; COMMIT`;
 }
 
