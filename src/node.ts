@@ -1,21 +1,12 @@
 /** Puts a node together, in the order of dependence, and takes it apart in the reverse order. */
-import { setTimeout as delay } from 'node:timers/promises';
-import { addressesOf, basesOf } from './addresses.js';
-import { type Admission, createAdmission, RecentIds } from './admission.js';
+import { addressesOf } from './addresses.js';
 import { addApi } from './api/server.js';
-import { DynamodbAudit } from './audit/dynamodb.js';
 import { createAddressOf } from './client-address.js';
-import { type Communities, watchCommunities } from './communities.js';
-import type { Config } from './config.js';
+import type { Communities } from './communities.js';
 import { isDenial } from './core/errors.js';
-import type { NostrEvent } from './core/event.js';
 import type { Plan } from './core/plan.js';
 import { refusal } from './core/reply.js';
-import { settingsFrom } from './core/settings.js';
 import type { Erasing } from './erasure/all.js';
-import { auditDeleters } from './erasure/audit-deleters.js';
-import { Certificates } from './erasure/certificate.js';
-import { sessionDeleters } from './erasure/sessions.js';
 import { Http } from './http.js';
 import { erase } from './jobs/erase.js';
 import { startErasureGauge } from './jobs/erasure-gauge.js';
@@ -23,81 +14,39 @@ import { exportPersonalData } from './jobs/export-personal-data.js';
 import { BOUNDS } from './jobs/job.js';
 import { JOBS } from './jobs/list.js';
 import { type Schedule, startSchedule } from './jobs/schedule.js';
-import { KeySharing } from './key-sharing.js';
-import { NodeKeys } from './keys.js';
-import { type Lane, startLane } from './lane.js';
+import type { Lane } from './lane.js';
 import { Rates } from './limits/rates.js';
 import { openLimits, type SharedLimits } from './limits/shared.js';
-import type { Log } from './log.js';
-import { createMetrics, type Metrics } from './metrics.js';
+import type { Metrics } from './metrics.js';
 import { carryOut } from './orders.js';
 import type { Database } from './postgres/database.js';
-import { prepareDatabase } from './prepare.js';
 import type { SearchUse } from './relay/connection.js';
 import { Fanout } from './relay/fanout.js';
 import { Intake } from './relay/intake.js';
 import { Memory } from './relay/memory.js';
-import { SOFTWARE_VERSION } from './relay/nip11.js';
 import { QueryGate } from './relay/query-gate.js';
 import { addRelay } from './relay/server.js';
 import { Rights } from './rights.js';
 import { ROLES, type Role } from './roles.js';
-import { SeenCounts, startSeenFlush } from './seen-counts.js';
 import type { Consumer } from './services/consumer.js';
 import { consumersOf } from './services/list.js';
 import { type RunningConsumers, startConsumers } from './services/start.js';
 import { openSessions, type Sessions } from './sessions/shared.js';
-import { hasErasureMarks } from './store/erasure-steps.js';
-import { fixCursorSecret, fixDownloadSecret, fixTokenSecret, readSubjectPrint } from './store/node-state.js';
+import { fixCursorSecret, fixDownloadSecret, fixTokenSecret } from './store/node-state.js';
 import { readHead } from './store/outbox.js';
-import { isServed } from './store/seen.js';
-import type { TagHash } from './store/tag-hash.js';
 import { countUse, giveBack } from './store/usage.js';
-import { SubjectKey } from './subject-key.js';
-import { startVerifier, type Verifier } from './verify/pool.js';
+import type { Verifier } from './verify/pool.js';
+import { SOFTWARE_VERSION } from './version.js';
 import { Wakeups } from './wakeups.js';
+import { startWriter, type WriterOptions } from './writer.js';
 
-export interface NodeOptions {
-  readonly database: Database;
-  readonly config: Config;
-  readonly log: Log;
-  readonly now?: () => number;
+export interface NodeOptions extends WriterOptions {
   /** All of them unless told. */
   readonly roles?: ReadonlySet<Role>;
   /** Those of the list unless told: others, or some of them. */
   readonly consumers?: readonly Consumer[] | ((listed: readonly Consumer[]) => readonly Consumer[]);
   /** How often consumers look whether their rules have changed. */
   readonly upkeepMs?: number;
-}
-
-/** What writes events, without a server: an import needs no more. */
-export interface Writer {
-  readonly admission: Admission;
-  /** The node's own addresses. */
-  readonly bases: () => readonly string[];
-  readonly communities: Communities;
-  readonly verifier: Verifier;
-  readonly lane: Lane;
-  readonly tagHash: TagHash;
-  readonly keys: NodeKeys;
-  readonly erasing: Erasing;
-  /** Where the audit log is moved to, if anywhere. */
-  readonly audit: DynamodbAudit | undefined;
-  readonly networkId: string;
-  readonly recent: RecentIds;
-  readonly metrics: Metrics;
-  close(): Promise<void>;
-}
-
-/** By the id of the event: sent again, it is not counted again. */
-function reportUse(pool: Database['apiPool'], now: () => number) {
-  const counting = (community: number, { id, pubkey }: NostrEvent) =>
-    ({ community, pubkey, metric: 'reports', requestId: id, now: now() }) as const;
-  return {
-    count: async (community: number, event: NostrEvent) =>
-      !isDenial(await countUse(pool, counting(community, event))),
-    giveBack: (community: number, event: NostrEvent) => giveBack(pool, counting(community, event)),
-  };
 }
 
 /** Each search counts, whatever was asked before. */
@@ -113,126 +62,6 @@ function searchUse(pool: Database['apiPool'], now: () => number): SearchUse {
     giveBack: (community, pubkey) => giveBack(pool, counting(community, pubkey)),
   };
 }
-
-export interface WriterHooks {
-  readonly onCommit?: (plan: Plan) => void;
-  /** Where it listens; what is configured unless told. */
-  readonly port?: () => number;
-  /** Without them no author is limited. */
-  readonly rates?: Rates;
-}
-
-export async function startWriter(
-  options: NodeOptions,
-  { onCommit, port, rates }: WriterHooks = {},
-): Promise<Writer> {
-  const { database, config, log, now = Date.now } = options;
-  const metrics = createMetrics();
-  const recent = new RecentIds();
-  const { tagHash, networkId } = await prepareDatabase(database, config, now, log);
-  const { subjectKey, sharing } = await openSubjectKey(database, config, now);
-  const communities = await watchCommunities(database.ownPool, log);
-  communities.afterPoll(() => sharing.tend(communities.subjectPrint()));
-  const verifier = await startVerifier();
-  const settingsOf = (community: number) => communities.get(community)?.settings ?? settingsFrom(new Map());
-  const lane = startLane({
-    database,
-    subjectKey,
-    tagHash,
-    metrics,
-    log,
-    now,
-    settingsOf,
-    topicsOf: (community) => communities.get(community)?.topics ?? new Map(),
-    ...(onCommit ? { onCommit } : {}),
-  });
-  const keys = new NodeKeys({ folder: config.dataDir, pool: database.apiPool, now });
-  const audit = config.dynamodb && new DynamodbAudit(config.dynamodb);
-  const erasing: Erasing = {
-    pool: database.apiPool,
-    lane,
-    tagHash,
-    subjectKey,
-    keys,
-    certificates: new Certificates({
-      pool: database.apiPool,
-      keys,
-      folder: config.dataDir,
-      version: SOFTWARE_VERSION,
-    }),
-    aheadSeconds: (community) => settingsOf(community)['limits.createdAheadSecondsMax'],
-    others: (pool) => [
-      ...sessionDeleters({ pool, redisUrl: config.redisUrl }),
-      ...auditDeleters({
-        pool,
-        dynamodb: audit,
-        settingsOf,
-        now,
-        hashOf: (community, pubkey) => subjectKey.hash(community, pubkey).toString('hex'),
-      }),
-    ],
-  };
-  const bases = () => basesOf(config.publicUrl, config.host, port?.() ?? config.port);
-  const seen = new SeenCounts();
-  const stopSeen = startSeenFlush(seen, database.pool, log);
-  const admission = createAdmission({
-    lane,
-    verifier,
-    recent,
-    seen,
-    metrics,
-    now,
-    communities,
-    bases,
-    rates,
-    reportUse: reportUse(database.apiPool, now),
-    isServed: (community, event) => isServed(database.pool, community, event),
-  });
-  return {
-    admission,
-    bases,
-    communities,
-    verifier,
-    lane,
-    tagHash,
-    keys,
-    erasing,
-    audit,
-    networkId,
-    recent,
-    metrics,
-    close: async () => {
-      await lane.close();
-      await audit?.close();
-      await stopSeen();
-      await verifier.close();
-      await communities.stop();
-      await sharing.withdraw().catch(() => undefined);
-    },
-  };
-}
-
-/** A node that cannot tell who was erased does not start; first it asks those that run. */
-async function openSubjectKey(
-  { ownPool }: Database,
-  config: Config,
-  now: () => number,
-): Promise<{ readonly subjectKey: SubjectKey; readonly sharing: KeySharing }> {
-  const subjectKey = new SubjectKey({ folder: config.dataDir, given: config.erasureKey });
-  const sharing = new KeySharing(ownPool, subjectKey, now);
-  const print = await readSubjectPrint(ownPool);
-  if (print === undefined || (await subjectKey.load(print))) return { subjectKey, sharing };
-  for (let waited = 0; waited < KEY_WAIT_MS; waited += KEY_LOOK_MS) {
-    await sharing.tend(print);
-    if (subjectKey.print === print) return { subjectKey, sharing };
-    await delay(KEY_LOOK_MS);
-  }
-  await sharing.withdraw();
-  if (await hasErasureMarks(ownPool)) subjectKey.check(print);
-  return { subjectKey, sharing };
-}
-const KEY_WAIT_MS = 3_000;
-const KEY_LOOK_MS = 200;
 
 export interface Node {
   readonly port: number;

@@ -21,12 +21,12 @@ import { forgetLimits, forgetQuotas, freeJobs, partitions, trimLiveBus } from '.
 import { PostgresLimits } from '../src/limits/postgres.js';
 import { createLog } from '../src/log.js';
 import { createMetrics } from '../src/metrics.js';
-import { startWriter, type Writer } from '../src/node.js';
 import { type Database, openDatabase } from '../src/postgres/database.js';
 import { addCommunity, writeSetting } from '../src/store/communities.js';
 import * as events from '../src/store/erasure-events.js';
 import { readJobRuns } from '../src/store/job-runs.js';
 import * as sweeps from '../src/store/sweeps.js';
+import { startWriter, type Writer } from '../src/writer.js';
 import { eventually, runCli } from './support/cli.js';
 import { createTestDatabase, type TestDatabase } from './support/database.js';
 import { type Author, newAuthor, nowSeconds, sign } from './support/events.js';

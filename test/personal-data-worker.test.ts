@@ -343,7 +343,10 @@ describe('the memory of a node', () => {
             const { body: now } = await api.ask<{ status: string; download_url: string }>('GET', path, {
               as,
             });
-            return now.status === 'ready' ? now.download_url : undefined;
+            if (now.status === 'ready') return now.download_url;
+            // The node has better things to do than to answer this.
+            await new Promise((resolve) => setTimeout(resolve, 200));
+            return undefined;
           },
           LONG_MS,
         );

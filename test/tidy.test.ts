@@ -66,6 +66,8 @@ const WRITING = [
 const LAYERS: Record<string, readonly string[]> = {
   cli: [
     'node',
+    'writer',
+    'version',
     'audit',
     'prepare',
     'jobs',
@@ -84,6 +86,8 @@ const LAYERS: Record<string, readonly string[]> = {
     ...BASE,
   ],
   node: [
+    'writer',
+    'version',
     'prepare',
     'key-sharing',
     'audit',
@@ -100,6 +104,18 @@ const LAYERS: Record<string, readonly string[]> = {
     'limits',
     'addresses',
     'client-address',
+    ...WRITING,
+    ...BASE,
+  ],
+  writer: [
+    'prepare',
+    'key-sharing',
+    'audit',
+    'erasure',
+    'keys',
+    'limits',
+    'addresses',
+    'version',
     ...WRITING,
     ...BASE,
   ],
@@ -129,7 +145,7 @@ const LAYERS: Record<string, readonly string[]> = {
     ...BASE,
   ],
   orders: ['lane', 'store', 'core'],
-  relay: ['http', 'rights', 'limits', 'addresses', 'client-address', ...WRITING, ...BASE],
+  relay: ['version', 'http', 'rights', 'limits', 'addresses', 'client-address', ...WRITING, ...BASE],
   api: [
     'erasure',
     'audit',
@@ -191,6 +207,7 @@ const LAYERS: Record<string, readonly string[]> = {
   'client-address': [],
   turns: [],
   roles: [],
+  version: [],
   log: [],
   metrics: [],
   core: [],

@@ -8,7 +8,6 @@ import { JOBS } from '../src/jobs/list.js';
 import { dryRunJob, runJob } from '../src/jobs/run.js';
 import { forgetSessions } from '../src/jobs/upkeep.js';
 import { createLog } from '../src/log.js';
-import { startWriter, type Writer } from '../src/node.js';
 import { type Database, openDatabase } from '../src/postgres/database.js';
 import { PostgresSessions } from '../src/sessions/postgres.js';
 import { addCommunity } from '../src/store/communities.js';
@@ -16,6 +15,7 @@ import { applyPlanEvent } from '../src/store/plans.js';
 import { countSessions } from '../src/store/sessions.js';
 import { isRevoked, revokeToken } from '../src/store/tokens.js';
 import { countUse } from '../src/store/usage.js';
+import { startWriter, type Writer } from '../src/writer.js';
 import { createTestDatabase, type TestDatabase } from './support/database.js';
 import { newAuthor } from './support/events.js';
 

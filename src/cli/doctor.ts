@@ -21,7 +21,6 @@ import { type Database, VERSION_MIN } from '../postgres/database.js';
 import { schemaState } from '../postgres/migrate.js';
 import { openPostgres } from '../postgres/open.js';
 import { machineSize } from '../postgres/server-settings.js';
-import { SOFTWARE_VERSION } from '../relay/nip11.js';
 import { readSize, readSteps, WHOLE } from '../store/capacity.js';
 import { readCommunities } from '../store/communities.js';
 import { openAlarms } from '../store/erasure-people.js';
@@ -34,6 +33,7 @@ import { missingPartitions } from '../store/partitions.js';
 import { readTopics } from '../store/topics.js';
 import { SubjectKey, SubjectKeyMissing } from '../subject-key.js';
 import { startVerifier, type VerifyJob } from '../verify/pool.js';
+import { SOFTWARE_VERSION } from '../version.js';
 import { problemsOf, stateText, watchConsumers } from './consumer-words.js';
 import { bytesText, count } from './progress.js';
 

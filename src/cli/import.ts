@@ -11,8 +11,8 @@ import type { Pool } from 'pg';
 import { z } from 'zod';
 import { isRefusal, type Outcome, type Refusal, words } from '../core/reply.js';
 import { FRAME_BYTES_MAX } from '../core/settings.js';
-import type { Writer } from '../node.js';
 import { readConfigVersions } from '../store/communities.js';
+import type { Writer } from '../writer.js';
 import { type Checkpoint, checkpointAt } from './checkpoint.js';
 import { COMMUNITY_OPTION, chooseCommunity, withDatabase } from './context.js';
 import { Ledger, ledgerSchema, type Reject, type Settled } from './import-ledger.js';
@@ -60,7 +60,7 @@ async function importFile(file: string | undefined, options: Options): Promise<v
   const interruption = watchInterruption();
   try {
     await withDatabase(async ({ database, config, log }) => {
-      const { startWriter } = await import('../node.js');
+      const { startWriter } = await import('../writer.js');
       const writer = await startWriter({ database, config, log });
       try {
         await new Import(

@@ -73,7 +73,7 @@ export function withJobs(work: (context: JobContext, config: Config) => Promise<
   return withDatabase(async ({ database, config, log }) => {
     const interruption = watchInterruption();
     // Only now: a command that lists is quick to start.
-    const { startWriter } = await import('../node.js');
+    const { startWriter } = await import('../writer.js');
     const writer = await startWriter({ database, config, log });
     try {
       const { lane, communities, erasing, audit } = writer;

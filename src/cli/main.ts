@@ -1,6 +1,6 @@
 /** `minato`: one command per file. Errors become one sentence and an exit code; a stack is shown at debug level only. */
 import { Command } from 'commander';
-import { SOFTWARE_VERSION } from '../relay/nip11.js';
+import { SOFTWARE_VERSION } from '../version.js';
 
 /** Each command loads what it needs and no more: a command starts in half the time (0.3 instead of 0.57 s). */
 const COMMANDS: Record<string, () => Promise<Command>> = {

@@ -62,7 +62,7 @@ describe('a certificate', () => {
     ['no store', { ...WHOLE, stores: [] }, /^stores: /],
     [
       'a subject that is no hash',
-      { ...WHOLE, subject: { type: 'member', hash: 'npub1' } },
+      { ...WHOLE, subject: { ...WHOLE.subject, hash: 'npub1' } },
       /^subject\.hash: /,
     ],
     ['more about the person', { ...WHOLE, pubkey: HASH }, /^content: /],

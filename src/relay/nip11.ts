@@ -1,8 +1,6 @@
 /** The relay information document (NIP-11), generated from the settings that are enforced. */
-import { createRequire } from 'node:module';
 import type { Settings } from '../core/settings.js';
-
-const { version } = createRequire(import.meta.url)('../../package.json') as { version: string };
+import { SOFTWARE_VERSION } from '../version.js';
 
 const NIPS = [1, 9, 11, 13, 40, 42, 45, 50, 56, 62, 70];
 /** Management (NIP-86) is answered by the API. */
@@ -11,8 +9,6 @@ const API_NIPS = [86];
 export function supportedNips(hasApi: boolean): readonly number[] {
   return hasApi ? [...NIPS, ...API_NIPS] : NIPS;
 }
-
-export const SOFTWARE_VERSION = version;
 
 export function relayInformation(settings: Settings, hasApi: boolean) {
   const behind = settings['limits.createdBehindSecondsMax'];
@@ -24,7 +20,7 @@ export function relayInformation(settings: Settings, hasApi: boolean) {
     ...(settings['relay.icon'] === '' ? {} : { icon: settings['relay.icon'] }),
     supported_nips: supportedNips(hasApi),
     software: 'minato',
-    version,
+    version: SOFTWARE_VERSION,
     limitation: {
       max_message_length: settings['limits.messageBytesMax'],
       max_subscriptions: settings['limits.subscriptionsMax'],

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import type { Settings } from '../core/settings.js';
 import { escapeHtml } from '../core/text.js';
 import { globalTopic } from '../core/topic-id.js';
-import { SOFTWARE_VERSION } from './nip11.js';
+import { SOFTWARE_VERSION } from '../version.js';
 
 export interface Stats {
   readonly events: number;

@@ -12,11 +12,11 @@ import type { SettingKey } from '../../src/core/settings.js';
 import { BOUNDS, type Job, type JobContext } from '../../src/jobs/job.js';
 import { runJob } from '../../src/jobs/run.js';
 import { createLog } from '../../src/log.js';
-import { startWriter, type Writer } from '../../src/node.js';
 import { type Database, openDatabase } from '../../src/postgres/database.js';
 import { prepareDatabase } from '../../src/prepare.js';
 import { addCommunity, writeSetting } from '../../src/store/communities.js';
 import { ensurePartitions } from '../../src/store/partitions.js';
+import { startWriter, type Writer } from '../../src/writer.js';
 import { createTestDatabase, type TestDatabase } from './database.js';
 import { writeTopic } from './topics.js';
 
