@@ -3,7 +3,7 @@ import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { DYNAMODB_TABLES, DynamodbAudit } from '../src/audit/dynamodb.js';
 import { settingsFrom } from '../src/core/settings.js';
-import { type Erasing, openRegistry } from '../src/erasure/all.js';
+import { type Erasing, registryOf } from '../src/erasure/all.js';
 import { auditDeleters } from '../src/erasure/audit-deleters.js';
 import type { DeletionRegistry } from '../src/erasure/deletion-registry.js';
 import { EXEMPT_COLUMNS, PERSONAL_STORES } from '../src/erasure/registry.js';
@@ -76,7 +76,7 @@ describe('the deletion registry', () => {
     });
     const sessions = sessionDeleters({ pool, redisUrl: 'redis://127.0.0.1:1' });
     const erasing = { pool, keys, subjectKey, others: () => [...sessions, ...audit] } as unknown as Erasing;
-    registry = openRegistry(erasing, { client: new pg.Client(), now: Date.now, rows: 1 });
+    registry = registryOf(erasing, { client: new pg.Client(), pool, now: Date.now, rows: 1 });
   });
 
   /** Every table with a community or somebody's key, of which nobody answers for the rows. */

@@ -6,7 +6,7 @@ import { readConfig } from '../src/config.js';
 import type { NostrEvent } from '../src/core/event.js';
 import { serializeEvent } from '../src/core/event.js';
 import { isRefusal, words } from '../src/core/reply.js';
-import { openRegistry } from '../src/erasure/all.js';
+import { withRegistry } from '../src/erasure/all.js';
 import { certificatesFile } from '../src/erasure/certificate.js';
 import { readProofs } from '../src/erasure/proofs.js';
 import { type Replayed, replayErasures } from '../src/erasure/replay.js';
@@ -60,18 +60,14 @@ const run = ({ database, writer }: Place) => {
 const counts = ({ database, writer }: Place, pubkey: string) =>
   countsOf(database, writer.erasing, { type: 'member', community: 1, pubkey });
 
-async function replay(place: Place): Promise<Replayed> {
-  const client = await place.database.connect();
-  try {
-    const { erasing } = place.writer;
-    const registry = openRegistry(erasing, { client, now: Date.now, rows: 500 });
-    const { proofs, problems } = readProofs(await readFile(certificatesFile(folder), 'utf8'));
-    expect(problems).toEqual([]);
-    const { signal } = new AbortController();
-    return await replayErasures({ ...erasing, client, registry, signal, now: Date.now }, proofs);
-  } finally {
-    await client.end();
-  }
+async function replay({ database, writer: { erasing } }: Place): Promise<Replayed> {
+  const { proofs, problems } = readProofs(await readFile(certificatesFile(folder), 'utf8'));
+  expect(problems).toEqual([]);
+  const { signal } = new AbortController();
+  const now = Date.now;
+  return withRegistry(erasing, database, { now, rows: 500 }, (opened) =>
+    replayErasures({ ...erasing, ...opened, signal, now }, proofs),
+  );
 }
 
 let original: TestDatabase;

@@ -5,11 +5,10 @@
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { npubEncode } from 'nostr-tools/nip19';
-import { verifyEvent } from 'nostr-tools/pure';
 import { readConfig } from '../config.js';
-import { type Certificate, certificateProblems } from '../core/certificate.js';
-import { type NostrEvent, parseEvent } from '../core/event.js';
-import { isRefusal } from '../core/reply.js';
+import type { Certificate } from '../core/certificate.js';
+import type { NostrEvent } from '../core/event.js';
+import { documentsOf, readDocument } from '../erasure/proofs.js';
 import { SubjectKey } from '../subject-key.js';
 import { timeText } from './answers.js';
 import { count } from './progress.js';
@@ -98,33 +97,17 @@ async function filesAt(path: string): Promise<string[]> {
   return names.map((name) => join(path, name));
 }
 
-/** One document, on however many lines, or one on each line. */
 async function documentsIn(path: string): Promise<[string, string][]> {
-  const text = await readFile(path, 'utf8');
-  if (isJson(text)) return [[path, text]];
-  const lines = text.split('\n').map((line, at): [string, string] => [`${path}:${at + 1}`, line]);
-  return lines.filter(([, line]) => line.trim() !== '');
-}
-
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
+  const documents = documentsOf(await readFile(path, 'utf8'));
+  return documents.map(({ line, text }) => [line === undefined ? path : `${path}:${line}`, text]);
 }
 
 function readOne(where: string, text: string, { key }: VerifyOptions): Given | Pick<Given, 'problems'> {
-  if (!isJson(text)) return { problems: ['it is not JSON, or was cut off'] };
-  const event = parseEvent(JSON.parse(text));
-  if (isRefusal(event)) return { problems: [`it is no event: ${event.why}`] };
-  const { problems, certificate } = certificateProblems(event);
-  if (!verifyEvent({ ...event, tags: event.tags.map((tag) => [...tag]) }))
-    problems.unshift('its id or its signature does not hold: it was changed');
-  if (key !== undefined && event.pubkey !== key)
-    problems.push(`it is signed by ${npubEncode(event.pubkey)}, not by ${npubEncode(key)}`);
-  return { where, event, certificate, problems };
+  const { event, certificate, problems } = readDocument(text);
+  if (event === undefined) return { problems };
+  const isAnothers = key !== undefined && event.pubkey !== key;
+  const signer = isAnothers ? [`it is signed by ${npubEncode(event.pubkey)}, not by ${npubEncode(key)}`] : [];
+  return { where, event, certificate, problems: [...problems, ...signer] };
 }
 
 // ── The chain ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { Command } from 'commander';
 import { npubEncode } from 'nostr-tools/nip19';
 import { readConfig } from '../config.js';
-import { openRegistry } from '../erasure/all.js';
+import { withRegistry } from '../erasure/all.js';
 import { certificatesFile } from '../erasure/certificate.js';
 import { readProofs } from '../erasure/proofs.js';
 import { type Proof, replayErasures } from '../erasure/replay.js';
@@ -15,8 +15,6 @@ import { pubkeyArgument } from './answers.js';
 import { COMMUNITY_OPTION, chooseCommunity } from './context.js';
 import { runNow, withJobs } from './jobs.js';
 import { count } from './progress.js';
-
-const LOOK_MS_MAX = 600_000;
 
 export function replayCommand(): Command {
   return new Command('replay')
@@ -74,29 +72,25 @@ async function refuseStrangers(
 }
 
 async function again(context: JobContext, proofs: readonly Proof[]): Promise<void> {
-  const { database, erasing, now, signal } = context;
-  const client = await database.connect({ statementTimeoutMs: LOOK_MS_MAX });
-  try {
-    const registry = openRegistry(erasing, { client, now, rows: context.bounds.rows });
-    const {
-      known,
-      elsewhere,
-      marked,
-      again: ids,
-    } = await replayErasures({ ...erasing, client, registry, signal, now }, proofs);
-    process.stdout.write(
-      `${count(proofs.length)} certificates: ${count(known)} known here, ${count(elsewhere)} of communities that are not here, ${count(marked)} whose refusal is in force again, ${count(ids.length)} to erase again\n`,
-    );
-    if (ids.length === 0) return;
-    await runNow(erase, context);
-    for (const id of ids) {
-      const erasure = await readErasure(database.pool, id);
-      const stage = erasure === undefined ? 'unknown' : shownStage(erasure);
-      process.stdout.write(`${id}  ${stage}\n`);
-      if (stage !== 'completed') process.exitCode = 1;
-    }
-  } finally {
-    await client.end();
+  const { database, erasing, now, signal, bounds } = context;
+  const {
+    known,
+    elsewhere,
+    marked,
+    again: ids,
+  } = await withRegistry(erasing, database, { now, rows: bounds.rows }, (opened) =>
+    replayErasures({ ...erasing, ...opened, signal, now }, proofs),
+  );
+  process.stdout.write(
+    `${count(proofs.length)} certificates: ${count(known)} known here, ${count(elsewhere)} of communities that are not here, ${count(marked)} whose refusal is in force again, ${count(ids.length)} to erase again\n`,
+  );
+  if (ids.length === 0) return;
+  await runNow(erase, context);
+  for (const id of ids) {
+    const erasure = await readErasure(database.pool, id);
+    const stage = erasure === undefined ? 'unknown' : shownStage(erasure);
+    process.stdout.write(`${id}  ${stage}\n`);
+    if (stage !== 'completed') process.exitCode = 1;
   }
 }
 

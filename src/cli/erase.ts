@@ -4,7 +4,7 @@ import { Command, InvalidArgumentError } from 'commander';
 import { npubEncode } from 'nostr-tools/nip19';
 import { pubkeyOf, readConfig } from '../config.js';
 import type { Subject } from '../core/erasure.js';
-import { openRegistry } from '../erasure/all.js';
+import { withRegistry } from '../erasure/all.js';
 import { certificatesFile } from '../erasure/certificate.js';
 import { erase } from '../jobs/erase.js';
 import type { JobContext } from '../jobs/job.js';
@@ -41,8 +41,6 @@ Examples:
   $ minato erase replay                              after a restore from a backup
   $ minato certificate show ID --html > proof.html   the proof of it`;
 
-/** Counts of large tables may take minutes. */
-const COUNT_MS_MAX = 600_000;
 const WATCH_MS = 250;
 /** Waits for other jobs, each about 15 seconds, before the command leaves it to a node. */
 const BUSY_MAX = 240;
@@ -233,15 +231,11 @@ async function show(
   what: string,
   subject: Subject,
 ): Promise<number> {
-  const client = await database.connect({ statementTimeoutMs: COUNT_MS_MAX });
-  try {
-    const registry = openRegistry(erasing, { client, now, rows: bounds.rows });
+  return withRegistry(erasing, database, { now, rows: bounds.rows }, async ({ registry }) => {
     const counted = await registry.countAll(subject);
     process.stdout.write(manifestOf(what, counted));
     return sum(Object.fromEntries(counted.succeeded));
-  } finally {
-    await client.end();
-  }
+  });
 }
 
 async function confirm(name: string, isRight: (answer: string) => boolean): Promise<void> {

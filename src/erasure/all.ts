@@ -2,6 +2,7 @@
 import type { Client, Pool } from 'pg';
 import type { NodeKeys } from '../keys.js';
 import type { Lane } from '../lane.js';
+import type { Database } from '../postgres/database.js';
 import type { TagHash } from '../store/tag-hash.js';
 import type { SubjectKey } from '../subject-key.js';
 import type { Certificates } from './certificate.js';
@@ -24,19 +25,44 @@ export interface Erasing {
   readonly others: (pool: Pool) => readonly Deleter[];
 }
 
-export interface SessionOf {
+/** Counts and walks of large tables may take minutes. */
+const STATEMENT_MS_MAX = 600_000;
+
+export interface OpenedRegistry {
+  readonly registry: DeletionRegistry;
   readonly client: Client;
-  /** With statements that may take longer than those of clients; the API's own unless told. */
-  readonly pool?: Pool;
+}
+
+/** Every store, on sessions of their own whose statements may take longer than those of clients. */
+export async function withRegistry<T>(
+  erasing: Erasing,
+  database: Database,
+  { now, rows }: { readonly now: () => number; readonly rows: number },
+  work: (opened: OpenedRegistry) => Promise<T>,
+): Promise<T> {
+  const client = await database.connect({ statementTimeoutMs: STATEMENT_MS_MAX });
+  const pool = database.patientPool(1, STATEMENT_MS_MAX);
+  try {
+    return await work({ client, registry: registryOf(erasing, { client, pool, now, rows }) });
+  } finally {
+    await client.end().catch(() => undefined);
+    await pool.end().catch(() => undefined);
+  }
+}
+
+interface Sessions {
+  readonly client: Client;
+  readonly pool: Pool;
   readonly now: () => number;
+  /** Rows of one batch. */
   readonly rows: number;
 }
 
-export function openRegistry(erasing: Erasing, { client, pool, now, rows }: SessionOf): DeletionRegistry {
+export function registryOf(erasing: Erasing, { client, pool, now, rows }: Sessions): DeletionRegistry {
   const { lane, tagHash, keys, others } = erasing;
   return new DeletionRegistry().register(
-    ...others(pool ?? erasing.pool),
-    keyFilesDeleter({ pool: erasing.pool, keys }),
+    ...others(pool),
+    keyFilesDeleter({ pool, keys }),
     ...postgresDeleters({ client, lane, tagHash, now, rows }),
   );
 }

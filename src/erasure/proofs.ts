@@ -1,9 +1,47 @@
 /** Certificates as they lie in files: events, one a line, or one alone. Only what is signed and whole is believed. */
 import { verifyEvent } from 'nostr-tools/pure';
-import { certificateProblems } from '../core/certificate.js';
-import { parseEvent } from '../core/event.js';
+import { type Certificate, certificateProblems } from '../core/certificate.js';
+import { type NostrEvent, parseEvent } from '../core/event.js';
 import { isRefusal } from '../core/reply.js';
 import type { Proof } from './replay.js';
+
+export interface Document {
+  /** Its line, where the file has one on each. */
+  readonly line: number | undefined;
+  readonly text: string;
+}
+
+/** One document, on however many lines, or one on each line. */
+export function documentsOf(text: string): Document[] {
+  if (isJson(text)) return [{ line: undefined, text }];
+  return text.split('\n').flatMap((line, at) => (line.trim() === '' ? [] : [{ line: at + 1, text: line }]));
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+export interface ReadDocument {
+  readonly event?: NostrEvent;
+  readonly certificate?: Certificate | undefined;
+  /** What is wrong with it by itself, in sentences. */
+  readonly problems: readonly string[];
+}
+
+export function readDocument(text: string): ReadDocument {
+  if (!isJson(text)) return { problems: ['it is not JSON, or was cut off'] };
+  const event = parseEvent(JSON.parse(text));
+  if (isRefusal(event)) return { problems: [`it is no event: ${event.why}`] };
+  const { problems, certificate } = certificateProblems(event);
+  if (!verifyEvent({ ...event, tags: event.tags.map((tag) => [...tag]) }))
+    problems.unshift('its id or its signature does not hold: it was changed');
+  return { event, certificate, problems };
+}
 
 export interface ReadProofs {
   readonly proofs: readonly Proof[];
@@ -14,37 +52,11 @@ export interface ReadProofs {
 export function readProofs(text: string): ReadProofs {
   const proofs: Proof[] = [];
   const problems: string[] = [];
-  linesOf(text).forEach(({ line, number }) => {
-    const read = readProof(line);
-    if (typeof read === 'string') problems.push(`line ${number}: ${read}`);
-    else proofs.push(read);
-  });
-  return { proofs, problems };
-}
-
-/** A file may also hold one event that was laid out for people. */
-function linesOf(text: string): { line: string; number: number }[] {
-  if (isJson(text)) return [{ line: text, number: 1 }];
-  return text.split('\n').flatMap((line, at) => (line.trim() === '' ? [] : [{ line, number: at + 1 }]));
-}
-
-const isJson = (text: string) => {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
+  for (const { line, text: document } of documentsOf(text)) {
+    const { event, certificate, problems: found } = readDocument(document);
+    if (event === undefined || certificate === undefined || found.length > 0)
+      problems.push(`line ${line ?? 1}: ${found.join('; ')}`);
+    else proofs.push({ certificate, id: event.id, pubkey: event.pubkey, event: JSON.stringify(event) });
   }
-};
-
-/** The certificate, or what is wrong with it. */
-export function readProof(text: string): Proof | string {
-  if (!isJson(text)) return 'it is no JSON, or was cut off';
-  const event = parseEvent(JSON.parse(text));
-  if (isRefusal(event)) return `it is no event: ${event.why}`;
-  if (!verifyEvent({ ...event, tags: event.tags.map((tag) => [...tag]) }))
-    return 'its id or signature is wrong';
-  const { problems, certificate } = certificateProblems(event);
-  if (certificate === undefined || problems.length > 0) return problems.join('; ');
-  return { certificate, id: event.id, pubkey: event.pubkey, event: JSON.stringify(event) };
+  return { proofs, problems };
 }

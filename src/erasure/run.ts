@@ -80,8 +80,7 @@ export class ErasureRun {
       for (;;) {
         if (turn.signal.aborted) return 'more';
         // What another turn, an operator or the member has done since.
-        await this.reread();
-        if (await isStopped(this.options.pool, this.erasure.erasureId)) return 'waits';
+        if (!(await this.reread()) || this.erasure.heldAt !== null) return 'waits';
         const next = await this.step(turn);
         if (next !== undefined) return next;
       }
@@ -122,8 +121,7 @@ export class ErasureRun {
         await fenceCommunity(session, erasure, subject, at);
         return [];
       });
-    else if (erasure.cause === 'vanish')
-      await fenceVanished(pool, { ...erasure, pubkey: pubkey! }, subject, now());
+    else if (erasure.cause === 'vanish') await fenceVanished(pool, erasure, subject, now());
     else {
       // Events that were signed ahead of the clock are here already, and must not come back either.
       const until = erasure.until ?? Math.floor(now() / 1_000) + aheadSeconds(community);
@@ -266,8 +264,11 @@ export class ErasureRun {
     return undefined;
   }
 
-  private async reread(): Promise<void> {
-    this.erasure = (await readErasure(this.options.pool, this.erasure.erasureId)) ?? this.erasure;
+  /** False when it is gone, with the community that it was of. */
+  private async reread(): Promise<boolean> {
+    const erasure = await readErasure(this.options.pool, this.erasure.erasureId);
+    this.erasure = erasure ?? this.erasure;
+    return erasure !== undefined;
   }
 }
 

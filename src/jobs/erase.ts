@@ -2,9 +2,8 @@
  * Carries erasures out: of members who asked or vanished (NIP-62), and of communities. They take turns, so that a large one does not
  * hold up the small ones; what a run does not finish the next one goes on with.
  */
-import type { Client, Pool } from 'pg';
-import { openRegistry } from '../erasure/all.js';
-import { ErasureRun, type ErasureRunOptions, type Outcome } from '../erasure/run.js';
+import { withRegistry } from '../erasure/all.js';
+import { ErasureRun, type Outcome } from '../erasure/run.js';
 import { countVanished, dueErasures, takeUpVanished } from '../store/erasures.js';
 import type { Job, JobContext, JobResult } from './job.js';
 
@@ -12,7 +11,6 @@ import type { Job, JobContext, JobResult } from './job.js';
 const ERASURES_MAX = 100;
 /** Batches of one before the next has its turn. */
 const TURN_BATCHES = 20;
-const STATEMENT_MS_MAX = 600_000;
 
 export const erase: Job = {
   name: 'erase',
@@ -23,17 +21,11 @@ export const erase: Job = {
     await takeUpVanished(client, context.now(), ERASURES_MAX);
     const due = await dueErasures(client, context.now(), ERASURES_MAX);
     if (due.length === 0) return { changed: 0, more: false };
-    // Counts and walks of large tables may take minutes.
-    const session = await context.database.connect({ statementTimeoutMs: STATEMENT_MS_MAX });
-    const pool = context.database.patientPool(1, STATEMENT_MS_MAX);
-    try {
-      const parts = partsOf(context, session, pool);
-      const runs = due.map((erasure) => new ErasureRun(parts, erasure));
-      return await takeTurns(context, runs, due.length === ERASURES_MAX);
-    } finally {
-      await session.end().catch(() => undefined);
-      await pool.end().catch(() => undefined);
-    }
+    const { erasing, database, now, bounds, log } = context;
+    return withRegistry(erasing, database, { now, rows: bounds.rows }, ({ registry }) => {
+      const runs = due.map((erasure) => new ErasureRun({ ...erasing, registry, now, log }, erasure));
+      return takeTurns(context, runs, due.length === ERASURES_MAX);
+    });
   },
   dryRun: async (context, client) => {
     const due = await dueErasures(client, context.now(), ERASURES_MAX);
@@ -41,11 +33,6 @@ export const erase: Job = {
     return rows === 0 ? [] : [{ reason: 'asked for', class: 'erasure', rows }];
   },
 };
-
-function partsOf({ erasing, now, bounds, log }: JobContext, client: Client, pool: Pool): ErasureRunOptions {
-  const registry = openRegistry(erasing, { client, pool, now, rows: bounds.rows });
-  return { ...erasing, registry, now, log };
-}
 
 async function takeTurns(
   { bounds, signal }: JobContext,

@@ -1,6 +1,6 @@
 /** Looks every day whether anything of those who were erased in the last 90 days is here again, and says so loudly. */
 import { DAY_MS } from '../core/retention.js';
-import { openRegistry } from '../erasure/all.js';
+import { withRegistry } from '../erasure/all.js';
 import { countLeftovers, findErased } from '../erasure/reaudit.js';
 import { raiseAlarm, settleAlarms } from '../store/erasure-people.js';
 import { completedSince } from '../store/erasures.js';
@@ -8,7 +8,6 @@ import { readSubjectPrint } from '../store/node-state.js';
 import type { Job } from './job.js';
 
 const LOOKED_AT_MS = 90 * DAY_MS;
-const STATEMENT_MS_MAX = 600_000;
 /** The latest of them. */
 const ERASED_MAX = 100_000;
 
@@ -22,33 +21,34 @@ export const reauditErasures: Job = {
     const began = now();
     const erased = await completedSince(client, began - LOOKED_AT_MS, ERASED_MAX);
     if (erased.length === 0) return { changed: 0, more: false };
-    const session = await database.connect({ statementTimeoutMs: STATEMENT_MS_MAX });
-    try {
-      const registry = openRegistry(erasing, { client: session, now, rows: bounds.rows });
-      const { subjectKey } = erasing;
-      const print = await readSubjectPrint(client);
-      if (print === undefined || !(await subjectKey.load(print)))
-        throw new Error('the key of the erased is not here');
-      const found = await findErased({ client: session, subjectKey, registry, signal }, erased);
-      const { leftovers, failed } = await countLeftovers(registry, found);
-      for (const { community, subject, store, count } of leftovers) {
-        await raiseAlarm(client, { community, subject, store, found: count }, now());
-        log?.error(
-          { community, subject, store, found: count },
-          'something of one who was erased is here again',
-        );
-      }
-      // A store that did not answer has not been looked at: what was found there before still stands.
-      if (failed.size === 0) await settleAlarms(client, began, now());
-      metrics?.erasureAlarms.set(leftovers.length);
-      if (failed.size > 0)
-        throw new Error(
-          `could not look in ${[...failed].map(([name, why]) => `${name} (${why})`).join(', ')}`,
-        );
-      return { changed: leftovers.length, more: false };
-    } finally {
-      await session.end().catch(() => undefined);
-    }
+    return withRegistry(
+      erasing,
+      database,
+      { now, rows: bounds.rows },
+      async ({ client: session, registry }) => {
+        const { subjectKey } = erasing;
+        const print = await readSubjectPrint(client);
+        if (print === undefined || !(await subjectKey.load(print)))
+          throw new Error('the key of the erased is not here');
+        const found = await findErased({ client: session, subjectKey, registry, signal }, erased);
+        const { leftovers, failed } = await countLeftovers(registry, found);
+        for (const { community, subject, store, count } of leftovers) {
+          await raiseAlarm(client, { community, subject, store, found: count }, now());
+          log?.error(
+            { community, subject, store, found: count },
+            'something of one who was erased is here again',
+          );
+        }
+        // A store that did not answer has not been looked at: what was found there before still stands.
+        if (failed.size === 0) await settleAlarms(client, began, now());
+        metrics?.erasureAlarms.set(leftovers.length);
+        if (failed.size > 0)
+          throw new Error(
+            `could not look in ${[...failed].map(([name, why]) => `${name} (${why})`).join(', ')}`,
+          );
+        return { changed: leftovers.length, more: false };
+      },
+    );
   },
   dryRun: async () => [],
 };

@@ -22,7 +22,7 @@ const MAY_BE_FENCED = `stage IN ('requested', 'grace') AND held_at IS NULL`;
 
 /**
  * The fence of a member: from this transaction of the lane on nothing of theirs is taken in, and nothing is shown. What was refused
- * before stays refused: an event that was signed ahead of the clock, or one up to an earlier and later mark. False when it is not to be fenced any more.
+ * before stays refused: an event that was signed ahead of the clock, or one up to an earlier mark. No mark when it is not to be fenced any more.
  */
 export async function fenceMember(
   session: Client,

@@ -10,6 +10,7 @@ import { type Denial, denial } from '../core/errors.js';
 import { DAY_MS } from '../core/retention.js';
 import { bytes, type Change, changeConfig, type Db, isUuid } from './config-change.js';
 import { STORE_TABLES, type TableRows } from './erasure-rows.js';
+import { replaceNames } from './named.js';
 import { NEWEST_FIRST, type Page, type PageOf, readPage } from './page.js';
 
 export type Counts = Readonly<Record<string, number>>;
@@ -138,7 +139,7 @@ async function findOpen(db: Db, community: number, pubkey: string | undefined): 
  * A request to vanish (NIP-62) becomes an erasure without grace; its mark is the fence. One that is under way for an earlier mark
  * begins again with the later one.
  */
-export async function takeUpVanished(client: ClientBase, now: number, limit: number): Promise<number> {
+export async function takeUpVanished(client: ClientBase, now: number, limit: number): Promise<void> {
   if ((await countVanished(client)) > 0) await settleStrangers(client, now, limit);
   const { rows } = await client.query<{ community: number; pubkey: Buffer; until: number }>(
     `SELECT v.community, v.pubkey, v.until ${VANISHED} ORDER BY v.community, v.pubkey LIMIT $1`,
@@ -159,20 +160,19 @@ export async function takeUpVanished(client: ClientBase, now: number, limit: num
        AND v.erased_at IS NULL AND v.request IS NOT NULL AND e.stage IN ('requested', 'grace') AND e.grace_until > $1`,
     [now],
   );
-  return rows.length;
 }
 
 /** As every table is asked about one person, here about each of the marks. */
-const ofMark = (condition: string) =>
-  Object.entries({
-    community: 'v.community',
-    pubkey: 'v.pubkey',
-    hex: `encode(v.pubkey, 'hex')`,
-    until: 'v.until',
-    ms: '(v.until * 1000 + 999)',
-    bounded: 'true',
-    vanishes: 'true',
-  }).reduce((text, [name, value]) => text.replaceAll(new RegExp(`(?<!:):${name}\\b`, 'g'), value), condition);
+const OF_MARK: Readonly<Record<string, string>> = {
+  community: 'v.community',
+  pubkey: 'v.pubkey',
+  hex: `encode(v.pubkey, 'hex')`,
+  until: 'v.until',
+  ms: '(v.until * 1000 + 999)',
+  bounded: 'true',
+  vanishes: 'true',
+};
+const ofMark = (condition: string) => replaceNames(condition, (name) => OF_MARK[name]);
 const ofTables = Object.values(STORE_TABLES).flatMap((tables: readonly TableRows[]) =>
   tables.flatMap(({ table, member, uncounted = false }) =>
     member === undefined || uncounted || table === 'personal_data_files'

@@ -2,8 +2,7 @@
 import { expect } from 'vitest';
 import type { Subject } from '../../src/core/erasure.js';
 import { isDenial } from '../../src/core/errors.js';
-import { type Erasing, openRegistry } from '../../src/erasure/all.js';
-import type { DeletionRegistry } from '../../src/erasure/deletion-registry.js';
+import { type Erasing, withRegistry } from '../../src/erasure/all.js';
 import { erase } from '../../src/jobs/erase.js';
 import { BOUNDS, type Job, type JobContext } from '../../src/jobs/job.js';
 import { runJob } from '../../src/jobs/run.js';
@@ -44,27 +43,13 @@ export async function stateOf({ pool }: Pick<Database, 'pool'>, { erasureId }: E
   return (await readErasure(pool, erasureId))!;
 }
 
-/** Every store of the node, on a session that is closed afterwards. */
-export async function withRegistry<T>(
-  database: Database,
-  erasing: Erasing,
-  work: (registry: DeletionRegistry) => Promise<T>,
-): Promise<T> {
-  const client = await database.connect();
-  try {
-    return await work(openRegistry(erasing, { client, now: Date.now, rows: 500 }));
-  } finally {
-    await client.end();
-  }
-}
-
 /** What each store counts; none of them may fail. */
 export function countsOf(
   database: Database,
   erasing: Erasing,
   subject: Subject,
 ): Promise<Record<string, number>> {
-  return withRegistry(database, erasing, async (registry) => {
+  return withRegistry(erasing, database, { now: Date.now, rows: 500 }, async ({ registry }) => {
     const { succeeded, failed } = await registry.countAll(subject);
     expect([...failed]).toEqual([]);
     return Object.fromEntries(succeeded);
