@@ -13,6 +13,7 @@ import type { Client } from 'pg';
 import { classify, KIND_DELETION } from './core/classify.js';
 import type { Decision } from './core/decide.js';
 import type { Announced } from './core/hidden.js';
+import { isOutageCode } from './core/outage.js';
 import {
   factKey,
   type Plan,
@@ -27,6 +28,7 @@ import { type Outcome, outcomeOf, type Refusal, refusal } from './core/reply.js'
 import { cutoff, eventDays, type Retention, type TopicSubscription } from './core/retention.js';
 import type { Settings } from './core/settings.js';
 import { topicsOf } from './core/topic.js';
+import { isNoAnswer } from './in-time.js';
 import { LaneQueue } from './lane-queue.js';
 import type { Log } from './log.js';
 import type { Metrics } from './metrics.js';
@@ -56,8 +58,9 @@ const STATEMENT_TOO_LONG = '57014';
 const RETRY_MS_MAX = 2_000;
 /** Two instances find each other within a poll or two. */
 const KEY_WAIT_MS = 3_000;
-/** SQLSTATE of a row that no partition takes; a check constraint gives the same. */
+/** SQLSTATE of a statement behind one that failed. */
 const FAILED_TRANSACTION = '25P02';
+/** SQLSTATE of a row that no partition takes; a check constraint gives the same. */
 const NO_PARTITION = '23514';
 
 export interface LaneOptions {
@@ -126,10 +129,29 @@ export function startLane(options: LaneOptions): Lane {
   const { database, metrics, log } = options;
   const queue = new LaneQueue<Item>();
   let session: Client | undefined;
+  /**
+   * The first error that the server gave on this session, which is dropped after it. What was sent behind that statement fails
+   * as well (25P02), and the answer that reaches us first need not be the first that came.
+   */
+  let cause: { readonly code?: string } | undefined;
   let running: Promise<void> | undefined;
   let closing = false;
   /** The last batch was given up: while nothing works, the next ones try once and are told at once. */
   let hopeless = false;
+
+  const openSession = async (): Promise<Client> => {
+    if (session !== undefined) return session;
+    cause = undefined;
+    const opened = await connectSession(database);
+    opened.connection.on('errorMessage', (error: { readonly code?: string }) => {
+      cause ??= error;
+    });
+    session = opened;
+    return opened;
+  };
+
+  /** Our own refusal to go on, as without the key of erased members, is no error of the server. */
+  const causeOf = (error: unknown): { readonly code?: string } => cause ?? (error as { code?: string });
 
   const jobs: (() => Promise<void>)[] = [];
 
@@ -155,14 +177,14 @@ export function startLane(options: LaneOptions): Lane {
    */
   const hide = async (work: HidingWork, attempt = 1): Promise<number> => {
     try {
-      session ??= await connectSession(database);
-      const plan = await transactHiding(session, work, options);
+      const plan = await transactHiding(await openSession(), work, options);
       metrics.hidden.inc({ reason: work.hidden }, plan.hidden.length);
       if (plan.outbox.length > 0) options.onCommit?.(plan);
       return plan.hidden.length;
     } catch (error) {
+      const { code } = causeOf(error);
       await dropSession();
-      if ((error as { code?: string }).code === NO_PARTITION && attempt === 1) {
+      if (code === NO_PARTITION && attempt === 1) {
         await makePartitions();
         return hide(work, 2);
       }
@@ -172,13 +194,13 @@ export function startLane(options: LaneOptions): Lane {
 
   const restore = async (work: RestoringWork, attempt = 1): Promise<Restored[]> => {
     try {
-      session ??= await connectSession(database);
-      const { plan, restored } = await transactRestore(session, work, options);
+      const { plan, restored } = await transactRestore(await openSession(), work, options);
       if (plan.outbox.length > 0) options.onCommit?.(plan);
       return restored;
     } catch (error) {
+      const { code } = causeOf(error);
       await dropSession();
-      if ((error as { code?: string }).code === NO_PARTITION && attempt === 1) {
+      if (code === NO_PARTITION && attempt === 1) {
         await makePartitions();
         return restore(work, 2);
       }
@@ -190,12 +212,12 @@ export function startLane(options: LaneOptions): Lane {
 
   const mark = async (work: MarkingWork): Promise<void> => {
     try {
-      session ??= await connectSession(database);
+      const opened = await openSession();
       const now = options.now();
-      await session.query(BEGIN_LOCKED);
-      const marks = await work(session, now);
-      const plan = planMarks(marks, await readHead(session));
-      await writeAndCommit(session, plan, now, options, { isUnknown: false, isDurable: true });
+      await opened.query(BEGIN_LOCKED);
+      const marks = await work(opened, now);
+      const plan = planMarks(marks, await readHead(opened));
+      await writeAndCommit(opened, plan, now, options, { isUnknown: false, isDurable: true });
       options.onCommit?.(plan);
     } catch (error) {
       await dropSession();
@@ -208,8 +230,7 @@ export function startLane(options: LaneOptions): Lane {
     const { items, commitSent } = batch;
     const fate: Fate = { isUnknown: commitSent };
     try {
-      session ??= await connectSession(database);
-      const plan = await transact(session, items, options, fate);
+      const plan = await transact(await openSession(), items, options, fate);
       hopeless = false;
       done();
       metrics.laneBatch.observe(items.length);
@@ -228,8 +249,9 @@ export function startLane(options: LaneOptions): Lane {
   /** Every failure of a batch ends here, and nowhere else: split, try again, or tell the clients. */
   const recover = async (batch: Batch, error: unknown): Promise<void> => {
     const { items, attempt, deadline } = batch;
-    const code = (error as { code?: string }).code;
-    log.warn({ code, events: items.length, attempt, error: String(error) }, 'a batch failed');
+    const first = causeOf(error);
+    const { code } = first;
+    log.warn({ code, events: items.length, attempt, error: String(first) }, 'a batch failed');
     metrics.laneRetries.inc();
     await dropSession();
     if (code === NO_PARTITION && attempt === 1) {
@@ -238,9 +260,14 @@ export function startLane(options: LaneOptions): Lane {
     }
     if (error instanceof SubjectKeyMissing) return withoutKey(batch, error);
     if (isDataError(code) || (code === STATEMENT_TOO_LONG && items.length > 1)) return split(batch);
+    // Neither data nor an outage, as a plan that a migration has changed: once more on a new session, then by halves as well.
+    if (!isNoAnswer(error) && !isOutageCode(code))
+      return attempt === 1 ? commit({ ...batch, attempt: 2 }) : split(batch);
     if (hopeless || (closing && attempt > 1) || attempt >= ATTEMPTS_MAX || Date.now() > deadline) {
       hopeless = true;
-      for (const item of items) item.settle(refusal('error', 'failed to store event'));
+      // Whoever waits behind it would wait for the same: a queue of many batches is not tried one by one.
+      for (const item of [...items, ...queue.take(Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER)])
+        item.settle(refusal('error', 'failed to store event'));
       return;
     }
     await delay(Math.min(RETRY_MS_MAX, 25 * 2 ** attempt));
@@ -277,8 +304,7 @@ export function startLane(options: LaneOptions): Lane {
   /** This month's partition may be missing: the node slept, or its clock was set. */
   const makePartitions = async (): Promise<void> => {
     try {
-      session ??= await connectSession(database);
-      await ensurePartitions(session, options.now());
+      await ensurePartitions(await openSession(), options.now());
     } catch (error) {
       log.error({ error: String(error) }, 'partitions could not be made');
     }
@@ -430,16 +456,16 @@ async function writeAndCommit(
   });
   try {
     await written;
+    await committed;
   } catch (error) {
-    // That COMMIT was answered, and refused: the transaction had failed before it.
+    // That COMMIT was answered, and refused: the transaction had failed before it, or a constraint that waits for it did.
     const refused = await committed.then(
       () => false,
-      (answer: { code?: string }) => answer.code === FAILED_TRANSACTION,
+      ({ code }: { code?: string }) => code === FAILED_TRANSACTION || isDataError(code),
     );
     if (refused) fate.isUnknown = wasUnknown;
     throw error;
   }
-  await committed;
 }
 
 /** Ephemeral events are not kept, so their commit need not wait for the disk. All others do, whatever the server's default. */

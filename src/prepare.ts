@@ -2,7 +2,7 @@
 import type { Config } from './config.js';
 import type { Log } from './log.js';
 import { checkVersion, type Database } from './postgres/database.js';
-import { migrate } from './postgres/migrate.js';
+import { MIGRATION_MS_MAX, migrate } from './postgres/migrate.js';
 import { ensureDefaultCommunity } from './store/communities.js';
 import { fixNetworkId, fixTagHashSeed } from './store/node-state.js';
 import { ensurePartitions } from './store/partitions.js';
@@ -24,7 +24,7 @@ export async function prepareDatabase(
   now: () => number,
   log: Log,
 ): Promise<Prepared> {
-  const client = await database.connect();
+  const client = await database.connect({ statementTimeoutMs: MIGRATION_MS_MAX });
   try {
     await checkVersion(client);
     for (const name of await migrate(client)) log.info({ migration: name }, 'schema migrated');

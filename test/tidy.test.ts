@@ -49,7 +49,7 @@ const breaking = (files: readonly Source[], rule: (file: Source) => boolean) =>
 
 // ── Layers ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const BASE = ['core', 'config', 'roles', 'log', 'metrics'];
+const BASE = ['core', 'config', 'roles', 'in-time', 'log', 'metrics'];
 const WRITING = [
   'admission',
   'seen-counts',
@@ -163,6 +163,7 @@ const LAYERS: Record<string, readonly string[]> = {
   erasure: [
     'audit',
     'sessions',
+    'redis',
     'limits',
     'keys',
     'communities',
@@ -172,10 +173,10 @@ const LAYERS: Record<string, readonly string[]> = {
     'postgres',
     ...BASE,
   ],
-  audit: ['store', 'core', 'log', 'config'],
-  sessions: ['store', 'core', 'log', 'config'],
+  audit: ['store', 'core', 'in-time', 'log', 'config'],
+  sessions: ['redis', 'store', 'core', 'log', 'config'],
   keys: ['store', 'core'],
-  http: ['client-address', 'core', 'metrics'],
+  http: ['client-address', 'core', 'in-time', 'metrics'],
   admission: [
     'turns',
     'seen-counts',
@@ -190,24 +191,26 @@ const LAYERS: Record<string, readonly string[]> = {
   ],
   rights: ['communities', 'store', 'core', 'log'],
   addresses: ['communities', 'store', 'core'],
-  limits: ['store', 'core', 'log', 'metrics'],
+  limits: ['redis', 'store', 'core', 'in-time', 'log', 'metrics'],
+  redis: ['in-time', 'log'],
   'seen-counts': ['store', 'log'],
   communities: ['blocks', 'door-rules', 'store', 'core', 'log'],
   blocks: ['store', 'core'],
   'door-rules': ['core'],
   'key-sharing': ['subject-key', 'store'],
-  lane: ['lane-queue', 'subject-key', 'store', 'postgres', 'core', 'log', 'metrics'],
+  lane: ['lane-queue', 'subject-key', 'store', 'postgres', 'core', 'in-time', 'log', 'metrics'],
   'lane-queue': [],
   'subject-key': [],
   wakeups: ['store', 'postgres', 'log'],
   store: ['turns', 'postgres', 'core'],
-  verify: ['core'],
-  postgres: ['core'],
+  verify: ['core', 'in-time'],
+  postgres: ['core', 'in-time'],
   config: ['core'],
   'client-address': [],
   turns: [],
   roles: [],
   version: [],
+  'in-time': [],
   log: [],
   metrics: [],
   core: [],
@@ -398,7 +401,7 @@ function withoutStrings(code: string): string {
 // ── The specification ─────────────────────────────────────────────────────────────────────────────────────────────
 
 describe('SPEC.md', () => {
-  const INVARIANTS = Array.from({ length: 14 }, (_, at) => `I${at + 1}`);
+  const INVARIANTS = Array.from({ length: 15 }, (_, at) => `I${at + 1}`);
   const spec = readFileSync(join(ROOT, 'SPEC.md'), 'utf8');
   const sections = spec
     .split(/^## /m)

@@ -10,6 +10,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type * as Client from '@aws-sdk/client-dynamodb';
 import type * as Document from '@aws-sdk/lib-dynamodb';
 import type { DynamodbPlace } from '../config.js';
+import { inTime } from '../in-time.js';
 import {
   type AuditEntry,
   type AuditKey,
@@ -24,6 +25,8 @@ export const DYNAMODB_TABLES = ['audit_logs'] as const;
 
 const CONNECT_MS_MAX = 2_000;
 const ANSWER_MS_MAX = 5_000;
+/** Of one question with all its attempts: shorter than a transaction of PostgreSQL that waits for it may stand still. */
+const QUESTION_MS_MAX = 8_000;
 /** Of one question, by the SDK: what fails on the way, and what is throttled as a whole. */
 const ATTEMPTS_MAX = 3;
 const ACTIVE_MS_MAX = 60_000;
@@ -153,7 +156,9 @@ export class DynamodbAudit implements AuditStore {
   async state(): Promise<string | undefined> {
     const { client, plain } = await this.open();
     try {
-      const { Table } = await plain.send(new client.DescribeTableCommand({ TableName: this.table }));
+      const { Table } = await this.inTime(
+        plain.send(new client.DescribeTableCommand({ TableName: this.table })),
+      );
       return Table?.TableStatus;
     } catch (error) {
       if (reasonOf(error) === 'ResourceNotFoundException') return undefined;
@@ -179,7 +184,7 @@ export class DynamodbAudit implements AuditStore {
       throw error;
     }
     try {
-      return await question(opened);
+      return await this.inTime(question(opened));
     } catch (error) {
       throw this.told(error);
     }
@@ -286,7 +291,8 @@ export class DynamodbAudit implements AuditStore {
   /** Two may make it at once: one is told that it is there already. */
   private async makeTable({ client, plain }: Opened): Promise<void> {
     if ((await this.state()) === undefined) {
-      await plain.send(new client.CreateTableCommand(shapeOf(this.table))).catch((error) => {
+      const made = plain.send(new client.CreateTableCommand(shapeOf(this.table)));
+      await this.inTime(made).catch((error) => {
         if (reasonOf(error) !== 'ResourceInUseException') throw this.told(error);
       });
     }
@@ -296,6 +302,11 @@ export class DynamodbAudit implements AuditStore {
       await delay(ACTIVE_POLL_MS);
     }
     throw new DynamodbError(`${this.where()} is not active after ${ACTIVE_MS_MAX / 1_000} seconds`);
+  }
+
+  /** I15: one that hangs is given up, and named. */
+  private inTime<T>(answer: Promise<T>): Promise<T> {
+    return inTime(answer, QUESTION_MS_MAX, `DynamoDB at ${this.host}`);
   }
 
   private where(): string {

@@ -1,6 +1,6 @@
 import { Command } from 'commander';
 import { checkVersion } from '../postgres/database.js';
-import { migrate, schemaState } from '../postgres/migrate.js';
+import { MIGRATION_MS_MAX, migrate, schemaState } from '../postgres/migrate.js';
 import { withDatabase } from './context.js';
 
 export function migrateCommand(): Command {
@@ -9,7 +9,7 @@ export function migrateCommand(): Command {
     .option('--dry-run', 'only show what would be applied')
     .action((options: { dryRun?: boolean }) =>
       withDatabase(async ({ database }) => {
-        const client = await database.connect();
+        const client = await database.connect({ statementTimeoutMs: MIGRATION_MS_MAX });
         try {
           await checkVersion(client);
           const names = options.dryRun ? (await schemaState(client)).pending : await migrate(client);

@@ -116,13 +116,16 @@ interface Export {
   readonly signal: AbortSignal;
 }
 
+/** Of somebody who has posted for years. */
+const STATEMENT_MS_MAX = 600_000;
+
 async function exportTo(file: FileHandle, wanted: Export): Promise<void> {
   const { database, community, pubkey } = wanted;
   // Noted before anything is read: nobody looks without a trace.
   await changeConfig(database.pool, { community: community.id, now: Date.now() }, (change) =>
     change.audit('personal-data.export', pubkey),
   );
-  const client = await database.connect();
+  const client = await database.connect({ statementTimeoutMs: STATEMENT_MS_MAX });
   try {
     const person = await findPerson(client, community.id, pubkey);
     await writeFile(client, person, file, wanted);

@@ -3,17 +3,11 @@
  * the first page to the last is found; nothing else is touched. On a connection of its own, which is not made again: when Redis fails
  * half-way, the call rejects, what went is gone, and the next call finds the rest.
  */
-import { createClient } from 'redis';
-import { inTime } from '../sessions/in-time.js';
+import { closeRedis, fromRedis, openBriefly, type RedisClient } from '../redis.js';
 import type { Progress } from './deleter.js';
 import { SeenKeys } from './seen-keys.js';
 
-const CONNECT_MS_MAX = 2_000;
 const SCAN_COUNT = 1_000;
-
-const clientOf = (url: string) =>
-  createClient({ url, socket: { connectTimeout: CONNECT_MS_MAX, reconnectStrategy: false } });
-export type RedisClient = ReturnType<typeof clientOf>;
 
 export interface RedisPlace {
   readonly url: string;
@@ -42,14 +36,12 @@ export function countKeys(place: RedisPlace, wanted: WantedKeys): Promise<number
 
 /** The names of keys, page by page; one may come several times. */
 export async function* namesOf(place: RedisPlace, pattern: string): AsyncGenerator<string[]> {
-  const client = clientOf(place.url);
-  client.on('error', () => undefined);
   const wanted = { patterns: [pattern], upTo: Number.MAX_SAFE_INTEGER, timesOf: async () => [] };
+  const client = await openBriefly(place.url, place.answerMsMax);
   try {
-    await inTime(client.connect(), place.answerMsMax);
     yield* pagesOf(client, place, wanted);
   } finally {
-    if (client.isOpen) client.destroy();
+    closeRedis(client);
   }
 }
 
@@ -59,7 +51,7 @@ export function deleteKeys(place: RedisPlace, wanted: WantedKeys, progress: Prog
     for await (const keys of pagesOf(client, place, wanted)) {
       if (keys.length === 0) continue;
       // It tells how many were there: one that came twice went once.
-      const gone = await inTime(client.unlink(keys), place.answerMsMax);
+      const gone = await fromRedis(client.unlink(keys), place.answerMsMax);
       deleted += gone;
       if (gone > 0) await progress(gone);
     }
@@ -75,11 +67,11 @@ async function* pagesOf(
   for (const MATCH of patterns) {
     let cursor = '0';
     do {
-      const page = await inTime(client.scan(cursor, { MATCH, COUNT: SCAN_COUNT }), answerMsMax);
+      const page = await fromRedis(client.scan(cursor, { MATCH, COUNT: SCAN_COUNT }), answerMsMax);
       const keys = [...new Set(page.keys)];
       if (upTo === Number.MAX_SAFE_INTEGER || keys.length === 0) yield keys;
       else {
-        const times = await inTime(timesOf(client, keys), answerMsMax);
+        const times = await fromRedis(timesOf(client, keys), answerMsMax);
         yield keys.filter((_, at) => (times[at] ?? Number.POSITIVE_INFINITY) <= upTo);
       }
       cursor = page.cursor;
@@ -91,13 +83,10 @@ async function withRedis<T>(
   { url, answerMsMax }: RedisPlace,
   work: (client: RedisClient) => Promise<T>,
 ): Promise<T> {
-  const client = clientOf(url);
-  // Whoever waits for an answer is told; without a listener it would end the process.
-  client.on('error', () => undefined);
+  const client = await openBriefly(url, answerMsMax);
   try {
-    await inTime(client.connect(), answerMsMax);
     return await work(client);
   } finally {
-    if (client.isOpen) client.destroy();
+    closeRedis(client);
   }
 }

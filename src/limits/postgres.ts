@@ -3,12 +3,15 @@
  * of strangers costs the database as little as a few busy clients do.
  */
 import type { Pool } from 'pg';
+import { inTime, isNoAnswer } from '../in-time.js';
 import { takeTokens, useCredential } from '../store/limits.js';
 import { takenOf } from './answer.js';
 import type { SharedLimits, Taken } from './shared.js';
 
 const BATCH_MAX = 500;
 const WAITING_MAX = 10_000;
+/** A client waits for it. */
+const ANSWER_MS_MAX = 5_000;
 
 interface Question {
   readonly key: string;
@@ -36,7 +39,8 @@ export class PostgresLimits implements SharedLimits {
   }
 
   useOnce(key: string, ttlMs: number, nowMs: number): Promise<boolean> {
-    return useCredential(this.pool, key, nowMs + ttlMs, nowMs);
+    const used = useCredential(this.pool, key, nowMs + ttlMs, nowMs);
+    return inTime(used, ANSWER_MS_MAX, 'PostgreSQL');
   }
 
   /** The pool is its owner's. */
@@ -72,7 +76,9 @@ export class PostgresLimits implements SharedLimits {
       const taken = new Map(rows.map((row) => [row.key, row]));
       for (const { key, nowMs, resolve } of batch) resolve(takenOf(taken.get(key)!, perSecond, nowMs));
     } catch (error) {
-      for (const { reject } of batch) reject(error);
+      // Whoever waits behind a question that was not answered has waited long enough.
+      const behind = isNoAnswer(error) ? this.waiting.splice(0) : [];
+      for (const { reject } of [...batch, ...behind]) reject(error);
     }
   }
 }

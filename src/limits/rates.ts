@@ -6,6 +6,7 @@
  * When the shared store does not answer, this process goes on with buckets of its own until it does.
  */
 import { LRUCache } from 'lru-cache';
+import { inTime } from '../in-time.js';
 import type { Log } from '../log.js';
 import { ALLOWED, LocalBuckets, type Verdict } from './local-buckets.js';
 import type { SharedLimits } from './shared.js';
@@ -143,7 +144,7 @@ export class Rates {
       const { perSecond, burst, nowMs } = waiting[0]!;
       const wanted = Math.max(1, Math.floor(burst / PORTIONS), waiting.length);
       try {
-        const taken = await inTime(this.shared.take(key, wanted, perSecond, burst, nowMs));
+        const taken = await this.answered(this.shared.take(key, wanted, perSecond, burst, nowMs));
         const emptyUntilMs = nowMs + taken.retryAfterMs;
         account.lease = { perSecond, burst, nowMs, held: taken.granted, left: taken.left, emptyUntilMs };
         serve(account.lease, waiting);
@@ -156,6 +157,10 @@ export class Rates {
     }
   }
 
+  private answered<T>(answer: Promise<T>): Promise<T> {
+    return inTime(answer, ANSWER_MS_MAX, 'the store of shared rates');
+  }
+
   private fail(error: unknown, key: string, ask: Ask): void {
     if (this.isFailing || this.closed) return;
     this.log.warn({ error: String(error) }, 'rate limits hold in this process only: the shared ones fail');
@@ -165,7 +170,7 @@ export class Rates {
   private probeLater(key: string, { perSecond, burst, nowMs }: Ask): void {
     const probe = async (): Promise<void> => {
       try {
-        await inTime(this.shared.take(key, 0, perSecond, burst, nowMs));
+        await this.answered(this.shared.take(key, 0, perSecond, burst, nowMs));
       } catch {
         if (!this.closed) this.probeLater(key, { perSecond, burst, nowMs });
         return;
@@ -206,17 +211,5 @@ function serve(lease: Lease, waiting: Waiter[]): void {
     if (verdict === undefined) return;
     waiting.shift();
     next.resolve(verdict);
-  }
-}
-
-async function inTime<T>(answer: Promise<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(new Error(`no answer within ${ANSWER_MS_MAX} ms`)), ANSWER_MS_MAX);
-  });
-  try {
-    return await Promise.race([answer, late]);
-  } finally {
-    clearTimeout(timer);
   }
 }

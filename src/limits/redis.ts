@@ -2,17 +2,16 @@
  * The shared limits in Redis. A script runs alone there, which makes each take exact; keys go by themselves when their bucket
  * is full again. A Redis that is away is waited for in the background: meanwhile every question is rejected at once.
  */
-import { setTimeout as delay } from 'node:timers/promises';
 import { createClient, defineScript } from 'redis';
 import type { Log } from '../log.js';
+import { closeRedis, connectSoon, fromRedis, openBriefly, redisOptions } from '../redis.js';
 import { CLOCK_APART_MS_MAX, ROUNDING } from '../store/limits.js';
 import { takenOf } from './answer.js';
 import { RATE_PREFIX, USED_PREFIX } from './keys.js';
 import type { SharedLimits, Taken } from './shared.js';
 
-const CONNECT_MS_MAX = 2_000;
-const RECONNECT_MS_MAX = 2_000;
-const QUESTIONS_MAX = 10_000;
+/** Longer than a client would wait: only doctor asks. */
+const DOCTOR_MS_MAX = 3_000;
 /** How much longer than needed a key is kept: the callers' clocks are not that of Redis. */
 const SPARE_MS = CLOCK_APART_MS_MAX;
 
@@ -65,26 +64,11 @@ const scripts = {
   }),
 };
 
-function clientOf(url: string) {
-  return createClient({
-    url,
-    scripts,
-    disableOfflineQueue: true,
-    commandsQueueMaxLength: QUESTIONS_MAX,
-    socket: {
-      connectTimeout: CONNECT_MS_MAX,
-      reconnectStrategy: (retries) => Math.min(RECONNECT_MS_MAX, 50 * 2 ** Math.min(retries, 10)),
-    },
-  });
-}
+const clientOf = (url: string) => createClient({ ...redisOptions(url), scripts });
 
 export async function openRedisLimits(url: string, log: Log): Promise<SharedLimits> {
   const client = clientOf(url);
-  // Whoever asks is told; without a listener it would end the process.
-  client.on('error', (error) => log.debug({ error: String(error) }, 'Redis does not answer'));
-  // A node starts without its Redis too, so that both can come back in any order.
-  const connected = client.connect().catch(() => undefined);
-  await Promise.race([connected, delay(CONNECT_MS_MAX, undefined, { ref: false })]);
+  await connectSoon(client, log);
   return new RedisLimits(client);
 }
 
@@ -93,34 +77,29 @@ class RedisLimits implements SharedLimits {
 
   async take(key: string, wanted: number, perSecond: number, burst: number, nowMs: number): Promise<Taken> {
     const fullAfterMs = Math.ceil((burst / perSecond) * 1_000);
-    const bucket = await this.client.takeTokens(
-      RATE_PREFIX + key,
-      nowMs,
-      wanted,
-      perSecond,
-      burst,
-      fullAfterMs + SPARE_MS,
+    const keptMs = fullAfterMs + SPARE_MS;
+    const bucket = await fromRedis(
+      this.client.takeTokens(RATE_PREFIX + key, nowMs, wanted, perSecond, burst, keptMs),
     );
     return takenOf(bucket, perSecond, nowMs);
   }
 
   useOnce(key: string, ttlMs: number, nowMs: number): Promise<boolean> {
-    return this.client.useOnce(USED_PREFIX + key, nowMs, nowMs + ttlMs, ttlMs + SPARE_MS);
+    return fromRedis(this.client.useOnce(USED_PREFIX + key, nowMs, nowMs + ttlMs, ttlMs + SPARE_MS));
   }
 
   async close(): Promise<void> {
-    if (this.client.isOpen) this.client.destroy();
+    closeRedis(this.client);
   }
 }
 
 /** The version of the Redis at this address, or an error that says why it does not answer. */
 export async function askRedis(url: string): Promise<string> {
-  const client = createClient({ url, socket: { connectTimeout: CONNECT_MS_MAX, reconnectStrategy: false } });
-  client.on('error', () => undefined);
-  await client.connect();
+  const client = await openBriefly(url, DOCTOR_MS_MAX);
   try {
-    return /^redis_version:(\S+)/m.exec(await client.info('server'))?.[1] ?? 'unknown';
+    const said = await fromRedis(client.info('server'), DOCTOR_MS_MAX);
+    return /^redis_version:(\S+)/m.exec(said)?.[1] ?? 'unknown';
   } finally {
-    client.destroy();
+    closeRedis(client);
   }
 }

@@ -1,6 +1,7 @@
 /** Connections to PostgreSQL, embedded or the operator's: one pool for reading, and sessions of their own for lane and listener. */
 import pg from 'pg';
 import type { EmbeddedConnection } from './embedded.js';
+import { asNoAnswer, Session, SessionPool } from './session.js';
 
 export type ConnectionTarget = { readonly url: string } | EmbeddedConnection;
 
@@ -21,10 +22,13 @@ export interface Database {
   separatePool(size: number): pg.Pool;
   /** For work in the background whose statements may take long. The caller ends it. */
   patientPool(size: number, statementTimeoutMs: number): pg.Pool;
+  /** Ends every connection at once, and each new one: a server that hangs must not hold up the end of this process. */
+  cut(): void;
   close(): Promise<void>;
 }
 
 export interface SessionOptions {
+  /** A minute by default. */
   readonly statementTimeoutMs?: number;
   readonly lockTimeoutMs?: number;
   readonly idleInTransactionTimeoutMs?: number;
@@ -42,7 +46,9 @@ const LIMITS_POOL_SIZE = 2;
 const SEARCH_POOL_SIZE = 3;
 const READ_TIMEOUT_MS = 10_000;
 const CONNECT_TIMEOUT_MS = 10_000;
+/** A server that works ends a statement that takes too long by itself; one that hangs is given up so much later. */
 const SILENCE_MS = 5_000;
+const STATEMENT_TIMEOUT_MS = 60_000;
 
 /**
  * Every read of a REQ and of the lane is a walk along an index. These keep the planner from guessing otherwise while a table
@@ -70,22 +76,40 @@ const types = {
   }) as typeof pg.types.getTypeParser,
 };
 
+/** The server's own time-out, and that of this side for a server that hangs. */
+const withinMs = (statementMs: number) => ({
+  statement_timeout: statementMs,
+  query_timeout: statementMs + SILENCE_MS,
+});
+
 export function openDatabase(target: ConnectionTarget): Database {
   const where = 'url' in target ? { connectionString: target.url } : target;
-  const base = { ...where, types, application_name: 'minato', connectionTimeoutMillis: CONNECT_TIMEOUT_MS };
-  const reading = {
-    ...base,
-    statement_timeout: READ_TIMEOUT_MS,
-    query_timeout: READ_TIMEOUT_MS + SILENCE_MS,
-    options: INDEX_WALKS,
+  const open = new Set<Session>();
+  let isCut = false;
+  class OwnSession extends Session {
+    constructor(config: pg.ClientConfig = {}) {
+      super(config);
+      open.add(this);
+      this.once('end', () => open.delete(this));
+      // Not before it has begun to connect: then it fails as any other.
+      if (isCut) setImmediate(() => this.cut());
+    }
+  }
+  const plain = {
+    ...where,
+    application_name: 'minato',
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    keepAlive: true,
   };
-  const pool = new pg.Pool({ ...reading, max: POOL_SIZE });
-  const ownPool = new pg.Pool({ ...reading, max: OWN_POOL_SIZE });
-  const apiPool = new pg.Pool({ ...reading, max: API_POOL_SIZE });
-  const limitsPool = new pg.Pool({ ...reading, max: LIMITS_POOL_SIZE });
-  const searchPool = new pg.Pool({ ...reading, options: PLANNED_EACH_TIME, max: SEARCH_POOL_SIZE });
+  const base = { ...plain, types };
+  const poolOf = (config: pg.PoolConfig) => new SessionPool({ ...config, Client: OwnSession });
+  const reading = { ...base, ...withinMs(READ_TIMEOUT_MS), options: INDEX_WALKS };
+  const pool = poolOf({ ...reading, max: POOL_SIZE });
+  const ownPool = poolOf({ ...reading, max: OWN_POOL_SIZE });
+  const apiPool = poolOf({ ...reading, max: API_POOL_SIZE });
+  const limitsPool = poolOf({ ...reading, max: LIMITS_POOL_SIZE });
+  const searchPool = poolOf({ ...reading, options: PLANNED_EACH_TIME, max: SEARCH_POOL_SIZE });
   const pools = [pool, ownPool, apiPool, limitsPool, searchPool];
-  for (const each of pools) surviveBreaks(each);
   return {
     pool,
     ownPool,
@@ -93,56 +117,30 @@ export function openDatabase(target: ConnectionTarget): Database {
     limitsPool,
     searchPool,
     connect: async (options = {}) => {
-      const client = new pg.Client({
+      const client = new OwnSession({
         ...base,
-        statement_timeout: options.statementTimeoutMs ?? 0,
-        // A connection that falls silent is not ended by the server's own timeouts: then the client gives up.
-        ...(options.statementTimeoutMs ? { query_timeout: options.statementTimeoutMs + SILENCE_MS } : {}),
+        ...withinMs(options.statementTimeoutMs ?? STATEMENT_TIMEOUT_MS),
         lock_timeout: options.lockTimeoutMs ?? 0,
         idle_in_transaction_session_timeout: options.idleInTransactionTimeoutMs ?? 0,
         ...(options.indexWalks ? { options: INDEX_WALKS } : {}),
         pipeline: options.pipelined ?? false,
-        keepAlive: true,
       });
       client.on('error', () => undefined);
-      await client.connect();
+      await client.connect().catch((error: unknown) => {
+        throw asNoAnswer(error);
+      });
       return client;
     },
-    separatePool: (max) => {
-      const own = new pg.Pool({
-        ...where,
-        max,
-        application_name: 'minato',
-        connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-        keepAlive: true,
-      });
-      surviveBreaks(own);
-      return own;
-    },
-    patientPool: (max, statementTimeoutMs) => {
-      const own = new pg.Pool({
-        ...base,
-        max,
-        statement_timeout: statementTimeoutMs,
-        query_timeout: statementTimeoutMs + SILENCE_MS,
-        keepAlive: true,
-      });
-      surviveBreaks(own);
-      return own;
+    separatePool: (max) => poolOf({ ...plain, ...withinMs(STATEMENT_TIMEOUT_MS), max }),
+    patientPool: (max, statementTimeoutMs) => poolOf({ ...base, ...withinMs(statementTimeoutMs), max }),
+    cut: () => {
+      isCut = true;
+      for (const session of open) session.cut();
     },
     close: async () => {
       for (const each of pools) await each.end();
     },
   };
-}
-
-/**
- * A connection that breaks is replaced at its next use, and a query on it fails; without a listener it would end the process,
- * whether it was idle (the pool's listener) or in somebody's hands (its own).
- */
-function surviveBreaks(pool: pg.Pool): void {
-  pool.on('error', () => undefined);
-  pool.on('connect', (client) => client.on('error', () => undefined));
 }
 
 /** PostgreSQL 15 or newer; an older one is refused with a sentence. */

@@ -8,6 +8,7 @@ import { isAlive, readOptional } from './data-lock.js';
 import { PORT, type ServerLog, type Site } from './embedded-site.js';
 
 const run = promisify(execFile);
+const PS_MS_MAX = 10_000;
 const FAST_STOP_MS_MAX = 60_000;
 const IMMEDIATE_STOP_MS_MAX = 15_000; // PostgreSQL itself kills its last children after 5 s.
 
@@ -39,7 +40,9 @@ export async function isServerOf(pid: number, pgdata: string): Promise<boolean> 
 }
 
 async function isServerByArguments(pid: number, pgdata: string): Promise<boolean> {
-  const { stdout } = await run('ps', ['-p', `${pid}`, '-o', 'command=']).catch(() => ({ stdout: '' }));
+  const { stdout } = await run('ps', ['-p', `${pid}`, '-o', 'command='], { timeout: PS_MS_MAX }).catch(
+    () => ({ stdout: '' }),
+  );
   return stdout.includes('/postgres ') && stdout.includes(` -D ${pgdata} `);
 }
 

@@ -5,9 +5,13 @@ import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { type EmbeddedConnection, NAME, PORT, type ServerLog, type Site } from './embedded-site.js';
 import { machineSize, serverSettings } from './server-settings.js';
+import { Session } from './session.js';
 
 const READY_MS_MAX = 10 * 60_000; // Crash recovery of a large database takes minutes.
 const PROGRESS_MS = 5_000;
+const CONNECT_MS_MAX = 5_000;
+/** It copies a template, which on a slow disk takes seconds. */
+const CREATE_MS_MAX = 60_000;
 const LAST_LINES = 20;
 const HINDERED = 'F0001'; // lock_file_exists
 const FAILED_TRANSACTION = '25P02';
@@ -113,11 +117,12 @@ async function withClient(
   connection: EmbeddedConnection,
   work: (client: pg.Client) => Promise<unknown>,
 ): Promise<void> {
-  const client = new pg.Client({
+  const client = new Session({
     ...connection,
     database: 'postgres',
     ssl: false,
-    connectionTimeoutMillis: 5_000,
+    connectionTimeoutMillis: CONNECT_MS_MAX,
+    query_timeout: CREATE_MS_MAX,
   });
   client.on('error', () => {}); // A connection lost while idle; the next query says it.
   try {

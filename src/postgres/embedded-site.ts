@@ -10,6 +10,8 @@ import { readOptional } from './data-lock.js';
 import { type AsUser, asUser, chooseServerUser, giveFolder, type SystemUser } from './system-user.js';
 
 const run = promisify(execFile);
+const PROGRAM_MS_MAX = 30_000;
+const INITDB_MS_MAX = 300_000;
 
 const PLATFORMS = [
   'darwin-arm64',
@@ -76,7 +78,7 @@ async function loadBinaries(): Promise<{ postgres: string; initdb: string; major
   try {
     const paths = (await import(name)) as { postgres: string; initdb: string };
     const [postgres, initdb] = await Promise.all([realpath(paths.postgres), realpath(paths.initdb)]);
-    const { stdout } = await run(postgres, ['--version']);
+    const { stdout } = await run(postgres, ['--version'], { timeout: PROGRAM_MS_MAX });
     return { postgres, initdb, major: /\d+/.exec(stdout)?.[0] ?? '' };
   } catch (error) {
     const reason = `The embedded PostgreSQL (${name}) does not run here: ${(error as Error).message.trim()}`;
@@ -140,7 +142,8 @@ async function runInitdb(initdb: string, pgdata: string, startAs: AsUser): Promi
   let failure: unknown;
   for (const ctype of ['C.UTF-8', 'en_US.UTF-8', 'C']) {
     try {
-      await run(...startAs(initdb, [...flags, ...locale, `--lc-ctype=${ctype}`]));
+      const [program, args, options] = startAs(initdb, [...flags, ...locale, `--lc-ctype=${ctype}`]);
+      await run(program, args, { ...options, timeout: INITDB_MS_MAX });
       return;
     } catch (error) {
       failure = error;

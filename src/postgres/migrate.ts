@@ -6,6 +6,8 @@ import type { Client } from 'pg';
 const MIGRATIONS_DIR = fileURLToPath(new URL('../../migrations', import.meta.url));
 const MIGRATIONS_TABLE = 'schema_migrations';
 const MIGRATE_LOCK = 7_447_002;
+/** Of one statement, and of the wait for another instance that migrates: a large table takes its time. */
+export const MIGRATION_MS_MAX = 3_600_000;
 
 export interface SchemaState {
   readonly applied: string[];

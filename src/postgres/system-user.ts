@@ -8,6 +8,8 @@ import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 
 const run = promisify(execFile);
+/** Users may be kept on another machine. */
+const IN_TIME = { timeout: 30_000 };
 
 export interface SystemUser {
   uid: number;
@@ -39,7 +41,7 @@ async function findOrCreateUser(): Promise<SystemUser> {
   if (existing) return existing;
   // It may fail: a read-only /etc, or a system without useradd. Then another user without rights does.
   const flags = ['--system', '--no-create-home', '--shell', '/usr/sbin/nologin'];
-  await run('useradd', [...flags, 'minato']).catch(() => undefined);
+  await run('useradd', [...flags, 'minato'], IN_TIME).catch(() => undefined);
   for (const name of ['minato', 'postgres', 'nobody']) {
     const user = await lookUp(name);
     if (user) return user;
@@ -52,7 +54,10 @@ async function findOrCreateUser(): Promise<SystemUser> {
 
 async function lookUp(name: string): Promise<SystemUser | undefined> {
   try {
-    const [uid, gid] = await Promise.all([run('id', ['-u', name]), run('id', ['-g', name])]);
+    const [uid, gid] = await Promise.all([
+      run('id', ['-u', name], IN_TIME),
+      run('id', ['-g', name], IN_TIME),
+    ]);
     return { uid: Number(uid.stdout), gid: Number(gid.stdout) };
   } catch {
     return undefined;
@@ -93,7 +98,7 @@ function withCapability(user: SystemUser): string[] {
 
 async function requireSetpriv(closed: string, user: SystemUser): Promise<void> {
   try {
-    await run('setpriv', ['--version']);
+    await run('setpriv', ['--version'], IN_TIME);
   } catch {
     throw new Error(
       `The database's user (id ${user.uid}) cannot enter ${closed}, and the program setpriv, which would help, is missing. ` +
