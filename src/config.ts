@@ -2,6 +2,7 @@
 import { compile as compileTrust } from '@fastify/proxy-addr';
 import * as nip19 from 'nostr-tools/nip19';
 import { z } from 'zod';
+import { databaseUrlOf } from './core/database-url.js';
 
 const port = z
   .string()
@@ -16,6 +17,13 @@ const pubkeys = z.string().transform((list, context) => {
     if (hex === undefined) context.addIssue(`"${key}" is neither 64 lowercase hex characters nor an npub`);
     return hex ?? '';
   });
+});
+
+const databaseUrl = z.string().transform((text, context) => {
+  const read = databaseUrlOf(text, process.env.PGHOST || 'localhost');
+  if ('url' in read) return read.url;
+  context.addIssue(read.problem);
+  return '';
 });
 
 /** Addresses, networks (10.0.0.0/8) or the names loopback, linklocal and uniquelocal. */
@@ -44,9 +52,7 @@ const environment = z.object({
   MINATO_HOST: z.string().min(1).default('127.0.0.1'),
   MINATO_PORT: port.default(7447),
   MINATO_DATA_DIR: z.string().min(1).default('./data'),
-  DATABASE_URL: z
-    .url({ protocol: /^postgres(ql)?$/, error: 'must look like postgres://user:password@host/db' })
-    .optional(),
+  DATABASE_URL: databaseUrl.optional(),
   REDIS_URL: z
     .url({ protocol: /^rediss?$/, error: 'must look like redis://user:password@host:6379' })
     .optional(),

@@ -6,7 +6,11 @@ import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest }
 import { isLoopback } from './client-address.js';
 import { ERRORS } from './core/errors.js';
 import { FRAME_BYTES_MAX } from './core/settings.js';
+import { inTime, isNoAnswer } from './in-time.js';
 import type { Metrics } from './metrics.js';
+
+/** Whoever asks whether the node is ready waits for seconds at most. */
+const READY_MS_MAX = 3_000;
 
 export interface HttpOptions {
   readonly metrics: Metrics;
@@ -31,6 +35,14 @@ export class Http {
 
   constructor(options: HttpOptions) {
     this.addHealth(options);
+    this.app.setErrorHandler((error, _request, reply) => {
+      if (!isNoAnswer(error)) return reply.send(error);
+      const { status, message } = ERRORS.UNAVAILABLE;
+      return reply
+        .code(status)
+        .header('retry-after', '5')
+        .send({ code: 'UNAVAILABLE', message, details: {} });
+    });
   }
 
   /** From now on no new client gets in, and /readyz says so. */
@@ -58,7 +70,7 @@ export class Http {
     this.app.get('/readyz', async (_request, reply) => {
       if (this.stopping) return reply.code(503).send({ status: 'shutting down' });
       try {
-        await options.ready();
+        await inTime(options.ready(), READY_MS_MAX, 'PostgreSQL');
         return { status: 'ready' };
       } catch {
         return reply.code(503).send({ status: 'the database does not answer' });

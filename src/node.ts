@@ -40,6 +40,9 @@ import { SOFTWARE_VERSION } from './version.js';
 import { Wakeups } from './wakeups.js';
 import { startWriter, type WriterOptions } from './writer.js';
 
+/** I15: a database that hangs does not keep a node from stopping. Longer than anything takes that is answered. */
+const ORDERLY_MS_MAX = 30_000;
+
 export interface NodeOptions extends WriterOptions {
   /** All of them unless told. */
   readonly roles?: ReadonlySet<Role>;
@@ -236,12 +239,17 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     rates,
     limits,
     close: async () => {
+      const late = setTimeout(() => {
+        log.error('PostgreSQL does not answer: what was not stored by now is given up');
+        database.cut();
+      }, ORDERLY_MS_MAX);
       http.stopAccepting();
       await Promise.all([schedule?.stop(), consumers?.stop(), stopGauge?.()]);
       await lane.close();
       await relay?.close();
       await http.close();
       await stop();
+      clearTimeout(late);
     },
   };
 }

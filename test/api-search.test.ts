@@ -1,9 +1,9 @@
 /** Search over real HTTP: what is found, in pages, who may ask and what it costs; each refusal by its code. */
-import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { isUnavailable } from '../src/api/search.js';
+import { isUnavailable } from '../src/api/answer.js';
 import { isDenial } from '../src/core/errors.js';
 import type { SettingKey } from '../src/core/settings.js';
+import { SessionPool } from '../src/postgres/session.js';
 import { addCommunity, writeSetting } from '../src/store/communities.js';
 import { assignPlan, createPlan } from '../src/store/plans.js';
 import { type Api, createApi } from './support/api.js';
@@ -283,7 +283,7 @@ it('a search that the database gives up, or has no session for, can be asked aga
   await blocker.end();
   expect(await answer).toMatchObject({ status: 503, body: { code: 'UNAVAILABLE' } });
 
-  const pool = new pg.Pool({ ...relay.database.searchPool.options, max: 1, connectionTimeoutMillis: 10 });
+  const pool = new SessionPool({ ...relay.database.searchPool.options, max: 1, connectionTimeoutMillis: 10 });
   const held = await pool.connect();
   const [refused] = await Promise.allSettled([pool.query('SELECT 1')]);
   held.release();

@@ -288,9 +288,14 @@ describe('Redis', () => {
       path.endsWith('.ts'),
     );
     const using = files.filter((path) =>
-      /from 'redis'|import\('redis'\)/.test(readFileSync(`${root}/${path}`, 'utf8')),
+      /from '(redis|\.\.\/redis\.js)'|import\('redis'\)/.test(readFileSync(`${root}/${path}`, 'utf8')),
     );
-    expect(using.sort()).toEqual(['erasure/redis-keys.ts', 'limits/redis.ts', 'sessions/redis.ts']);
+    expect(using.sort()).toEqual([
+      'erasure/redis-keys.ts',
+      'limits/redis.ts',
+      'redis.ts',
+      'sessions/redis.ts',
+    ]);
   });
 });
 

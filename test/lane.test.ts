@@ -11,6 +11,7 @@ import type { Plan, Submission } from '../src/core/plan.js';
 import { refusal } from '../src/core/reply.js';
 import { LANE_LOCK, type Lane } from '../src/lane.js';
 import { LaneQueue, QUEUE_BYTES_MAX, QUEUE_EVENTS_MAX } from '../src/lane-queue.js';
+import { createLog, type Log } from '../src/log.js';
 import { openDatabase } from '../src/postgres/database.js';
 import type { EmbeddedConnection } from '../src/postgres/embedded.js';
 import { BUS_NOTICE, OUTBOX_CHANNEL } from '../src/store/batch.js';
@@ -24,7 +25,7 @@ const failed = refusal('error', 'failed to store event');
 interface Harbour {
   readonly connection: EmbeddedConnection;
   readonly plans: Plan[];
-  lane(at?: EmbeddedConnection): Promise<Lane>;
+  lane(at?: EmbeddedConnection, log?: Partial<Log>): Promise<Lane>;
   proxy(): Promise<FaultProxy>;
   session(): Promise<pg.Client>;
   sql<T = Record<string, unknown>>(text: string, values?: unknown[]): Promise<T[]>;
@@ -52,9 +53,10 @@ async function inHarbour(work: (harbour: Harbour) => Promise<void>): Promise<voi
       connection: test.connection,
       plans,
       session,
-      lane: async (at = test.connection) => {
+      lane: async (at = test.connection, log = {}) => {
         const database = openDatabase(at);
-        const lane = store.lane({ database, onCommit: (plan) => plans.push(plan) });
+        const onCommit = (plan: Plan) => plans.push(plan);
+        const lane = store.lane({ database, onCommit, log: { ...createLog('silent'), ...log } });
         cleanups.push(() => lane.close().then(() => database.close()));
         return lane;
       },
@@ -338,6 +340,50 @@ describe('a batch that fails on the data of one event', () => {
       expect(await lane.submit(next)).toBe('stored');
       await expectStoredOnce(harbour, [...good, next]);
     }));
+
+  /** A statement of any place in the bundle fails; those that were sent behind it fail as well, with another error (25P02). */
+  it.each([
+    ['event_heads', { kind: 0 }],
+    ['deletion_tombstones', { kind: 5, tags: [['e', hex(32)]] }],
+    ['live_bus', { kind: 20_001 }],
+    ['topic_totals', { kind: 1, tags: [['t', 'POISON']] }],
+    ['event_dedupe', { kind: 1 }],
+    ['events', { kind: 1 }],
+    ['events_outbox', { kind: 1 }],
+  ] as const)('whichever statement fails (%s), is split at once, without a pause', (table, event) =>
+    inHarbour(async (harbour) => {
+      const pubkey = hex(32);
+      await harbour.sql(`
+        CREATE FUNCTION refuse_row() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+          IF NEW::text ~ '${pubkey}|POISON' THEN RAISE EXCEPTION 'poison' USING ERRCODE = '22000'; END IF;
+          RETURN NEW;
+        END $$;
+        CREATE TRIGGER refuse_row BEFORE INSERT ON ${table} FOR EACH ROW EXECUTE FUNCTION refuse_row();`);
+      const tries: number[] = [];
+      const lane = await harbour.lane(harbour.connection, {
+        warn: ({ attempt }: { attempt?: number }) => void tries.push(attempt ?? 0),
+      });
+      const author = hex(32);
+      const version = (created_at: number) => draft({ kind: 0, pubkey: author, created_at });
+      const target = draft({ pubkey: author, tags: [['t', 'b']] });
+      expect(await submitAll(lane, [version(1), target])).toEqual(['stored', 'stored']);
+      const good = [
+        ...drafts(3, { tags: [['t', 'a']] }),
+        version(2),
+        draft({ kind: 5, pubkey: author, tags: [['e', target.event.id]] }),
+        draft({ kind: 20_002 }),
+      ];
+      const poison = draft({
+        pubkey,
+        ...event,
+        tags: [...('tags' in event ? event.tags : [])].map((tag) => [...tag]),
+      });
+      const outcomes = await submitAll(lane, [...good.slice(0, 3), poison, ...good.slice(3)]);
+      expect(outcomes).toEqual([...Array(3).fill('stored'), failed, 'stored', 'stored', 'broadcast']);
+      // Only a pause raises the number of a try.
+      expect([tries.length > 0, ...new Set(tries)]).toEqual([true, 1]);
+    }),
+  );
 
   it('leaves no trace of it: an older version of its key is still the current one', () =>
     inHarbour(async (harbour) => {

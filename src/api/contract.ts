@@ -198,7 +198,6 @@ const OF_MEMBERS = [
   'INVALID_TOKEN',
   'ACCOUNT_DISABLED',
   'ACCOUNT_DELETED',
-  'UNAVAILABLE',
 ] as const;
 const BY_WHO: Record<Who, readonly ErrorCode[]> = {
   public: [],
@@ -229,6 +228,7 @@ export function errorsOf(route: Route): ErrorCode[] {
       ...errors,
       ...(method === 'GET' || who === 'public' ? [] : (['BEING_ERASED'] as const)),
       'RATE_LIMITED',
+      'UNAVAILABLE',
       'INTERNAL',
     ]),
   ];

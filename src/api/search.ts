@@ -12,6 +12,7 @@ import { isRefusal } from '../core/reply.js';
 import { SEARCH_LENGTH_MAX } from '../core/search.js';
 import { refuseFilterTopic } from '../core/topic.js';
 import { type FoundItem, type PagePools, SearchTooLong, searchPage } from '../store/search.js';
+import { isUnavailable } from './answer.js';
 import { type Route, route } from './contract.js';
 import { pageOf, pubkey, topicIdText } from './schemas.js';
 
@@ -81,7 +82,7 @@ export function searchRoutes({ search, inTurn }: SearchOptions): Route[] {
           if (isDenial(page)) return page;
           return { items: page.items.map(show), next_cursor: page.nextCursor ?? null };
         } catch (error) {
-          if (isUnavailable(error)) return denial('UNAVAILABLE');
+          if (error instanceof SearchTooLong || isUnavailable(error)) return denial('UNAVAILABLE');
           throw error;
         } finally {
           underWay -= 1;
@@ -89,17 +90,6 @@ export function searchRoutes({ search, inTurn }: SearchOptions): Route[] {
       },
     }),
   ];
-}
-
-/** Cancelled for its time, a broken connection, no room, a server that goes down: as SQLSTATE, or as Node calls it. */
-const OUTAGES = /^(57014|(08|53)...|57P0.|E[A-Z_]+)$/;
-
-/** A pool that has no session in time throws a plain error without a code, and so does a connection that fell silent. */
-export function isUnavailable(error: unknown): boolean {
-  if (error instanceof SearchTooLong) return true;
-  const { code } = (error ?? {}) as { code?: unknown };
-  if (typeof code === 'string') return OUTAGES.test(code);
-  return error instanceof Error && Object.getPrototypeOf(error) === Error.prototype;
 }
 
 const ABOUT = `All words are needed; a phrase stands in quotes, and a word with - before it must not be there. What is found is the same as for a REQ with

@@ -9,13 +9,12 @@ import { dirname, join, resolve } from 'node:path';
 import { Command } from 'commander';
 import { finalizeEvent, generateSecretKey } from 'nostr-tools/pure';
 import type { Client } from 'pg';
-import { DynamodbAudit } from '../audit/dynamodb.js';
-import { type Config, ConfigError, type DynamodbPlace, readConfig, unknownVariables } from '../config.js';
+import { type Config, ConfigError, readConfig, unknownVariables } from '../config.js';
 import { communityLimits, type Limits, type Size, STEP_WORDS, topicLimits } from '../core/capacity.js';
 import { serializeEvent } from '../core/event.js';
 import { checkSetting, isSettingKey, settingsFrom } from '../core/settings.js';
+import { JOBS } from '../jobs/list.js';
 import { NodeKeys } from '../keys.js';
-import { askRedis } from '../limits/redis.js';
 import { dataLockHolder } from '../postgres/data-lock.js';
 import { type Database, VERSION_MIN } from '../postgres/database.js';
 import { schemaState } from '../postgres/migrate.js';
@@ -26,6 +25,7 @@ import { readCommunities } from '../store/communities.js';
 import { openAlarms } from '../store/erasure-people.js';
 import { listWaiting } from '../store/erasures.js';
 import { readHeld, readServerHealth, type ServerHealth } from '../store/health.js';
+import { readJobRuns } from '../store/job-runs.js';
 import { listKeys } from '../store/node-keys.js';
 import { readSubjectPrint } from '../store/node-state.js';
 import { readHead } from '../store/outbox.js';
@@ -35,6 +35,8 @@ import { SubjectKey, SubjectKeyMissing } from '../subject-key.js';
 import { startVerifier, type VerifyJob } from '../verify/pool.js';
 import { SOFTWARE_VERSION } from '../version.js';
 import { problemsOf, stateText, watchConsumers } from './consumer-words.js';
+import { checkDynamodb, checkRedis } from './doctor-stores.js';
+import { type Finding, fail, info, type Level, messageOf, ok, warn } from './finding.js';
 import { bytesText, count } from './progress.js';
 
 const NODE_MAJOR_MIN = 20;
@@ -50,25 +52,6 @@ const MEASURE_BATCH = 256;
 const WAITING_SHOWN_MAX = 20;
 /** Reader pool, lane, listener, upkeep: what one node opens. */
 const CONNECTIONS_PER_NODE = 30;
-
-export type Level = 'ok' | 'info' | 'warn' | 'fail';
-
-export interface Finding {
-  readonly level: Level;
-  readonly text: string;
-  /** What to do about it. */
-  readonly advice?: string;
-}
-
-const ok = (text: string): Finding => ({ level: 'ok', text });
-const info = (text: string, advice?: string): Finding => withAdvice('info', text, advice);
-const warn = (text: string, advice: string): Finding => withAdvice('warn', text, advice);
-const fail = (text: string, advice: string): Finding => withAdvice('fail', text, advice);
-const withAdvice = (level: Level, text: string, advice?: string): Finding => ({
-  level,
-  text,
-  ...(advice === undefined ? {} : { advice }),
-});
 
 export function doctorCommand(): Command {
   return new Command('doctor')
@@ -361,6 +344,7 @@ async function* checkSchema(client: Client, database: Database, config: Config):
   yield* checkSettings(client);
   yield* checkCapacity(client);
   yield* checkConsumers(client);
+  yield* checkJobs(client);
   yield* checkKeys(database, config.dataDir);
   yield* checkErasures(client, config);
 }
@@ -404,6 +388,19 @@ async function* checkConsumers(client: Client): AsyncGenerator<Finding> {
     for (const { text, advice } of problems) yield warn(`consumer ${text}`, advice);
     if (problems.length === 0) yield ok(`consumer ${state.consumer}: ${stateText(state)}`);
   }
+}
+
+/** Those whose last run failed. One that an older version had and this one has not is not looked at. */
+async function* checkJobs(client: Client): AsyncGenerator<Finding> {
+  const names = new Set(JOBS.map(({ name }) => name));
+  const runs = (await readJobRuns(client)).filter(({ job }) => names.has(job));
+  const failed = runs.filter(({ error }) => error !== null);
+  for (const { job, startedAt, finishedAt, error } of failed)
+    yield warn(
+      `job ${job} failed at ${new Date(finishedAt ?? startedAt).toISOString().slice(0, 16)}Z: ${error}`,
+      `Fix what the error names. It runs again at its next time; to run it now: minato jobs run ${job}`,
+    );
+  if (failed.length === 0) yield ok(`no job failed at its last run (${count(runs.length)} have run)`);
 }
 
 /** What is signed with a key whose secret is elsewhere waits until it is here. */
@@ -486,46 +483,6 @@ async function* checkSettings(client: Client): AsyncGenerator<Finding> {
   if (problems === 0) yield ok('stored settings are valid');
 }
 
-// ─── Redis ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-async function* checkRedis(url: string): AsyncGenerator<Finding> {
-  // Neither user nor password.
-  const where = `redis at ${new URL(url).host}`;
-  try {
-    yield ok(`${where} answers, version ${await askRedis(url)}`);
-  } catch (error) {
-    yield warn(`${where} does not answer: ${messageOf(error)}`, REDIS_ADVICE);
-  }
-}
-
-const REDIS_ADVICE = `Check REDIS_URL: host, port, user and password; and that the server runs and lets this machine in.
-The node runs without it, but until it answers each instance counts rates by itself, and signed requests to the API are refused.`;
-
-// ─── DynamoDB ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-async function* checkDynamodb(place: DynamodbPlace): AsyncGenerator<Finding> {
-  const audit = new DynamodbAudit(place);
-  // Neither user nor password.
-  const where = `DynamoDB at ${new URL(place.endpoint).host}`;
-  try {
-    const state = await audit.state();
-    if (state === undefined)
-      yield info(
-        `${where} answers; the table ${audit.table} is not there yet`,
-        'The node makes it at the first use.',
-      );
-    else if (state === 'ACTIVE') yield ok(`${where} answers, and has the table ${audit.table}`);
-    else yield warn(`${where} answers, but the table ${audit.table} is ${state}`, DYNAMODB_ADVICE);
-  } catch (error) {
-    yield warn(messageOf(error), DYNAMODB_ADVICE);
-  } finally {
-    await audit.close();
-  }
-}
-
-const DYNAMODB_ADVICE = `Check DYNAMODB_ENDPOINT, AWS_REGION and the credentials (docs/operations/audit-log.md lists the rights).
-The node runs without it: rows of the audit log wait in PostgreSQL, but nobody can read the log, and erasures and exports wait.`;
-
 // ─── The port ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 const WILDCARDS: Record<string, string> = { '0.0.0.0': '127.0.0.1', '::': '::1' };
@@ -588,10 +545,4 @@ async function ask(url: string, accept: string): Promise<Answer | undefined> {
       ? undefined
       : { code: 0, body: undefined };
   }
-}
-
-function messageOf(error: unknown): string {
-  // Several addresses of one host failed, each with its own reason.
-  if (error instanceof AggregateError) return [...new Set(error.errors.map(messageOf))].join(', ');
-  return error instanceof Error ? error.message : String(error);
 }

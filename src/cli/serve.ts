@@ -62,12 +62,13 @@ function rolesOf(list: string): ReadonlySet<Role> {
 async function serve({ roles }: { roles: ReadonlySet<Role> }): Promise<void> {
   const config = readConfig(process.env);
   const log = createLog(config.logLevel);
+  logWarnings(log);
   const unknown = unknownVariables(process.env);
   if (unknown.length > 0)
     log.warn({ variables: unknown }, 'unknown environment variables; are they misspelt?');
   const starting = new AbortController();
   let stop = async (): Promise<void> => starting.abort();
-  stopOnSignal(() => stop());
+  stopOnSignal(log, () => stop());
   const opened = await openPostgres({
     ...config,
     log,
@@ -109,6 +110,12 @@ async function serve({ roles }: { roles: ReadonlySet<Role> }): Promise<void> {
   );
 }
 
+/** Node writes what libraries warn of as plain text; in a log of JSON that is a line nobody can read. */
+function logWarnings(log: Log): void {
+  process.removeAllListeners('warning');
+  process.on('warning', ({ name, message }) => log.warn({ warning: name }, message));
+}
+
 /** A folder that cannot be written keeps labels and scores waiting, and nothing else. */
 async function makeKeys(
   { apiPool }: Database,
@@ -129,13 +136,16 @@ async function makeKeys(
 }
 
 /** From the first moment on: what has been started by then is stopped in order. */
-function stopOnSignal(stop: () => Promise<void>): void {
+function stopOnSignal(log: Log, stop: () => Promise<void>): void {
   let stopping = false;
   const onSignal = (): void => {
     // A second signal while stopping means now.
     if (stopping) process.exit(1);
     stopping = true;
-    setTimeout(() => process.exit(1), STOP_MS_MAX).unref();
+    setTimeout(() => {
+      log.error(`not everything stopped within ${STOP_MS_MAX / 1_000} seconds; the process ends`);
+      process.exit(1);
+    }, STOP_MS_MAX).unref();
     stop().then(
       () => process.exit(0),
       () => process.exit(1),

@@ -1,5 +1,6 @@
 /** Which PostgreSQL this program uses: the operator's, the one of a running node, or one that it starts itself. */
 
+import { withoutPassword } from '../core/database-url.js';
 import { acquireDataLock, type DataLock, dataLockHolder } from './data-lock.js';
 import { type Database, openDatabase } from './database.js';
 import { type EmbeddedServer, runningEmbedded, type ServerLog, startEmbedded } from './embedded.js';
@@ -64,10 +65,4 @@ async function startOwn({ dataDir, log, onGiveUp, signal }: OpenOptions): Promis
       await lock.release();
     },
   };
-}
-
-function withoutPassword(url: string): string {
-  const parsed = new URL(url);
-  parsed.password = '';
-  return parsed.toString();
 }

@@ -2,6 +2,7 @@
  * One client: its frames in, its replies out (NIP-01, NIP-45). Everything it can make us hold is bounded (I14): events
  * under way, queries waiting, subscriptions, and unread replies; past a bound its socket is not read any further.
  */
+import { performance } from 'node:perf_hooks';
 import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
 import type { Admission } from '../admission.js';
@@ -22,6 +23,7 @@ import {
   refusal,
   tooMany,
 } from '../core/reply.js';
+import { isNoAnswer } from '../in-time.js';
 import { rateKey } from '../limits/keys.js';
 import type { Rates, Verdict } from '../limits/rates.js';
 import type { Log } from '../log.js';
@@ -86,6 +88,8 @@ export class Connection implements FrameSource {
   private eventsUnderWay = 0;
   private queriesWaiting = 0;
   private queries: Promise<void> = Promise.resolve();
+  /** When the database last did not answer a query of this client. */
+  private unansweredMs = Number.NEGATIVE_INFINITY;
   private paused = false;
   private awaitingRoom = false;
   /** The next frame waits for what the last one began. */
@@ -328,7 +332,10 @@ export class Connection implements FrameSource {
     this.subscriptions.set(id, subscription);
     fanout.index(this.client.community).add(subscription, seen);
     metrics.subscriptions.inc();
-    this.enqueue(() => this.load(community, subscription));
+    this.enqueue(
+      () => this.load(community, subscription),
+      (why) => this.drop(subscription, why),
+    );
   }
 
   private async load(community: Community, subscription: Subscription): Promise<void> {
@@ -375,21 +382,19 @@ export class Connection implements FrameSource {
   private count(community: Community, id: string, filters: Filter[]): void {
     const { stored } = this.context;
     const max = community.settings['limits.countMax'];
+    const refuse = (why: Refusal): void => this.outgoing.send(closedFrame(id, why));
     this.enqueue(async () => {
       // It may have waited, and rights may have ended meanwhile.
       const seen = this.identity.view(this.current(community), filters);
-      if (isRefusal(seen)) {
-        this.outgoing.send(closedFrame(id, seen));
-        return;
-      }
+      if (isRefusal(seen)) return refuse(seen);
       const refused = await this.counted(community, seen, async () => {
         const possible = seen.filter((filter) => !matchesNothing(filter));
         const asking = new Asking(stored, community, this.ask);
         const count = await asking.count(possible, max);
         this.outgoing.send(countFrame(id, Math.min(count, max), count > max || asking.behind > 0));
       });
-      if (refused !== undefined) this.outgoing.send(closedFrame(id, refused));
-    });
+      if (refused !== undefined) refuse(refused);
+    }, refuse);
   }
 
   private readFailure(error: unknown): Refusal {
@@ -399,7 +404,8 @@ export class Connection implements FrameSource {
       return refusal('error', 'the query took too long; narrow the filter');
     }
     this.context.log.warn({ error: String(error) }, 'events could not be read');
-    return refusal('error', 'events could not be read, try again in a moment');
+    if (isNoAnswer(error)) this.unansweredMs = performance.now();
+    return CANNOT_READ;
   }
 
   /** In its turn among all clients. Only the asking: sending the answer to a slow reader holds up nobody. */
@@ -407,11 +413,15 @@ export class Connection implements FrameSource {
     this.context.gate.run(this.client, query);
 
   /** One query of a client at a time, so that many of one client do not stand in the way of the others'. */
-  private enqueue(query: () => Promise<void>): void {
+  private enqueue(query: () => Promise<void>, refuse: (why: Refusal) => void): void {
     this.queriesWaiting += 1;
+    const askedMs = performance.now();
     const run = async () => {
       // A client that is gone waits for nothing.
-      if (this.ws.readyState === this.ws.OPEN) await query();
+      if (this.ws.readyState !== this.ws.OPEN) return;
+      // What waited behind a query that was not answered does not wait as long again (I15).
+      if (askedMs <= this.unansweredMs) refuse(CANNOT_READ);
+      else await query();
     };
     this.queries = this.queries.then(run).finally(() => {
       this.queriesWaiting -= 1;
@@ -527,6 +537,8 @@ interface Filters {
   readonly asked: Filter[];
   readonly seen: Filter[];
 }
+
+const CANNOT_READ = refusal('error', 'events could not be read, try again in a moment');
 
 const SEARCH_NOT_READY = refusal('error', 'what can be searched is still being gathered; try again later');
 

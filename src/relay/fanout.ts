@@ -159,7 +159,8 @@ export class Fanout {
         if (read > 0) continue;
       } catch (error) {
         this.options.log.warn({ error: String(error) }, 'the outbox could not be read');
-        for (const { reject } of waiting) reject(error);
+        // Those who came meanwhile would wait for the same.
+        for (const { reject } of [...waiting, ...this.waiting.splice(0)]) reject(error);
         // Live delivery keeps no state: what it slept through is in the store, and it goes on with what comes.
         if (error instanceof OutboxBehind) this.skipTo(error.floor - 1);
       }

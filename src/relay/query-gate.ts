@@ -3,12 +3,18 @@
  * queries of one do not stand in the way of the light ones of others. Clients on this machine are held to the whole only.
  */
 import type { ClientAddress } from '../client-address.js';
+import { isNoAnswer } from '../in-time.js';
 
 const UNDER_WAY_MAX = 6;
 const PER_ADDRESS_MAX = 2;
 
+interface Turn {
+  begin(): void;
+  giveUp(why: unknown): void;
+}
+
 interface Line {
-  readonly waiting: (() => void)[];
+  readonly waiting: Turn[];
   readonly max: number;
   underWay: number;
 }
@@ -26,17 +32,28 @@ export class QueryGate {
       underWay: 0,
     };
     this.lines.set(address, line);
-    await new Promise<void>((resolve) => {
-      line.waiting.push(resolve);
+    await new Promise<void>((begin, giveUp) => {
+      line.waiting.push({ begin, giveUp });
       this.next();
     });
     try {
       return await query();
+    } catch (error) {
+      if (isNoAnswer(error)) this.giveUpWaiting(error);
+      throw error;
     } finally {
       this.underWay -= 1;
       line.underWay -= 1;
       if (line.underWay === 0 && line.waiting.length === 0) this.lines.delete(address);
       this.next();
+    }
+  }
+
+  /** Those who wait behind a query that was not answered would each wait as long again (I15). */
+  private giveUpWaiting(why: unknown): void {
+    for (const [address, line] of this.lines) {
+      for (const { giveUp } of line.waiting.splice(0)) giveUp(why);
+      if (line.underWay === 0) this.lines.delete(address);
     }
   }
 
@@ -48,7 +65,7 @@ export class QueryGate {
       this.underWay += 1;
       this.lines.delete(address);
       this.lines.set(address, line);
-      line.waiting.shift()!();
+      line.waiting.shift()!.begin();
     }
   }
 }

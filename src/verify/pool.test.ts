@@ -157,6 +157,19 @@ test('a job that ends two threads is rejected; those sent along with it get thei
   expect(threads.length).toBe(3);
 });
 
+test('a thread that hangs is replaced, and what it had in hand gets its verdict from another', async () => {
+  // What is sent to the first thread does not arrive: so it never answers.
+  onThread = (thread) => {
+    threads.push(thread);
+    if (threads.length === 1) thread.postMessage = () => undefined;
+  };
+  const verifier = await start({ workers: 1, answerMsMax: 2_000 });
+  const jobs = mixedJobs(100);
+  const verdicts = await Promise.all(jobs.map(({ job }) => verifier.verify(job)));
+  expect(verdicts).toEqual(jobs.map(({ verdict }) => verdict));
+  expect(threads.length).toBeGreaterThanOrEqual(2);
+});
+
 test('threads that never get ready make the start fail, after a bounded number of tries', async () => {
   let started = 0;
   onThread = (thread) => {

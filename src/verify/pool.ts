@@ -12,6 +12,7 @@
 import assert from 'node:assert';
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
+import { NoAnswer } from '../in-time.js';
 import type { SchnorrBackend } from './schnorr.js';
 
 export interface VerifyJob {
@@ -39,13 +40,15 @@ export interface VerifierOptions {
   readonly workers?: number;
   /** Default: native where it works, else WASM. */
   readonly backend?: SchnorrBackend;
+  /** Longest wait for a thread; ten seconds by default. */
+  readonly answerMsMax?: number;
 }
 
 /** Resolves when every thread is ready. */
 export function startVerifier(options: VerifierOptions = {}): Promise<Verifier> {
   const workers = options.workers ?? Math.max(1, availableParallelism() - 1);
   return new Promise((resolve, reject) => {
-    const pool: VerifierPool = new VerifierPool(workers, options.backend, (failure) =>
+    const pool: VerifierPool = new VerifierPool({ ...options, workers }, (failure) =>
       failure ? reject(failure) : resolve(pool),
     );
   });
@@ -54,6 +57,9 @@ export function startVerifier(options: VerifierOptions = {}): Promise<Verifier> 
 const BATCH_JOBS_MAX = 64;
 /** Two, so that a thread never waits for the main thread between messages. */
 const BATCHES_PER_THREAD_MAX = 2;
+const START_MS_MAX = 60_000;
+/** A message takes milliseconds. */
+const ANSWER_MS_MAX = 10_000;
 const DEATHS_PER_JOB_MAX = 2;
 /** Deaths of threads with no answer between them; then something is wrong that a new thread does not mend. */
 const DEATHS_IN_A_ROW_MAX = 8;
@@ -74,6 +80,8 @@ interface Task {
 
 interface Thread {
   readonly worker: Worker;
+  /** Runs while something is expected of it; a thread that is not heard of in time is ended, as if it had died (I15). */
+  deadline: NodeJS.Timeout;
   isReady: boolean;
   /** Sent and not answered, oldest first: a thread works on the first one. */
   readonly batches: Task[][];
@@ -83,6 +91,7 @@ class VerifierPool implements Verifier {
   backend: SchnorrBackend = 'wasm';
   readonly workers: number;
   readonly #prefer: SchnorrBackend | undefined;
+  readonly #answerMsMax: number;
   readonly #onStart: (failure?: Error) => void;
   readonly #threads = new Set<Thread>();
   readonly #waiting: Task[] = [];
@@ -92,9 +101,13 @@ class VerifierPool implements Verifier {
   #deathsInARow = 0;
   #stopped: Error | undefined;
 
-  constructor(workers: number, prefer: SchnorrBackend | undefined, onStart: (failure?: Error) => void) {
+  constructor(
+    { workers, backend, answerMsMax = ANSWER_MS_MAX }: VerifierOptions & { readonly workers: number },
+    onStart: (failure?: Error) => void,
+  ) {
     this.workers = workers;
-    this.#prefer = prefer;
+    this.#prefer = backend;
+    this.#answerMsMax = answerMsMax;
     this.#onStart = onStart;
     for (let started = 0; started < workers; started++) this.#startThread();
   }
@@ -136,6 +149,7 @@ class VerifierPool implements Verifier {
       const suspect = this.#suspects.shift();
       const batch = suspect ? [suspect] : this.#waiting.splice(0, share);
       if (batch.length === 0) return;
+      if (thread.batches.length === 0) thread.deadline.refresh();
       thread.batches.push(batch);
       thread.worker.postMessage(batch.map(({ job }) => job.payload));
     }
@@ -153,15 +167,23 @@ class VerifierPool implements Verifier {
   }
 
   #startThread(): void {
+    let cause: unknown;
+    const giveUp = (): void => {
+      if (thread.isReady && thread.batches.length === 0) return;
+      cause = new NoAnswer('a verifier thread does not answer');
+      void thread.worker.terminate();
+    };
     const thread: Thread = {
       worker: new Worker(WORKER_FILE, { workerData: this.#prefer }),
+      deadline: setTimeout(() => giveUp(), START_MS_MAX).unref(),
       isReady: false,
       batches: [],
     };
     this.#threads.add(thread);
-    let cause: unknown;
     thread.worker
       .once('message', (backend: SchnorrBackend) => {
+        clearTimeout(thread.deadline);
+        thread.deadline = setTimeout(giveUp, this.#answerMsMax).unref();
         this.#onReady(thread, backend);
         thread.worker.on('message', (codes: Uint8Array) => this.#onAnswer(thread, codes));
       })
@@ -181,6 +203,7 @@ class VerifierPool implements Verifier {
   #onAnswer(thread: Thread, codes: Uint8Array): void {
     if (this.#stopped) return;
     const batch = thread.batches.shift();
+    thread.deadline.refresh();
     assert(batch?.length === codes.length, 'a thread answers each job of a message once');
     this.#deathsInARow = 0;
     this.#dispatch();
@@ -194,6 +217,7 @@ class VerifierPool implements Verifier {
   /** The one place of retries: hands on what the thread leaves behind, and starts another in its place. */
   #onDeath(thread: Thread, cause: unknown): void {
     this.#threads.delete(thread);
+    clearTimeout(thread.deadline);
     if (this.#stopped) return;
     const [inHand = [], ...untouched] = thread.batches;
     for (const task of inHand) {

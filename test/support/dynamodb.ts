@@ -51,6 +51,14 @@ export class TestDynamodb {
     this.child = await spawnServer(this.folder, this.port);
   }
 
+  /** It takes connections, but answers nothing until it thaws. */
+  freeze(): void {
+    this.child.kill('SIGSTOP');
+  }
+  thaw(): void {
+    this.child.kill('SIGCONT');
+  }
+
   async stop(): Promise<void> {
     await this.goDown();
     await rm(this.folder, { recursive: true, force: true });

@@ -1,0 +1,52 @@
+import { describe, expect, it } from 'vitest';
+import { databaseUrlOf, withoutPassword } from './database-url.js';
+
+describe('a DATABASE_URL', () => {
+  it.each([
+    ['postgres://u:p@db.example/minato', 'postgres://u:p@db.example/minato'],
+    ['postgresql://[::1]:5433/minato?sslmode=disable', 'postgresql://[::1]:5433/minato?sslmode=disable'],
+    ['postgres://%2Fvar%2Frun/minato', 'postgres://%2Fvar%2Frun/minato'],
+    ['postgres://u@/minato?host=/run/pg', 'postgres://u@localhost/minato?host=%2Frun%2Fpg'],
+    ['postgres://u:p%40@/minato?host=%2Frun%2Fpg', 'postgres://u:p%40@localhost/minato?host=%2Frun%2Fpg'],
+    [
+      'postgres:///minato?host=/run/pg&port=5433&user=u',
+      'postgres://localhost/minato?host=%2Frun%2Fpg&port=5433&user=u',
+    ],
+    ['postgres://u@:5433/minato', 'postgres://u@localhost:5433/minato'],
+    ['postgresql:///minato', 'postgres://localhost/minato'],
+    ['postgresql://?dbname=my%20harbour&host=db', 'postgres://localhost/my%20harbour?host=db'],
+    ['postgres://u@db?dbname=minato', 'postgres://u@db/minato'],
+    ['postgresql://', 'postgres://localhost/'],
+  ])('%s is taken as libpq takes it', (text, url) => {
+    expect(databaseUrlOf(text, 'localhost')).toEqual({ url });
+  });
+
+  it('without a host means the one of PGHOST, a folder too', () => {
+    expect(databaseUrlOf('postgres://u@/minato', 'db.example')).toEqual({
+      url: 'postgres://u@db.example/minato',
+    });
+    expect(databaseUrlOf('postgres://u@/minato', '/run/pg')).toEqual({
+      url: 'postgres://u@localhost/minato?host=%2Frun%2Fpg',
+    });
+  });
+
+  it.each([
+    ['mysql://u@db/minato', /must look like/],
+    ['db.example', /must look like/],
+    ['postgres:minato', /must look like/],
+    ['postgres://u@a,b/minato', /several hosts/],
+    ['postgres://u@/minato?host=/a,/b', /several hosts/],
+    ['postgres://u@db:port/minato', /port that is no number/],
+    ['postgres://u:50%@db/minato', /write %25/],
+    ['postgres://u@[::1/minato', /port that is no number/],
+  ])('%s is refused with a reason that repeats none of it', (text, problem) => {
+    const refused = databaseUrlOf(text, 'localhost');
+    expect(refused).toEqual({ problem: expect.stringMatching(problem) });
+  });
+
+  it('is shown without its password, wherever that stands', () => {
+    expect(withoutPassword('postgres://u:hunter2@db/minato?password=hunter2&user=u')).not.toContain(
+      'hunter2',
+    );
+  });
+});
