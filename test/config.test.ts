@@ -289,6 +289,21 @@ describe('minato settings on the database of a running node', () => {
     await relay.close();
   });
 
+  it('is found by every form of DATABASE_URL that libpq takes', async () => {
+    const { host, port, user, database } = relay.test.connection;
+    const socket = encodeURIComponent(host);
+    for (const url of [
+      `postgres://${user}@/${database}?host=${host}&port=${port}`,
+      `postgresql:///${database}?user=${user}&host=${socket}&port=${port}`,
+      `postgres://${user}@:${port}/${database}?host=${host}&application_name=minato%20cli`,
+      `postgres://${user}@${socket}:${port}/${database}`,
+      `postgresql://?dbname=${database}&user=${user}&port=${port}&host=${host}`,
+    ]) {
+      const { code, err } = await minato(['settings', 'get', 'topic.mode'], { DATABASE_URL: url });
+      expect([code, err], url).toEqual([0, '']);
+    }
+  });
+
   it('list shows every setting with its value, also as JSON', async () => {
     const [plain, json] = await Promise.all([run('settings'), run('settings', 'list', '--json')]);
     expect(plain.code).toBe(0);

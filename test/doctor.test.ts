@@ -141,6 +141,7 @@ describe('doctor on an embedded node', () => {
       /^ok {3}community default: 0 events/,
       /^ok {3}outbox at 0/,
       /^ok {3}stored settings are valid/,
+      /^ok {3}no job failed at its last run/,
       new RegExp(`^ok   the data folder is in use by process ${node.child.pid}`),
       new RegExp(`^ok   Minato [\\d.]+ answers at 127.0.0.1:${port} and is ready`),
       /^info MINATO_PUBLIC_URL is not set/,
@@ -225,6 +226,28 @@ describe('doctor on a PostgreSQL of the operator', () => {
       advice: expect.stringContaining('minato settings reset limits.tagsMax -c default'),
     });
     expect(textsOf(findings, 'info')).toContainEqual(expect.stringContaining('limits.forgotten'));
+  });
+
+  test('a job whose last run failed is named with its error and what to do, until it succeeds', async () => {
+    const jobsOf = async () => (await examine(env)).findings.filter(({ text }) => /\bjob\b/.test(text));
+    await runCli(['jobs', 'run', 'trim-bus'], env);
+    await db.query('ALTER TABLE rate_buckets RENAME TO gone');
+    expect((await runCli(['jobs', 'run', 'forget-limits'], env)).code).toBe(1);
+    const { code, findings } = await examine(env);
+    expect(code).toBe(0);
+    const failed = findings.filter(({ text }) => text.startsWith('job '));
+    expect(failed).toEqual([
+      {
+        level: 'warn',
+        text: expect.stringMatching(
+          /^job forget-limits failed at \d{4}-\d\d-\d\dT\d\d:\d\dZ: .*"rate_buckets"/,
+        ),
+        advice: expect.stringContaining('minato jobs run forget-limits'),
+      },
+    ]);
+    await db.query('ALTER TABLE gone RENAME TO rate_buckets');
+    expect((await runCli(['jobs', 'run', 'forget-limits'], env)).code).toBe(0);
+    expect(await jobsOf()).toMatchObject([{ level: 'ok' }]);
   });
 
   test('commits that do not wait for the disk are a warning', async () => {

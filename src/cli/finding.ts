@@ -1,5 +1,7 @@
 /** What doctor finds: how bad it is, in words, and what to do about it. */
 
+import { NoAnswer } from '../in-time.js';
+
 export type Level = 'ok' | 'info' | 'warn' | 'fail';
 
 export interface Finding {
@@ -22,5 +24,7 @@ const withAdvice = (level: Level, text: string, advice?: string): Finding => ({
 export function messageOf(error: unknown): string {
   // Several addresses of one host failed, each with its own reason.
   if (error instanceof AggregateError) return [...new Set(error.errors.map(messageOf))].join(', ');
+  // Who did not answer is said where it is asked.
+  if (error instanceof NoAnswer && error.cause !== undefined) return messageOf(error.cause);
   return error instanceof Error ? error.message : String(error);
 }

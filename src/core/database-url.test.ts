@@ -8,15 +8,12 @@ describe('a DATABASE_URL', () => {
     ['postgres://%2Fvar%2Frun/minato', 'postgres://%2Fvar%2Frun/minato'],
     ['postgres://u@/minato?host=/run/pg', 'postgres://u@localhost/minato?host=%2Frun%2Fpg'],
     ['postgres://u:p%40@/minato?host=%2Frun%2Fpg', 'postgres://u:p%40@localhost/minato?host=%2Frun%2Fpg'],
-    [
-      'postgres:///minato?host=/run/pg&port=5433&user=u',
-      'postgres://localhost/minato?host=%2Frun%2Fpg&port=5433&user=u',
-    ],
+    ['postgres:///minato?host=/run/pg&port=5433&user=u', 'postgres:///minato?host=/run/pg&port=5433&user=u'],
     ['postgres://u@:5433/minato', 'postgres://u@localhost:5433/minato'],
-    ['postgresql:///minato', 'postgres://localhost/minato'],
+    ['postgresql:///minato', 'postgresql:///minato'],
     ['postgresql://?dbname=my%20harbour&host=db', 'postgres://localhost/my%20harbour?host=db'],
     ['postgres://u@db?dbname=minato', 'postgres://u@db/minato'],
-    ['postgresql://', 'postgres://localhost/'],
+    ['postgresql://', 'postgresql://'],
   ])('%s is taken as libpq takes it', (text, url) => {
     expect(databaseUrlOf(text, 'localhost')).toEqual({ url });
   });

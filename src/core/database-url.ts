@@ -21,7 +21,7 @@ export function databaseUrlOf(text: string, hostByDefault: string): DatabaseUrl 
     return { problem: 'has a port that is no number' };
   const database = path === '' ? (given.get('dbname') ?? '') : '';
   // What the driver reads by itself is left as it is.
-  if (host !== '' && database === '' && URL.canParse(text)) return { url: text };
+  if (database === '' && URL.canParse(text)) return { url: text };
   given.delete('dbname');
   const named = host === '' ? hostByDefault : host;
   // A folder cannot stand between // and /.

@@ -4,8 +4,6 @@
 const NETWORK = new Set([
   'ECONNREFUSED',
   'ECONNRESET',
-  'ENOENT',
-  'ENOTFOUND',
   'EPIPE',
   'ETIMEDOUT',
   'EHOSTUNREACH',
