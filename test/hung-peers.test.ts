@@ -4,6 +4,7 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Erasure } from '../src/store/erasures.js';
+import { readJobRuns } from '../src/store/job-runs.js';
 import { type Api, createApi, type Refused } from './support/api.js';
 import { eventually, type RunningCli, startCli } from './support/cli.js';
 import { RawClient } from './support/client.js';
@@ -238,6 +239,7 @@ describe('a PostgreSQL that hangs', () => {
         other.ended.then(({ code }) => expect(code).toBe(0)),
       ]);
     });
+    const thawedAt = Date.now();
     await eventually('it is ready again', async () =>
       (await fetch(`${relay.http}/readyz`)).status === 200 ? true : undefined,
     );
@@ -250,6 +252,13 @@ describe('a PostgreSQL that hangs', () => {
     expect((await reader!.query({ ids: [before.id, event.id] })).events.length).toBe(2);
     expect((await api.ask('GET', MEMBERS, { as: boss })).status).toBe(200);
     await expectServed();
+    await eventually('the jobs run again', async () => {
+      await relay.node.schedule!.trigger('trim-bus').catch(() => undefined);
+      const runs = await readJobRuns(relay.database.pool);
+      return runs.some(({ job, finishedAt }) => job === 'trim-bus' && (finishedAt ?? 0) > thawedAt)
+        ? true
+        : undefined;
+    });
     for (const one of [client!, reader!, many!]) await one.close();
   });
 

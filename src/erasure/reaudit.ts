@@ -28,18 +28,21 @@ export interface LookOptions {
   readonly subjectKey: SubjectKey;
   readonly registry: DeletionRegistry;
   readonly signal: AbortSignal;
+  /** A store outside failed: the others are looked at all the same. Without it the error is thrown. */
+  readonly onFailure?: (error: unknown) => void;
 }
 
 /** Whose keys are here again, each once. */
 export async function findErased(
-  { client, subjectKey, registry, signal }: LookOptions,
+  { client, subjectKey, registry, signal, onFailure }: LookOptions,
   erased: readonly ErasedSubject[],
 ): Promise<FoundAgain[]> {
   const found = new Map<string, FoundAgain>();
+  const others = new Set(registry.people());
   for (const community of new Set(erased.map((one) => one.community))) {
     const here = erased.filter((one) => one.community === community);
     const wanted = new Map(here.map((one) => [one.subject, one]));
-    for await (const pubkeys of everybody(client, registry.people(), community)) {
+    for await (const pubkeys of everybody(client, others, community, onFailure)) {
       signal.throwIfAborted();
       for (const pubkey of pubkeys) {
         const match = wanted.get(subjectKey.hash(community, pubkey).toString('hex'));
@@ -52,11 +55,20 @@ export async function findErased(
 
 async function* everybody(
   client: Client,
-  others: readonly NonNullable<Deleter['people']>[],
+  others: Set<NonNullable<Deleter['people']>>,
   community: number,
+  onFailure: LookOptions['onFailure'],
 ): AsyncGenerator<readonly string[]> {
   yield* peopleIn(client, community);
-  for (const people of others) yield* people(community);
+  for (const people of others)
+    try {
+      yield* people(community);
+    } catch (error) {
+      if (onFailure === undefined) throw error;
+      // Not again for each community.
+      others.delete(people);
+      onFailure(error);
+    }
 }
 
 export interface Leftover extends FoundAgain {

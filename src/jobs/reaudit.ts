@@ -30,8 +30,13 @@ export const reauditErasures: Job = {
         const print = await readSubjectPrint(client);
         if (print === undefined || !(await subjectKey.load(print)))
           throw new Error('the key of the erased is not here');
-        const found = await findErased({ client: session, subjectKey, registry, signal }, erased);
+        const unseen: string[] = [];
+        const onFailure = (error: unknown) =>
+          void unseen.push(error instanceof Error ? error.message : String(error));
+        const looking = { client: session, subjectKey, registry, signal, onFailure };
+        const found = await findErased(looking, erased);
         const { leftovers, failed } = await countLeftovers(registry, found);
+        unseen.push(...[...failed].map(([name, why]) => `${name} (${why})`));
         for (const { community, subject, store, count } of leftovers) {
           await raiseAlarm(client, { community, subject, store, found: count }, now());
           log?.error(
@@ -40,12 +45,9 @@ export const reauditErasures: Job = {
           );
         }
         // A store that did not answer has not been looked at: what was found there before still stands.
-        if (failed.size === 0) await settleAlarms(client, began, now());
+        if (unseen.length === 0) await settleAlarms(client, began, now());
         metrics?.erasureAlarms.set(leftovers.length);
-        if (failed.size > 0)
-          throw new Error(
-            `could not look in ${[...failed].map(([name, why]) => `${name} (${why})`).join(', ')}`,
-          );
+        if (unseen.length > 0) throw new Error(`could not look everywhere: ${unseen.join(', ')}`);
         return { changed: leftovers.length, more: false };
       },
     );
