@@ -145,8 +145,9 @@ describe('one store that hangs during an erasure', () => {
     erased(redis, ['redis:rate_limits', 'redis:sessions']),
   );
 
+  // Once for each of them, and for each step, would take longer than the test may.
   it('is waited for once, and not once for each erasure', { timeout: HANGS_MS }, async () => {
-    const people = Array.from({ length: 20 }, newAuthor);
+    const people = Array.from({ length: 6 }, newAuthor);
     const asked: Erasure[] = [];
     for (const { pubkey } of people) asked.push(await askFor(relay.database, { community: 1, pubkey }));
     const context = jobContext(relay);
@@ -196,13 +197,13 @@ describe('a PostgreSQL that hangs', () => {
       stream?.on('data', (chunk: Buffer) => {
         log += chunk;
       });
-    await eventually('it is ready', () => (log.includes('"msg":"ready"') ? true : undefined));
-    // With the first question the AWS SDK is loaded, which warns of what it thinks of this Node.js.
-    await eventually(
-      'the audit log is shipped',
-      () => (/"job":"ship-audit"/.test(log) ? true : undefined),
-      90_000,
+    const port = await eventually(
+      'it is ready',
+      () => /"address":"ws:\/\/127\.0\.0\.1:(\d+)"/.exec(log)?.[1],
     );
+    // With the first question the AWS SDK is loaded, which warns of what it thinks of this Node.js.
+    const { status } = await createApi(`http://127.0.0.1:${port}`).ask('GET', AUDIT_LOG, { as: boss });
+    expect(status).toBe(200);
   });
   afterAll(() => other?.child.kill('SIGKILL'));
 

@@ -11,12 +11,17 @@ import { NoAnswer } from '../in-time.js';
 /** How long the server may take to close a connection that says goodbye. */
 const GOODBYE_MS_MAX = 2_000;
 
-const isFromServer = (error: unknown) => error instanceof pg.DatabaseError;
+/**
+ * What the driver and Node throw when nothing came, or the connection broke. What the server said has a class of its own, and so have our
+ * own mistakes.
+ */
+const isSilence = (error: unknown) =>
+  error instanceof AggregateError ||
+  (error instanceof Error && Object.getPrototypeOf(error) === Error.prototype);
 
-/** Keeps what the server said, and gives everything else one name. */
+/** One name for every silence; anything else stays as it is. */
 export function asNoAnswer(error: unknown): unknown {
-  if (isFromServer(error) || error instanceof NoAnswer) return error;
-  return new NoAnswer(`PostgreSQL does not answer: ${wordsOf(error)}`, error);
+  return isSilence(error) ? new NoAnswer(`PostgreSQL does not answer: ${wordsOf(error)}`, error) : error;
 }
 
 /** Several addresses of one host failed, each with its own reason. */
@@ -66,7 +71,7 @@ export class Session extends pg.Client {
   }
 
   private failed(error: unknown): unknown {
-    if (!isFromServer(error)) this.cut();
+    if (isSilence(error)) this.cut();
     return asNoAnswer(error);
   }
 }
