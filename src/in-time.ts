@@ -1,6 +1,6 @@
 /**
- * The one way to wait for another process (I15): PostgreSQL, Redis, DynamoDB or a thread. What does not come in time is an error that
- * names who did not answer. What was asked may be done all the same, or later.
+ * The one way to wait for another process (I15): PostgreSQL, Redis, DynamoDB or a thread. What does not come
+ * in time is an error that names who did not answer. What was asked may be done all the same, or later.
  */
 
 /** Somebody outside this process did not answer, or the connection to them broke. */

@@ -130,8 +130,9 @@ export function startLane(options: LaneOptions): Lane {
   const queue = new LaneQueue<Item>();
   let session: Client | undefined;
   /**
-   * The first error that the server gave on this session, which is dropped after it. What was sent behind that statement fails
-   * as well (25P02), and the answer that reaches us first need not be the first that came.
+   * The first error that the server gave on this session, which is dropped after it. What was sent behind
+   * that statement fails as well (25P02), and the answer that reaches us first need not be the first that
+   * came.
    */
   let cause: { readonly code?: string } | undefined;
   let running: Promise<void> | undefined;
@@ -260,7 +261,8 @@ export function startLane(options: LaneOptions): Lane {
     }
     if (error instanceof SubjectKeyMissing) return withoutKey(batch, error);
     if (isDataError(code) || (code === STATEMENT_TOO_LONG && items.length > 1)) return split(batch);
-    // Neither data nor an outage, as a plan that a migration has changed: once more on a new session, then by halves as well.
+    // Neither data nor an outage, as a plan that a migration has changed: once more on a new session, then by
+    // halves as well.
     if (!isNoAnswer(error) && !isOutageCode(code))
       return attempt === 1 ? commit({ ...batch, attempt: 2 }) : split(batch);
     if (hopeless || (closing && attempt > 1) || attempt >= ATTEMPTS_MAX || Date.now() > deadline) {
@@ -458,7 +460,8 @@ async function writeAndCommit(
     await written;
     await committed;
   } catch (error) {
-    // That COMMIT was answered, and refused: the transaction had failed before it, or a constraint that waits for it did.
+    // That COMMIT was answered, and refused: the transaction had failed before it, or a constraint that waits
+    // for it did.
     const refused = await committed.then(
       () => false,
       ({ code }: { code?: string }) => code === FAILED_TRANSACTION || isDataError(code),

@@ -40,7 +40,9 @@ import { SOFTWARE_VERSION } from './version.js';
 import { Wakeups } from './wakeups.js';
 import { startWriter, type WriterOptions } from './writer.js';
 
-/** I15: a database that hangs does not keep a node from stopping. Longer than anything takes that is answered. */
+/**
+ * I15: a database that hangs does not keep a node from stopping. Longer than anything takes that is answered.
+ */
 const ORDERLY_MS_MAX = 30_000;
 
 export interface NodeOptions extends WriterOptions {

@@ -1,6 +1,7 @@
 /**
- * The one way to Redis (I15): every connection and every question has its deadline. A Redis that is away is waited for in the
- * background: meanwhile every question is rejected at once, and a node starts without it, so that both can come back in any order.
+ * The one way to Redis (I15): every connection and every question has its deadline. A Redis that is away is
+ * waited for in the background: meanwhile every question is rejected at once, and a node starts without it,
+ * so that both can come back in any order.
  */
 import { createClient } from 'redis';
 import { inTime } from './in-time.js';

@@ -1,6 +1,7 @@
 /**
- * I15: a peer that hangs (SIGSTOP, so that it takes connections and answers nothing) never hangs the node. Every surface answers
- * something, what does not need the peer goes on, and once it runs again everything works.
+ * I15: a peer that hangs (SIGSTOP, so that it takes connections and answers nothing) never hangs the node.
+ * Every surface answers something, what does not need the peer goes on, and once it runs again everything
+ * works.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Erasure } from '../src/store/erasures.js';

@@ -341,7 +341,10 @@ describe('a batch that fails on the data of one event', () => {
       await expectStoredOnce(harbour, [...good, next]);
     }));
 
-  /** A statement of any place in the bundle fails; those that were sent behind it fail as well, with another error (25P02). */
+  /**
+   * A statement of any place in the bundle fails; those that were sent behind it fail as well, with another
+   * error (25P02).
+   */
   it.each([
     ['event_heads', { kind: 0 }],
     ['deletion_tombstones', { kind: 5, tags: [['e', hex(32)]] }],

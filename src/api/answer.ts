@@ -34,7 +34,10 @@ export const isUnavailable = (error: unknown): boolean =>
 /** SQLSTATE of the trigger refuse_erased. */
 const REFUSED_AS_ERASED = 'MN001';
 
-/** What fastify threw: the client gets its own mistake explained; ours is logged, and answered without its inner words. */
+/**
+ * What fastify threw: the client gets its own mistake explained; ours is logged, and answered without its
+ * inner words.
+ */
 
 export function denialOf(error: FastifyError, log: Log): Denial {
   if (hasZodFastifySchemaValidationErrors(error)) {

@@ -25,7 +25,10 @@ export const DYNAMODB_TABLES = ['audit_logs'] as const;
 
 const CONNECT_MS_MAX = 2_000;
 const ANSWER_MS_MAX = 5_000;
-/** Of one question with all its attempts: shorter than a transaction of PostgreSQL that waits for it may stand still. */
+/**
+ * Of one question with all its attempts: shorter than a transaction of PostgreSQL that waits for it may stand
+ * still.
+ */
 const QUESTION_MS_MAX = 8_000;
 /** Of one question, by the SDK: what fails on the way, and what is throttled as a whole. */
 const ATTEMPTS_MAX = 3;

@@ -1,4 +1,6 @@
-/** The part of doctor about the stores beside PostgreSQL: do they answer, and what is the node without them? */
+/**
+ * The part of doctor about the stores beside PostgreSQL: do they answer, and what is the node without them?
+ */
 import { DynamodbAudit } from '../audit/dynamodb.js';
 import type { DynamodbPlace } from '../config.js';
 import { askRedis } from '../limits/redis.js';

@@ -1,6 +1,7 @@
 /**
- * DATABASE_URL in every form that libpq takes, as one that the driver takes: without a host, with a folder of sockets as host, the parts
- * as parameters (`host`, `port`, `user`, `password`, `dbname`). Several hosts are refused: a node has one database.
+ * DATABASE_URL in every form that libpq takes, as one that the driver takes: without a host, with a folder of
+ * sockets as host, the parts as parameters (`host`, `port`, `user`, `password`, `dbname`). Several hosts are
+ * refused: a node has one database.
  */
 
 const SHAPE = /^postgres(?:ql)?:\/\/(?:([^@/?#]*)@)?([^/?#]*)(?:\/([^?#]*))?(?:\?([^#]*))?$/i;

@@ -11,8 +11,9 @@ const NETWORK = new Set([
   'EAI_AGAIN',
 ]);
 /**
- * Connection (08), out of room (53), shutdown and cancelling (57), the system around it (58), serialization and deadlock (40), a lock
- * that did not come, a transaction that was idle for too long, and a server that only reads.
+ * Connection (08), out of room (53), shutdown and cancelling (57), the system around it (58), serialization
+ * and deadlock (40), a lock that did not come, a transaction that was idle for too long, and a server that
+ * only reads.
  */
 const OUTAGES = /^(08|53|57|58|40)|^(55P03|25P03|25P04|25006)$/;
 

@@ -75,8 +75,8 @@ export class DeletionRegistry {
   }
 
   /**
-   * In their order. Nothing waits for a store outside: it is begun in its place, behind those of the same kind, and its answer is
-   * waited for at the end (I15).
+   * In their order. Nothing waits for a store outside: it is begun in its place, behind those of the same
+   * kind, and its answer is waited for at the end (I15).
    */
   private async collect<T>(
     ask: (deleter: Deleter) => Promise<T>,
@@ -106,7 +106,10 @@ export class DeletionRegistry {
     return collected(asked, ends);
   }
 
-  /** One that did not answer a moment ago is not waited for again, by this erasure or by the others of the same run. */
+  /**
+   * One that did not answer a moment ago is not waited for again, by this erasure or by the others of the
+   * same run.
+   */
   private async askOne<T>(ask: (deleter: Deleter) => Promise<T>, deleter: Deleter): Promise<T | Failure> {
     const peer = peerOf(deleter);
     const silent = peer === undefined ? undefined : this.silent.get(peer);
@@ -138,7 +141,10 @@ function collected<T>(asked: readonly Deleter[], ends: ReadonlyMap<string, T | F
   return { succeeded, failed };
 }
 
-/** `redis` of `redis:sessions`; undefined where it is the database that the erasure itself stands in, or this machine. */
+/**
+ * `redis` of `redis:sessions`; undefined where it is the database that the erasure itself stands in, or this
+ * machine.
+ */
 function peerOf({ name }: Deleter): string | undefined {
   const [peer = ''] = name.split(':');
   return ['postgres', 'files'].includes(peer) ? undefined : peer;

@@ -158,7 +158,8 @@ export class ErasureRun {
     await this.countUncounted();
     const done = new Set(this.erasure.done);
     const deleted = new Map(Object.entries(this.erasure.deleted));
-    // Stores outside tell their progress at the same time: each saving holds what the one before it held, and more.
+    // Stores outside tell their progress at the same time: each saving holds what the one before it held, and
+    // more.
     let saving: Promise<unknown> = Promise.resolve();
     const keep = (): Promise<unknown> => {
       const save = () => this.save({ deleted: Object.fromEntries(deleted), done: [...done] });

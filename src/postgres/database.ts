@@ -22,7 +22,10 @@ export interface Database {
   separatePool(size: number): pg.Pool;
   /** For work in the background whose statements may take long. The caller ends it. */
   patientPool(size: number, statementTimeoutMs: number): pg.Pool;
-  /** Ends every connection at once, and each new one: a server that hangs must not hold up the end of this process. */
+  /**
+   * Ends every connection at once, and each new one: a server that hangs must not hold up the end of this
+   * process.
+   */
   cut(): void;
   close(): Promise<void>;
 }
@@ -46,7 +49,10 @@ const LIMITS_POOL_SIZE = 2;
 const SEARCH_POOL_SIZE = 3;
 const READ_TIMEOUT_MS = 10_000;
 const CONNECT_TIMEOUT_MS = 10_000;
-/** A server that works ends a statement that takes too long by itself; one that hangs is given up so much later. */
+/**
+ * A server that works ends a statement that takes too long by itself; one that hangs is given up so much
+ * later.
+ */
 const SILENCE_MS = 5_000;
 const STATEMENT_TIMEOUT_MS = 60_000;
 

@@ -1,9 +1,11 @@
 /**
- * A session of PostgreSQL and a pool of them, as everything in this program uses them (I15). A server that hangs enforces none of its own
- * time-outs, so that every wait ends here: connecting, each statement, and saying goodbye.
+ * A session of PostgreSQL and a pool of them, as everything in this program uses them (I15). A server that
+ * hangs enforces none of its own time-outs, so that every wait ends here: connecting, each statement, and
+ * saying goodbye.
  *
- * An error that the server did not give (nothing came in time, the connection broke) is a `NoAnswer`, and ends the session: nobody knows
- * what it is in the middle of, and an answer that comes late must not reach the next one who uses it.
+ * An error that the server did not give (nothing came in time, the connection broke) is a `NoAnswer`, and
+ * ends the session: nobody knows what it is in the middle of, and an answer that comes late must not reach
+ * the next one who uses it.
  */
 import pg from 'pg';
 import { NoAnswer } from '../in-time.js';
@@ -12,8 +14,8 @@ import { NoAnswer } from '../in-time.js';
 const GOODBYE_MS_MAX = 2_000;
 
 /**
- * What the driver and Node throw when nothing came, or the connection broke. What the server said has a class of its own, and so have our
- * own mistakes.
+ * What the driver and Node throw when nothing came, or the connection broke. What the server said has a class
+ * of its own, and so have our own mistakes.
  */
 const isSilence = (error: unknown) =>
   error instanceof AggregateError ||
@@ -85,8 +87,8 @@ type Connected = (
 export class SessionPool extends pg.Pool {
   constructor(config: pg.PoolConfig) {
     super(config);
-    // A connection that breaks is replaced at its next use, and a query on it fails; without a listener it would end the
-    // process, whether it was idle (the pool's listener) or in somebody's hands (its own).
+    // A connection that breaks is replaced at its next use, and a query on it fails; without a listener it
+    // would end the process, whether it was idle (the pool's listener) or in somebody's hands (its own).
     this.on('error', () => undefined);
     this.on('connect', (client) => client.on('error', () => undefined));
   }

@@ -80,7 +80,10 @@ interface Task {
 
 interface Thread {
   readonly worker: Worker;
-  /** Runs while something is expected of it; a thread that is not heard of in time is ended, as if it had died (I15). */
+  /**
+   * Runs while something is expected of it; a thread that is not heard of in time is ended, as if it had died
+   * (I15).
+   */
   deadline: NodeJS.Timeout;
   isReady: boolean;
   /** Sent and not answered, oldest first: a thread works on the first one. */

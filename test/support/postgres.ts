@@ -1,4 +1,7 @@
-/** A PostgreSQL of its own for a test file, which can be frozen: it takes connections, but answers nothing and ends nothing. */
+/**
+ * A PostgreSQL of its own for a test file, which can be frozen: it takes connections, but answers nothing and
+ * ends nothing.
+ */
 import { readdirSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
