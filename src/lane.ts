@@ -130,9 +130,8 @@ export function startLane(options: LaneOptions): Lane {
   const queue = new LaneQueue<Item>();
   let session: Client | undefined;
   /**
-   * The first error that the server gave on this session, which is dropped after it. What was sent behind
-   * that statement fails as well (25P02), and the answer that reaches us first need not be the first that
-   * came.
+   * The first error that the server gave in this transaction. What was sent behind that statement fails as
+   * well (25P02), and the answer that reaches us first need not be the first that came.
    */
   let cause: { readonly code?: string } | undefined;
   let running: Promise<void> | undefined;
@@ -140,9 +139,10 @@ export function startLane(options: LaneOptions): Lane {
   /** The last batch was given up: while nothing works, the next ones try once and are told at once. */
   let hopeless = false;
 
+  /** For one transaction; a session that failed is dropped. */
   const openSession = async (): Promise<Client> => {
-    if (session !== undefined) return session;
     cause = undefined;
+    if (session !== undefined) return session;
     const opened = await connectSession(database);
     opened.connection.on('errorMessage', (error: { readonly code?: string }) => {
       cause ??= error;

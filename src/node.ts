@@ -242,16 +242,19 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     limits,
     close: async () => {
       const late = setTimeout(() => {
-        log.error('PostgreSQL does not answer: what was not stored by now is given up');
+        log.error('not everything stopped in time: what PostgreSQL has not answered by now is given up');
         database.cut();
       }, ORDERLY_MS_MAX);
-      http.stopAccepting();
-      await Promise.all([schedule?.stop(), consumers?.stop(), stopGauge?.()]);
-      await lane.close();
-      await relay?.close();
-      await http.close();
-      await stop();
-      clearTimeout(late);
+      try {
+        http.stopAccepting();
+        await Promise.all([schedule?.stop(), consumers?.stop(), stopGauge?.()]);
+        await lane.close();
+        await relay?.close();
+        await http.close();
+        await stop();
+      } finally {
+        clearTimeout(late);
+      }
     },
   };
 }
