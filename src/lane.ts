@@ -28,7 +28,7 @@ import { type Outcome, outcomeOf, type Refusal, refusal } from './core/reply.js'
 import { cutoff, eventDays, type Retention, type TopicSubscription } from './core/retention.js';
 import type { Settings } from './core/settings.js';
 import { topicsOf } from './core/topic.js';
-import { isNoAnswer } from './in-time.js';
+import { isNoAnswer, NoAnswer } from './in-time.js';
 import { LaneQueue } from './lane-queue.js';
 import type { Log } from './log.js';
 import type { Metrics } from './metrics.js';
@@ -154,7 +154,12 @@ export function startLane(options: LaneOptions): Lane {
   /** Our own refusal to go on, as without the key of erased members, is no error of the server. */
   const causeOf = (error: unknown): { readonly code?: string } => cause ?? (error as { code?: string });
 
-  const jobs: (() => Promise<void>)[] = [];
+  const jobs: { readonly run: () => Promise<void>; readonly giveUp: (why: unknown) => void }[] = [];
+
+  /** Those that wait behind one that the database did not answer would each wait as long again (I15). */
+  const giveUpJobs = (why: unknown): void => {
+    if (isNoAnswer(why)) for (const { giveUp } of jobs.splice(0)) giveUp(why);
+  };
 
   const drain = async (): Promise<void> => {
     while (queue.size > 0 || jobs.length > 0) {
@@ -163,7 +168,7 @@ export function startLane(options: LaneOptions): Lane {
         await commit({ items, attempt: 1, deadline: Date.now() + TRYING_MS_MAX, commitSent: false });
       }
       metrics.laneDepth.set(queue.size);
-      await jobs.shift()?.();
+      await jobs.shift()?.run();
     }
     running = undefined;
   };
@@ -270,6 +275,7 @@ export function startLane(options: LaneOptions): Lane {
       // Whoever waits behind it would wait for the same: a queue of many batches is not tried one by one.
       for (const item of [...items, ...queue.take(Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER)])
         item.settle(refusal('error', 'failed to store event'));
+      giveUpJobs(error);
       return;
     }
     await delay(Math.min(RETRY_MS_MAX, 25 * 2 ** attempt));
@@ -315,8 +321,12 @@ export function startLane(options: LaneOptions): Lane {
   const inTurn = <T>(work: () => Promise<T>): Promise<T> =>
     new Promise((resolve, reject) => {
       if (closing || jobs.length >= JOBS_WAITING_MAX)
-        return reject(new Error('the lane takes no more jobs now'));
-      jobs.push(() => work().then(resolve, reject));
+        return reject(new NoAnswer('the lane takes no more jobs now'));
+      const fail = (error: unknown): void => {
+        giveUpJobs(error);
+        reject(error);
+      };
+      jobs.push({ run: () => work().then(resolve, fail), giveUp: reject });
       start();
     });
 
