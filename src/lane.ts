@@ -69,6 +69,8 @@ export interface LaneOptions {
   readonly now: () => number;
   readonly settingsOf: (community: number) => Settings;
   readonly topicsOf?: (community: number) => ReadonlyMap<string, TopicSubscription>;
+  /** Seconds: what was signed up to then is of an erased community that had this one's name. */
+  readonly refusedUntilOf?: (community: number) => number | undefined;
   readonly subjectKey?: SubjectKey;
   /** After the commit, before the clients are told. */
   readonly onCommit?: (plan: Plan) => void;
@@ -217,7 +219,8 @@ export function startLane(options: LaneOptions): Lane {
       items.forEach((item, place) => {
         const decision = plan.decisions[place]!;
         // After a COMMIT of unknown fate the next try may find what it committed: that is stored, not a duplicate.
-        item.settle(commitSent && decision === 'duplicate' ? 'stored' : outcomeOf(decision));
+        const outcome = outcomeOf(decision, plan.erasedUntil?.get(item.submission));
+        item.settle(commitSent && decision === 'duplicate' ? 'stored' : outcome);
       });
     } catch (error) {
       if (fate.isUnknown) hopeless = false;

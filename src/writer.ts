@@ -98,6 +98,7 @@ export async function startWriter(
     now,
     settingsOf,
     topicsOf: (community) => communities.get(community)?.topics ?? new Map(),
+    refusedUntilOf: (community) => communities.get(community)?.refusedUntil,
     ...(onCommit ? { onCommit } : {}),
   });
   const keys = new NodeKeys({ folder: config.dataDir, pool: database.apiPool, now });
