@@ -240,7 +240,8 @@ export const PERSONAL_STORES: readonly PersonalStore[] = (Object.keys(ENTRIES) a
 );
 
 /** `<namespace>:user:<pubkey>` is a topic about a person. */
-const IS_TOPIC = 'The id of a topic, made of public words; one about a person is a place where others talk.';
+const IS_TOPIC =
+  'The id of a topic, made of public words; one about a person is a place where others talk, and an erasure takes it along.';
 
 const IS_KEYED = 'A keyed hash of one who was erased; the key is no part of the database.';
 

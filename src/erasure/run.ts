@@ -41,6 +41,7 @@ const CONFIGURED = [
   'settings',
   'moderation_rules',
   'topic_subscriptions',
+  'topics',
   'consents',
 ].map((name) => `postgres:${name}`);
 
