@@ -88,7 +88,8 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   const limits = await openLimits(config.redisUrl, database.limitsPool, log);
   const rates = new Rates({ shared: limits, log });
   const onCommit = (plan: Plan) => fanout.onCommit(plan);
-  const hooks = { port: () => port, rates, ...(roles.has('relay') ? { onCommit } : {}) };
+  const signs = roles.has('worker');
+  const hooks = { port: () => port, rates, signs, ...(roles.has('relay') ? { onCommit } : {}) };
   const writer = await startWriter(options, hooks).catch(async (error) => {
     await limits.close();
     throw error;

@@ -199,7 +199,7 @@ it('what was changed, signed by another, cut out or is none is found, without a 
   const path = join(folder, 'given.json');
   const problems = async (text: string) => {
     await writeFile(path, text);
-    const found = await checkFiles([path], { key: second!.pubkey });
+    const found = await checkFiles([path], { key: [second!.pubkey] });
     return found.problems.map((problem) => problem.slice(path.length));
   };
   const isChanged = ': its id or its signature does not hold: it was changed';

@@ -13,6 +13,7 @@ import { DynamodbAudit } from '../audit/dynamodb.js';
 import { type Config, ConfigError, type DynamodbPlace, readConfig, unknownVariables } from '../config.js';
 import { communityLimits, type Limits, type Size, STEP_WORDS, topicLimits } from '../core/capacity.js';
 import { serializeEvent } from '../core/event.js';
+import { DAY_MS } from '../core/retention.js';
 import { checkSetting, isSettingKey, settingsFrom } from '../core/settings.js';
 import { NodeKeys } from '../keys.js';
 import { askRedis } from '../limits/redis.js';
@@ -406,21 +407,37 @@ async function* checkConsumers(client: Client): AsyncGenerator<Finding> {
   }
 }
 
+/** How long after it a key that the node has replaced is told of. */
+const REPLACED_SHOWN_MS = 90 * DAY_MS;
+const KEYS_SHOWN_MAX = 5;
 /** What is signed with a key whose secret is elsewhere waits until it is here. */
 async function* checkKeys({ pool }: Database, dataDir: string): AsyncGenerator<Finding> {
   const keys = new NodeKeys({ folder: dataDir, pool, now: Date.now });
   let here = 0;
+  const known = new Set<string>();
   for (const { id, slug } of await readCommunities(pool)) {
-    for (const { purpose, pubkey, retiredAt } of await listKeys(pool, id)) {
+    for (const { purpose, pubkey, createdAt, retiredAt, reason } of await listKeys(pool, id)) {
+      known.add(pubkey);
       if (retiredAt !== null) continue;
+      if (reason !== null && Date.now() - createdAt < REPLACED_SHOWN_MS)
+        yield warn(
+          `community ${slug}: the node replaced the ${purpose} key on ${new Date(createdAt).toISOString().slice(0, 10)}: ${reason}`,
+          'Give the new public key to those who verify what it signs ("minato keys" shows both).',
+        );
       if (await keys.isHere(pubkey)) here += 1;
       else
         yield warn(
           `community ${slug}: the secret of the ${purpose} key is not at ${keys.pathOf(pubkey)}`,
-          `Copy it there from the machine that made it, or make a new key: minato keys rotate ${purpose} -c ${slug}`,
+          `A node with a worker gets it from one that has it while both run. If none is left, copy the file there, or make a new key: minato keys rotate ${purpose} -c ${slug}`,
         );
     }
   }
+  const unknown = (await keys.files()).filter((pubkey) => !known.has(pubkey));
+  if (unknown.length > 0)
+    yield warn(
+      `${count(unknown.length)} secrets in ${dirname(keys.pathOf(''))} are of keys that the database does not know: ${unknown.slice(0, KEYS_SHOWN_MAX).join(', ')}`,
+      'If their community was erased, delete the files (<public key>.key). If the database is another one, set DATABASE_URL or MINATO_DATA_DIR right.',
+    );
   if (here > 0) yield ok(`secrets of ${count(here)} signing ${here === 1 ? 'key' : 'keys'} are here`);
 }
 

@@ -6,12 +6,12 @@ import { readConfig } from '../config.js';
 import { withRegistry } from '../erasure/all.js';
 import { certificatesFile } from '../erasure/certificate.js';
 import { readProofs } from '../erasure/proofs.js';
-import { type Proof, replayErasures } from '../erasure/replay.js';
+import { type Proof, replayErasures, strangersAmong } from '../erasure/replay.js';
 import { erase } from '../jobs/erase.js';
 import type { JobContext } from '../jobs/job.js';
 import { liftBan } from '../store/erasure-steps.js';
 import { readErasure, shownStage } from '../store/erasures.js';
-import { pubkeyArgument } from './answers.js';
+import { pubkeyArgument, pubkeyArguments } from './answers.js';
 import { COMMUNITY_OPTION, chooseCommunity } from './context.js';
 import { runNow, withJobs } from './jobs.js';
 import { count } from './progress.js';
@@ -20,7 +20,11 @@ export function replayCommand(): Command {
   return new Command('replay')
     .description('after a restore from a backup: apply again every erasure since')
     .argument('[files...]', 'certificates; those in the data folder unless told')
-    .option('--key <npub>', 'also believe certificates that this key has signed', pubkeyArgument)
+    .option(
+      '--key <npub>',
+      'also believe certificates that this key has signed; may be repeated',
+      pubkeyArguments,
+    )
     .addHelpText(
       'after',
       `
@@ -35,7 +39,7 @@ Examples:
     .action(replay);
 }
 
-async function replay(files: readonly string[], { key }: { key?: string }): Promise<void> {
+async function replay(files: readonly string[], { key = [] }: { key?: readonly string[] }): Promise<void> {
   const { dataDir } = readConfig(process.env);
   const paths = files.length === 0 ? [certificatesFile(dataDir)] : files;
   const proofs: Proof[] = [];
@@ -58,14 +62,13 @@ async function proofsIn(path: string): Promise<readonly Proof[]> {
   return proofs;
 }
 
-/** A secret that lies here is this node's own, also after the key was changed. */
 async function refuseStrangers(
   { erasing }: JobContext,
   proofs: readonly Proof[],
-  trusted: string | undefined,
+  trusted: readonly string[],
 ): Promise<void> {
-  for (const signer of new Set(proofs.map(({ pubkey }) => pubkey)))
-    if (signer !== trusted && !(await erasing.keys.isHere(signer)))
+  for (const signer of await strangersAmong(erasing, proofs))
+    if (!trusted.includes(signer))
       throw new Error(
         `a certificate was signed by ${npubEncode(signer)}, which is no key of this node, and nothing was done; if you trust it, add --key ${npubEncode(signer)}`,
       );

@@ -254,6 +254,7 @@ export const EXEMPT_COLUMNS: Readonly<Record<string, string>> = {
   'erasure_certificates.previous': 'The id of the certificate before it.',
   'subject_key_requests.asked_with':
     'A public key that an instance made for one message; gone within minutes.',
+  'subject_key_requests.wanted': 'The public half of a key of the node, which stands for no person.',
   'subject_key_requests.sealed':
     'A message to that instance, which nobody else can open; gone within minutes.',
   'live_bus.event_id': 'Ephemeral events on their way between instances; gone after five minutes.',
