@@ -8,12 +8,11 @@ import { certificatesFile } from '../erasure/certificate.js';
 import { readProofs } from '../erasure/proofs.js';
 import { type Proof, replayErasures, strangersAmong } from '../erasure/replay.js';
 import { erase } from '../jobs/erase.js';
-import type { JobContext } from '../jobs/job.js';
 import { liftBan } from '../store/erasure-steps.js';
 import { readErasure, shownStage } from '../store/erasures.js';
 import { pubkeyArgument, pubkeyArguments } from './answers.js';
 import { COMMUNITY_OPTION, chooseCommunity } from './context.js';
-import { runNow, withJobs } from './jobs.js';
+import { type CommandJobs, runNow, withJobs } from './jobs.js';
 import { count } from './progress.js';
 
 export function replayCommand(): Command {
@@ -63,7 +62,7 @@ async function proofsIn(path: string): Promise<readonly Proof[]> {
 }
 
 async function refuseStrangers(
-  { erasing }: JobContext,
+  { erasing }: CommandJobs,
   proofs: readonly Proof[],
   trusted: readonly string[],
 ): Promise<void> {
@@ -74,7 +73,7 @@ async function refuseStrangers(
       );
 }
 
-async function again(context: JobContext, proofs: readonly Proof[]): Promise<void> {
+async function again(context: CommandJobs, proofs: readonly Proof[]): Promise<void> {
   const { database, erasing, now, signal, bounds } = context;
   const {
     known,

@@ -21,6 +21,12 @@ const LOOK_MS = 50;
 /** One that has read nothing for so long is paused, or gone for good. */
 const PATIENCE_MS = DAY_MS;
 
+const NAME = 'postgres:events_outbox';
+
+/** It stopped because somebody has not read the outbox yet. */
+export const waitsForReaders = ({ failures }: { readonly failures: Readonly<Record<string, string>> }) =>
+  NAME in failures;
+
 const authorOf = (subject: Subject) =>
   subject.type === 'community'
     ? undefined
@@ -28,7 +34,7 @@ const authorOf = (subject: Subject) =>
 
 export function outboxDeleter({ client, rows, now }: PostgresStores): Deleter {
   return {
-    name: 'postgres:events_outbox',
+    name: NAME,
     holds: ['events_outbox'],
     count: (subject) => countOutbox(client, subject.community, authorOf(subject)),
     delete: async (subject, progress) => {
