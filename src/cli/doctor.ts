@@ -8,13 +8,15 @@ import { access, stat, statfs } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { Command } from 'commander';
 import { finalizeEvent, generateSecretKey } from 'nostr-tools/pure';
-import type { Client } from 'pg';
+import type { Client, Pool } from 'pg';
 import { DynamodbAudit } from '../audit/dynamodb.js';
 import { type Config, ConfigError, type DynamodbPlace, readConfig, unknownVariables } from '../config.js';
 import { communityLimits, type Limits, type Size, STEP_WORDS, topicLimits } from '../core/capacity.js';
 import { serializeEvent } from '../core/event.js';
 import { DAY_MS } from '../core/retention.js';
 import { checkSetting, isSettingKey, settingsFrom } from '../core/settings.js';
+import { certificatesFile } from '../erasure/certificate.js';
+import { findForgotten, strangeOrigin } from '../erasure/forgotten.js';
 import { NodeKeys } from '../keys.js';
 import { askRedis } from '../limits/redis.js';
 import { dataLockHolder } from '../postgres/data-lock.js';
@@ -25,6 +27,7 @@ import { machineSize } from '../postgres/server-settings.js';
 import { readSize, readSteps, WHOLE } from '../store/capacity.js';
 import { readCommunities } from '../store/communities.js';
 import { openAlarms } from '../store/erasure-people.js';
+import { unfencedReplays } from '../store/erasure-replay.js';
 import { listWaiting } from '../store/erasures.js';
 import { readHeld, readServerHealth, type ServerHealth } from '../store/health.js';
 import { listKeys } from '../store/node-keys.js';
@@ -363,11 +366,15 @@ async function* checkSchema(client: Client, database: Database, config: Config):
   yield* checkCapacity(client);
   yield* checkConsumers(client);
   yield* checkKeys(database, config.dataDir);
-  yield* checkErasures(client, config);
+  yield* checkErasures(client, database, config);
 }
 
 /** Those that wait for the operator, and the key without which a node does not start. */
-async function* checkErasures(client: Client, { dataDir, erasureKey }: Config): AsyncGenerator<Finding> {
+async function* checkErasures(
+  client: Client,
+  { pool }: Database,
+  { dataDir, erasureKey }: Config,
+): AsyncGenerator<Finding> {
   const waiting = await listWaiting(client, WAITING_SHOWN_MAX);
   for (const { erasureId, slug, holdReason, heldAt, failures } of waiting) {
     if (heldAt !== null)
@@ -386,6 +393,7 @@ async function* checkErasures(client: Client, { dataDir, erasureKey }: Config): 
       `community ${slug ?? 'that is gone'}: ${store} holds ${count(found)} of one who was erased, since ${new Date(at).toISOString().slice(0, 10)}`,
       'It came back behind the node, as by a restored backup: minato erase replay',
     );
+  yield* checkForgotten(pool, dataDir);
   const print = await readSubjectPrint(client);
   if (print === undefined) return;
   const key = new SubjectKey({ folder: dataDir, given: erasureKey });
@@ -397,6 +405,33 @@ async function* checkErasures(client: Client, { dataDir, erasureKey }: Config): 
     if (!(error instanceof SubjectKeyMissing)) throw error;
     yield fail(error.message, 'Without it the node does not start: it could not tell who was erased.');
   }
+}
+
+/** A restored database serves those who were erased after the backup, unless they are erased again. */
+async function* checkForgotten(pool: Pool, folder: string): AsyncGenerator<Finding> {
+  const path = certificatesFile(folder);
+  const { proofs, known, unreadable } = await findForgotten(pool, folder);
+  if (unreadable > 0)
+    yield warn(
+      `${path}: ${count(unreadable)} lines are no certificates`,
+      'A crash may have cut them off; the database has the certificates.',
+    );
+  const waiting = await unfencedReplays(pool);
+  if (proofs.length === 0 && waiting.length === 0) {
+    if (known > 0) yield ok(`${count(known)} certificates in ${path}, all known to the database`);
+    return;
+  }
+  const why = await strangeOrigin(pool, { proofs, known });
+  if (why !== undefined)
+    yield fail(
+      `${path} is of another database: ${why}`,
+      'Check DATABASE_URL and MINATO_DATA_DIR; for a new node, move that file away. The node does not start with it.',
+    );
+  else
+    yield fail(
+      `the database was restored from a backup: it does not know ${count(proofs.length + waiting.length)} erasures`,
+      'Those members and communities are erased again before anything is served: start the node, or run "minato erase replay".',
+    );
 }
 
 async function* checkConsumers(client: Client): AsyncGenerator<Finding> {

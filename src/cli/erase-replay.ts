@@ -5,9 +5,11 @@ import { npubEncode } from 'nostr-tools/nip19';
 import { readConfig } from '../config.js';
 import { withRegistry } from '../erasure/all.js';
 import { certificatesFile } from '../erasure/certificate.js';
+import { strangeOrigin, strangersAmong } from '../erasure/forgotten.js';
 import { readProofs } from '../erasure/proofs.js';
-import { type Proof, replayErasures, strangersAmong } from '../erasure/replay.js';
+import { type Proof, replayErasures } from '../erasure/replay.js';
 import { erase } from '../jobs/erase.js';
+import { knownCertificates } from '../store/certificates.js';
 import { liftBan } from '../store/erasure-steps.js';
 import { readErasure, shownStage } from '../store/erasures.js';
 import { pubkeyArgument, pubkeyArguments } from './answers.js';
@@ -45,6 +47,7 @@ async function replay(files: readonly string[], { key = [] }: { key?: readonly s
   for (const path of paths) proofs.push(...(await proofsIn(path)));
   await withJobs(async (context) => {
     await refuseStrangers(context, proofs, key);
+    await refuseOthers(context, proofs, key);
     await again(context, proofs);
   });
 }
@@ -71,6 +74,22 @@ async function refuseStrangers(
       throw new Error(
         `a certificate was signed by ${npubEncode(signer)}, which is no key of this node, and nothing was done; if you trust it, add --key ${npubEncode(signer)}`,
       );
+}
+
+/** What another database has erased is nothing to erase here. Who names the signers has answered for them. */
+async function refuseOthers(
+  { erasing: { pool } }: CommandJobs,
+  proofs: readonly Proof[],
+  trusted: readonly string[],
+): Promise<void> {
+  const ids = proofs.map(({ id }) => id);
+  const known = await knownCertificates(pool, ids);
+  const forgotten = proofs.filter(({ id }) => !known.has(id));
+  const why = await strangeOrigin(pool, { proofs: forgotten, known: known.size });
+  if (why === undefined || proofs.every(({ pubkey }) => trusted.includes(pubkey))) return;
+  throw new Error(
+    `these certificates are of another database (${why}), and nothing was done: check DATABASE_URL and MINATO_DATA_DIR; if they are of this one, add --key with each of their signers`,
+  );
 }
 
 async function again(context: CommandJobs, proofs: readonly Proof[]): Promise<void> {

@@ -6,7 +6,7 @@ import { pubkeyOf, readConfig } from '../config.js';
 import type { Subject } from '../core/erasure.js';
 import { withRegistry } from '../erasure/all.js';
 import { certificatesFile } from '../erasure/certificate.js';
-import { waitsForReaders } from '../erasure/outbox.js';
+import { READER_WAITS_MAX, waitsForReaders } from '../erasure/outbox.js';
 import { erase } from '../jobs/erase.js';
 import type { JobContext } from '../jobs/job.js';
 import { runJob } from '../jobs/run.js';
@@ -28,7 +28,7 @@ import { granted, printAll, pubkeyArgument } from './answers.js';
 import { COMMUNITY_OPTION, chooseCommunity, withDatabase } from './context.js';
 import { replayCommand, unbanCommand } from './erase-replay.js';
 import { endOf, fullText, lineOf, manifestOf, sum } from './erasure-words.js';
-import { type CommandJobs, WAITS_MAX, withJobs } from './jobs.js';
+import { type CommandJobs, withJobs } from './jobs.js';
 import { count, type Progress, startProgress } from './progress.js';
 
 const EXAMPLES = `
@@ -306,7 +306,7 @@ async function carryOut(context: CommandJobs, begun: Erasure, rows: number): Pro
   };
   const runs = async (consumers: Assisting): Promise<Erasure> => {
     let erasure = begun;
-    for (let waits = 0; waits < WAITS_MAX; waits += 1) {
+    for (let waits = 0; waits < READER_WAITS_MAX; waits += 1) {
       erasure = await carried(erasure);
       if (!waitsForReaders(erasure) || !(await consumers.caughtUp(context.signal, onWait))) break;
       shown.waits = '';

@@ -1,6 +1,6 @@
 import { Command } from 'commander';
 import type { Config } from '../config.js';
-import { waitsForReaders } from '../erasure/outbox.js';
+import { READER_WAITS_MAX, waitsForReaders } from '../erasure/outbox.js';
 import { erase } from '../jobs/erase.js';
 import { BOUNDS, type DryRunCount, type Job, type JobContext } from '../jobs/job.js';
 import { JOBS } from '../jobs/list.js';
@@ -14,8 +14,6 @@ import { count, startProgress, watchInterruption } from './progress.js';
 
 /** Topics that a dry run prints for one class; --json has more. */
 const TOPICS_SHOWN = 20;
-/** Times that a command lets consumers catch up for an erasure. */
-export const WAITS_MAX = 10;
 const WAITING_MAX = 100;
 
 export function jobsCommand(): Command {
@@ -129,7 +127,7 @@ async function runToEnd(job: Job, context: JobContext): Promise<number> {
 async function runErasing(context: CommandJobs, consumers: Assisting): Promise<number> {
   const progress = startProgress(undefined);
   let changed = 0;
-  for (let tries = 0; tries < WAITS_MAX; tries += 1) {
+  for (let tries = 0; tries < READER_WAITS_MAX; tries += 1) {
     changed += await runToEnd(erase, context);
     if (!(await listWaiting(context.database.pool, WAITING_MAX)).some(waitsForReaders)) break;
     if (!(await consumers.caughtUp(context.signal, (about) => progress.update(0, about)))) break;

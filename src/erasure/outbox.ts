@@ -23,6 +23,8 @@ const PATIENCE_MS = DAY_MS;
 
 const NAME = 'postgres:events_outbox';
 
+/** Times that whoever carries an erasure out by command lets them catch up. */
+export const READER_WAITS_MAX = 10;
 /** It stopped because somebody has not read the outbox yet. */
 export const waitsForReaders = ({ failures }: { readonly failures: Readonly<Record<string, string>> }) =>
   NAME in failures;

@@ -6,8 +6,6 @@
  */
 import type { Client, Pool } from 'pg';
 import type { Certificate } from '../core/certificate.js';
-import type { NodeKeys } from '../keys.js';
-import { readDefaultCommunity } from '../store/communities.js';
 import {
   keepProof,
   type Place,
@@ -16,7 +14,6 @@ import {
   refusedUntil,
   takeUpAgain,
 } from '../store/erasure-replay.js';
-import { listKeys, type NodeKey } from '../store/node-keys.js';
 import { fixSubjectPrint } from '../store/node-state.js';
 import { type SubjectKey, SubjectKeyMissing } from '../subject-key.js';
 import type { DeletionRegistry } from './deletion-registry.js';
@@ -49,27 +46,6 @@ export interface Replayed {
   readonly marked: number;
   /** Erasures that were taken up again: they are carried out by the job. */
   readonly again: readonly string[];
-}
-
-/**
- * Signers that are no keys of this node. One whose secret lies here is its own, also when a restored database does not know it yet; one that
- * the database names is its own as well, also when the machine with the secret is gone.
- */
-export async function strangersAmong(
-  { pool, keys }: { readonly pool: Pool; readonly keys: NodeKeys },
-  proofs: readonly Proof[],
-): Promise<string[]> {
-  const named = new Set((await erasureKeys(pool)).map(({ pubkey }) => pubkey));
-  const strangers: string[] = [];
-  for (const signer of new Set(proofs.map(({ pubkey }) => pubkey)))
-    if (!named.has(signer) && !(await keys.isHere(signer))) strangers.push(signer);
-  return strangers;
-}
-
-/** Every key that certificates of this database were signed with. */
-export async function erasureKeys(pool: Pool): Promise<NodeKey[]> {
-  const keys = await listKeys(pool, await readDefaultCommunity(pool));
-  return keys.filter(({ purpose }) => purpose === 'erasure');
 }
 
 type Forgotten = Proof & Place;

@@ -86,6 +86,15 @@ export async function readDefaultCommunity(db: Db): Promise<number> {
   return rows[0]!.id;
 }
 
+/** When this database was made, in milliseconds: a restored backup is as old as what it was made of. */
+export async function readMadeAt(db: Db): Promise<number> {
+  const { rows } = await db.query<{ at: number }>(
+    'SELECT created_at AS at FROM communities WHERE slug = $1',
+    [DEFAULT_SLUG],
+  );
+  return rows[0]!.at;
+}
+
 /** Adds a community; a taken or malformed name is an Error with a sentence. */
 export async function addCommunity(
   db: Db,

@@ -78,6 +78,19 @@ export async function takeUpAgain(
   return asked.erasureId;
 }
 
+/**
+ * Erasures after a restore that do not hide anybody yet: whoever is to be erased again is served until they are fenced. What vanished has no
+ * fence but its mark, which the backup may not have.
+ */
+export async function unfencedReplays(db: Db): Promise<string[]> {
+  const { rows } = await db.query<{ id: string }>(
+    `SELECT e.erasure_id AS id FROM erasures e WHERE e.stage NOT IN ('completed', 'cancelled') AND e.held_at IS NULL
+       AND (e.cause = 'replay' AND e.fenced_at IS NULL OR e.cause = 'vanish' AND NOT EXISTS (
+         SELECT 1 FROM vanish_marks v WHERE v.community = e.community AND v.pubkey = e.pubkey))`,
+  );
+  return rows.map(({ id }) => id);
+}
+
 /** The proof itself, and that it was done. One that was under way when the backup was made is settled by it. */
 export async function keepProof(
   pool: Pool,
