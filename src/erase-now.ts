@@ -82,7 +82,7 @@ export async function replayForgotten(context: Reading, folder: string): Promise
 }
 
 export const otherDatabase = (path: string, why: string) =>
-  `${path} has certificates of erasures that this database does not know, and it is not the database that they are of: ${why}. Check DATABASE_URL and MINATO_DATA_DIR; if this is to be a new node, move that file away`;
+  `${path} has certificates of erasures that this database does not know, and it is not the database that they are of: ${why}. Check DATABASE_URL and MINATO_DATA_DIR. If this is to be a new node, move that file away; if it is the same database after all, minato erase replay --key with each signer`;
 
 async function carryOut(context: Reading, consumers: Assisting): Promise<void> {
   const { database, signal, log } = context;

@@ -219,7 +219,7 @@ export function startLane(options: LaneOptions): Lane {
       items.forEach((item, place) => {
         const decision = plan.decisions[place]!;
         // After a COMMIT of unknown fate the next try may find what it committed: that is stored, not a duplicate.
-        const outcome = outcomeOf(decision, plan.erasedUntil?.get(item.submission));
+        const outcome = outcomeOf(decision, upTo(plan.erasedUntil?.get(item.submission)));
         item.settle(commitSent && decision === 'duplicate' ? 'stored' : outcome);
       });
     } catch (error) {
@@ -319,6 +319,13 @@ export function startLane(options: LaneOptions): Lane {
     },
   };
 }
+
+/** Seconds, as a reply tells them; null for what no date can tell. */
+function upTo(seconds: number | undefined): string | null | undefined {
+  if (seconds === undefined) return undefined;
+  return seconds > LAST_SECOND ? null : `${new Date(seconds * 1_000).toISOString().slice(0, -5)}Z`;
+}
+const LAST_SECOND = 8_640_000_000_000;
 
 const unnoted = (refs: readonly EventRef[]): RestoringWork => ({
   select: async () => refs,

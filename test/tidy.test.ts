@@ -66,6 +66,7 @@ const WRITING = [
 const LAYERS: Record<string, readonly string[]> = {
   cli: [
     'node',
+    'erase-now',
     'writer',
     'version',
     'audit',
@@ -87,6 +88,7 @@ const LAYERS: Record<string, readonly string[]> = {
   ],
   node: [
     'writer',
+    'erase-now',
     'version',
     'prepare',
     'key-sharing',
@@ -196,7 +198,7 @@ const LAYERS: Record<string, readonly string[]> = {
   blocks: ['store', 'core'],
   'door-rules': ['core'],
   'key-sharing': ['store'],
-  'erase-now': ['services', 'jobs', 'keys', 'log', 'metrics'],
+  'erase-now': ['services', 'jobs', 'erasure', 'keys', 'store', 'log', 'metrics'],
   lane: ['lane-queue', 'subject-key', 'store', 'postgres', 'core', 'log', 'metrics'],
   'lane-queue': [],
   'subject-key': [],

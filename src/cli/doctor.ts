@@ -8,16 +8,12 @@ import { access, stat, statfs } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { Command } from 'commander';
 import { finalizeEvent, generateSecretKey } from 'nostr-tools/pure';
-import type { Client, Pool } from 'pg';
+import type { Client } from 'pg';
 import { DynamodbAudit } from '../audit/dynamodb.js';
 import { type Config, ConfigError, type DynamodbPlace, readConfig, unknownVariables } from '../config.js';
 import { communityLimits, type Limits, type Size, STEP_WORDS, topicLimits } from '../core/capacity.js';
 import { serializeEvent } from '../core/event.js';
-import { DAY_MS } from '../core/retention.js';
 import { checkSetting, isSettingKey, settingsFrom } from '../core/settings.js';
-import { certificatesFile } from '../erasure/certificate.js';
-import { findForgotten, strangeOrigin } from '../erasure/forgotten.js';
-import { NodeKeys } from '../keys.js';
 import { askRedis } from '../limits/redis.js';
 import { dataLockHolder } from '../postgres/data-lock.js';
 import { type Database, VERSION_MIN } from '../postgres/database.js';
@@ -27,10 +23,8 @@ import { machineSize } from '../postgres/server-settings.js';
 import { readSize, readSteps, WHOLE } from '../store/capacity.js';
 import { readCommunities } from '../store/communities.js';
 import { openAlarms } from '../store/erasure-people.js';
-import { unfencedReplays } from '../store/erasure-replay.js';
 import { listWaiting } from '../store/erasures.js';
 import { readHeld, readServerHealth, type ServerHealth } from '../store/health.js';
-import { listKeys } from '../store/node-keys.js';
 import { readSubjectPrint } from '../store/node-state.js';
 import { readHead } from '../store/outbox.js';
 import { missingPartitions } from '../store/partitions.js';
@@ -39,7 +33,11 @@ import { SubjectKey, SubjectKeyMissing } from '../subject-key.js';
 import { startVerifier, type VerifyJob } from '../verify/pool.js';
 import { SOFTWARE_VERSION } from '../version.js';
 import { problemsOf, stateText, watchConsumers } from './consumer-words.js';
+import { checkForgotten, checkKeys } from './doctor-keys.js';
+import { type Finding, fail, info, type Level, ok, warn } from './findings.js';
 import { bytesText, count } from './progress.js';
+
+export type { Finding, Level } from './findings.js';
 
 const NODE_MAJOR_MIN = 20;
 const GIB = 1_024 ** 3;
@@ -54,25 +52,6 @@ const MEASURE_BATCH = 256;
 const WAITING_SHOWN_MAX = 20;
 /** Reader pool, lane, listener, upkeep: what one node opens. */
 const CONNECTIONS_PER_NODE = 30;
-
-export type Level = 'ok' | 'info' | 'warn' | 'fail';
-
-export interface Finding {
-  readonly level: Level;
-  readonly text: string;
-  /** What to do about it. */
-  readonly advice?: string;
-}
-
-const ok = (text: string): Finding => ({ level: 'ok', text });
-const info = (text: string, advice?: string): Finding => withAdvice('info', text, advice);
-const warn = (text: string, advice: string): Finding => withAdvice('warn', text, advice);
-const fail = (text: string, advice: string): Finding => withAdvice('fail', text, advice);
-const withAdvice = (level: Level, text: string, advice?: string): Finding => ({
-  level,
-  text,
-  ...(advice === undefined ? {} : { advice }),
-});
 
 export function doctorCommand(): Command {
   return new Command('doctor')
@@ -407,73 +386,12 @@ async function* checkErasures(
   }
 }
 
-/** A restored database serves those who were erased after the backup, unless they are erased again. */
-async function* checkForgotten(pool: Pool, folder: string): AsyncGenerator<Finding> {
-  const path = certificatesFile(folder);
-  const { proofs, known, unreadable } = await findForgotten(pool, folder);
-  if (unreadable > 0)
-    yield warn(
-      `${path}: ${count(unreadable)} lines are no certificates`,
-      'A crash may have cut them off; the database has the certificates.',
-    );
-  const waiting = await unfencedReplays(pool);
-  if (proofs.length === 0 && waiting.length === 0) {
-    if (known > 0) yield ok(`${count(known)} certificates in ${path}, all known to the database`);
-    return;
-  }
-  const why = await strangeOrigin(pool, { proofs, known });
-  if (why !== undefined)
-    yield fail(
-      `${path} is of another database: ${why}`,
-      'Check DATABASE_URL and MINATO_DATA_DIR; for a new node, move that file away. The node does not start with it.',
-    );
-  else
-    yield fail(
-      `the database was restored from a backup: it does not know ${count(proofs.length + waiting.length)} erasures`,
-      'Those members and communities are erased again before anything is served: start the node, or run "minato erase replay".',
-    );
-}
-
 async function* checkConsumers(client: Client): AsyncGenerator<Finding> {
   for (const state of await watchConsumers(client, Date.now)) {
     const problems = problemsOf(state);
     for (const { text, advice } of problems) yield warn(`consumer ${text}`, advice);
     if (problems.length === 0) yield ok(`consumer ${state.consumer}: ${stateText(state)}`);
   }
-}
-
-/** How long after it a key that the node has replaced is told of. */
-const REPLACED_SHOWN_MS = 90 * DAY_MS;
-const KEYS_SHOWN_MAX = 5;
-/** What is signed with a key whose secret is elsewhere waits until it is here. */
-async function* checkKeys({ pool }: Database, dataDir: string): AsyncGenerator<Finding> {
-  const keys = new NodeKeys({ folder: dataDir, pool, now: Date.now });
-  let here = 0;
-  const known = new Set<string>();
-  for (const { id, slug } of await readCommunities(pool)) {
-    for (const { purpose, pubkey, createdAt, retiredAt, reason } of await listKeys(pool, id)) {
-      known.add(pubkey);
-      if (retiredAt !== null) continue;
-      if (reason !== null && Date.now() - createdAt < REPLACED_SHOWN_MS)
-        yield warn(
-          `community ${slug}: the node replaced the ${purpose} key on ${new Date(createdAt).toISOString().slice(0, 10)}: ${reason}`,
-          'Give the new public key to those who verify what it signs ("minato keys" shows both).',
-        );
-      if (await keys.isHere(pubkey)) here += 1;
-      else
-        yield warn(
-          `community ${slug}: the secret of the ${purpose} key is not at ${keys.pathOf(pubkey)}`,
-          `A node with a worker gets it from one that has it while both run. If none is left, copy the file there, or make a new key: minato keys rotate ${purpose} -c ${slug}`,
-        );
-    }
-  }
-  const unknown = (await keys.files()).filter((pubkey) => !known.has(pubkey));
-  if (unknown.length > 0)
-    yield warn(
-      `${count(unknown.length)} secrets in ${dirname(keys.pathOf(''))} are of keys that the database does not know: ${unknown.slice(0, KEYS_SHOWN_MAX).join(', ')}`,
-      'If their community was erased, delete the files (<public key>.key). If the database is another one, set DATABASE_URL or MINATO_DATA_DIR right.',
-    );
-  if (here > 0) yield ok(`secrets of ${count(here)} signing ${here === 1 ? 'key' : 'keys'} are here`);
 }
 
 /** A line for each community and topic that is in a step. */

@@ -69,22 +69,18 @@ const BLOCKED: Record<Blocked, Refusal> = {
   overQuota: refusal('rate-limited', 'too many deletions today'),
 };
 
-/** `erasedUntil`: in seconds, up to when what is refused as erased was signed; the greatest number while nothing at all is taken in. */
-export function outcomeOf(decision: Outcome | Blocked, erasedUntil?: number): Outcome | Refusal {
-  if (decision === 'erased' && erasedUntil !== undefined) return erased(erasedUntil);
+/** `erasedUpTo`: when the last of what is refused as erased was signed, as people write it; null while nothing at all is taken in. */
+export function outcomeOf(decision: Outcome | Blocked, erasedUpTo?: string | null): Outcome | Refusal {
+  if (decision === 'erased' && erasedUpTo !== undefined) return erased(erasedUpTo);
   return Object.hasOwn(BLOCKED, decision) ? BLOCKED[decision as Blocked] : (decision as Outcome);
 }
 
 /** Who is being erased, or was banned, learns that nothing is taken in; everybody else from when on they are welcome. */
-function erased(until: number): Refusal {
+function erased(upTo: string | null): Refusal {
   const what =
-    until > LAST_SECOND
-      ? 'nothing of this key is taken in now'
-      : `what was signed up to ${new Date(until * 1_000).toISOString().slice(0, 19)}Z is refused`;
+    upTo === null ? 'nothing of this key is taken in now' : `what was signed up to ${upTo} is refused`;
   return refusal('blocked', `erased; ${what}`);
 }
-/** Dates end here. */
-const LAST_SECOND = 8_640_000_000_000;
 
 export function okFrame(eventId: string, outcome: Accepted | Refusal): string {
   return typeof outcome === 'string'
