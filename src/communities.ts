@@ -30,6 +30,8 @@ export interface Community {
   readonly authModeAt: number;
   /** Keys of members who are disabled or whose account is deleted: they neither post nor authenticate. */
   readonly refused: ReadonlySet<string>;
+  /** Seconds: up to then events are of an erased community that had this name. */
+  readonly refusedUntil: number | undefined;
   /** Operators that were added to those of MINATO_ADMIN_PUBKEYS. */
   readonly operators: ReadonlySet<string>;
   /** What is current of the texts that members agree to. */
@@ -82,7 +84,7 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
     const rules = await readEnabledRules(pool);
     const before = version === -1 ? undefined : byId;
     byId = new Map(
-      rows.map(({ id, slug, host, settings, authModeAt, refused, operators, policies }) => [
+      rows.map(({ id, slug, host, settings, authModeAt, refused, refusedUntil, operators, policies }) => [
         id,
         {
           id,
@@ -91,6 +93,7 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
           settings: settingsFrom(settings),
           authModeAt,
           refused: new Set(refused),
+          refusedUntil: refusedUntil ?? undefined,
           operators: new Set(operators),
           policies,
           blocks: compiled.of(id, blocks.get(id) ?? NO_BLOCKS),

@@ -1,7 +1,8 @@
 /**
- * How instances on several machines come to the same key of the erased without its ever lying in the database: who lacks it leaves a
- * public key (X25519) there, and whoever has it answers with the key, sealed for that one alone. A dump that is taken in
- * between holds nothing that could be opened, because the secret half never leaves the memory of the one who asked.
+ * How instances on several machines come to the same keys without their ever lying in the database: who lacks one leaves a public key
+ * (X25519) there, and whoever has it answers with the key, sealed for that one alone. A dump that is taken in between holds nothing
+ * that could be opened, because the secret half never leaves the memory of the one who asked. Asking is a row in the database, so
+ * nobody is given a key who could not write there.
  */
 import {
   createCipheriv,
@@ -22,48 +23,95 @@ import {
   openKeyRequests,
   readAnswer,
 } from './store/key-requests.js';
-import type { SubjectKey } from './subject-key.js';
+
+/** Keys of one sort, by their names; no two sorts share a name. */
+export interface SharedKeys {
+  /** Those that are needed here and are not here. */
+  lacking(): Promise<readonly string[]>;
+  /** The secret, if it is here. */
+  secretOf(name: string): Promise<Buffer | undefined>;
+  /** Keeps one that came. False when it is not the key of this name. */
+  adopt(name: string, secret: Buffer): Promise<boolean>;
+}
+
+interface Asked {
+  readonly requestId: string;
+  readonly secret: KeyObject;
+}
+
+/** Requests of one instance at a time. */
+const ASKED_MAX = 20;
+/** After an answer that could not be used. */
+const ASK_AGAIN_MS = 30_000;
 
 export class KeySharing {
-  private asked: { readonly requestId: string; readonly secret: KeyObject } | undefined;
+  private readonly asked = new Map<string, Asked>();
+  private readonly notBefore = new Map<string, number>();
 
   constructor(
     private readonly pool: Pool,
-    private readonly subjectKey: SubjectKey,
+    private readonly sorts: readonly SharedKeys[],
     private readonly now: () => number,
   ) {}
 
-  /** Again and again: answers those who ask, or asks, as long as the key of this print is not here. */
-  async tend(print: string | undefined): Promise<void> {
-    if (print === undefined) return;
-    if (await this.subjectKey.load(print)) return this.answer();
-    // Another key that was set by hand is the operator's mistake, and told at the start.
-    if (this.subjectKey.print !== undefined) return;
-    if (this.asked === undefined) return this.ask();
-    const sealed = await readAnswer(this.pool, this.asked.requestId);
-    if (sealed === undefined) this.asked = undefined;
-    if (sealed === undefined || sealed === null || this.asked === undefined) return;
-    await this.subjectKey.adopt(unseal(sealed, this.asked.secret));
-    await this.withdraw();
+  /** Again and again: answers those who ask, and asks for what is lacking here. */
+  async tend(): Promise<void> {
+    await this.answer();
+    const lacking = new Set<string>();
+    for (const keys of this.sorts)
+      for (const name of await keys.lacking()) {
+        lacking.add(name);
+        if (this.asked.has(name)) await this.receive(keys, name);
+        else if (this.asked.size < ASKED_MAX && this.now() >= (this.notBefore.get(name) ?? 0))
+          await this.ask(name);
+      }
+    for (const name of this.asked.keys()) if (!lacking.has(name)) await this.drop(name);
   }
 
-  /** Nobody needs the answer any more. */
+  /** Nobody needs the answers any more. */
   async withdraw(): Promise<void> {
-    if (this.asked !== undefined) await dropKeyRequest(this.pool, this.asked.requestId);
-    this.asked = undefined;
+    for (const name of this.asked.keys()) await this.drop(name);
   }
 
-  private async ask(): Promise<void> {
+  private async ask(wanted: string): Promise<void> {
     const { publicKey, privateKey: secret } = generateKeyPairSync('x25519');
     const requestId = randomUUID();
-    await askForKey(this.pool, requestId, rawOf(publicKey), this.now());
-    this.asked = { requestId, secret };
+    await askForKey(this.pool, { requestId, wanted, askedWith: rawOf(publicKey) }, this.now());
+    this.asked.set(wanted, { requestId, secret });
+  }
+
+  private async receive(keys: SharedKeys, name: string): Promise<void> {
+    const { requestId, secret } = this.asked.get(name)!;
+    const sealed = await readAnswer(this.pool, requestId);
+    // Nobody has answered yet; or the request was too old, and is made again.
+    if (sealed === null) return;
+    if (sealed === undefined) {
+      this.asked.delete(name);
+      return;
+    }
+    this.notBefore.set(name, this.now() + ASK_AGAIN_MS);
+    await this.drop(name);
+    await keys.adopt(name, unseal(sealed, secret));
+  }
+
+  private async drop(name: string): Promise<void> {
+    await dropKeyRequest(this.pool, this.asked.get(name)!.requestId);
+    this.asked.delete(name);
   }
 
   private async answer(): Promise<void> {
-    const key = this.subjectKey.secret()!;
-    for (const { requestId, askedWith } of await openKeyRequests(this.pool, this.now()))
-      await answerKeyRequest(this.pool, requestId, seal(key, askedWith));
+    for (const { requestId, wanted, askedWith } of await openKeyRequests(this.pool, this.now())) {
+      const key = await this.find(wanted);
+      if (key !== undefined) await answerKeyRequest(this.pool, requestId, seal(key, askedWith));
+    }
+  }
+
+  private async find(name: string): Promise<Buffer | undefined> {
+    for (const keys of this.sorts) {
+      const secret = await keys.secretOf(name);
+      if (secret !== undefined) return secret;
+    }
+    return undefined;
   }
 }
 

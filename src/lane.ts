@@ -72,6 +72,8 @@ export interface LaneOptions {
   readonly now: () => number;
   readonly settingsOf: (community: number) => Settings;
   readonly topicsOf?: (community: number) => ReadonlyMap<string, TopicSubscription>;
+  /** Seconds: what was signed up to then is of an erased community that had this one's name. */
+  readonly refusedUntilOf?: (community: number) => number | undefined;
   readonly subjectKey?: SubjectKey;
   /** After the commit, before the clients are told. */
   readonly onCommit?: (plan: Plan) => void;
@@ -244,7 +246,8 @@ export function startLane(options: LaneOptions): Lane {
       items.forEach((item, place) => {
         const decision = plan.decisions[place]!;
         // After a COMMIT of unknown fate the next try may find what it committed: that is stored, not a duplicate.
-        item.settle(commitSent && decision === 'duplicate' ? 'stored' : outcomeOf(decision));
+        const outcome = outcomeOf(decision, upTo(plan.erasedUntil?.get(item.submission)));
+        item.settle(commitSent && decision === 'duplicate' ? 'stored' : outcome);
       });
     } catch (error) {
       if (fate.isUnknown) hopeless = false;
@@ -354,6 +357,13 @@ export function startLane(options: LaneOptions): Lane {
     },
   };
 }
+
+/** Seconds, as a reply tells them; null for what no date can tell. */
+function upTo(seconds: number | undefined): string | null | undefined {
+  if (seconds === undefined) return undefined;
+  return seconds > LAST_SECOND ? null : `${new Date(seconds * 1_000).toISOString().slice(0, -5)}Z`;
+}
+const LAST_SECOND = 8_640_000_000_000;
 
 const unnoted = (refs: readonly EventRef[]): RestoringWork => ({
   select: async () => refs,

@@ -6,6 +6,7 @@ import type { Communities } from './communities.js';
 import { isDenial } from './core/errors.js';
 import type { Plan } from './core/plan.js';
 import { refusal } from './core/reply.js';
+import { replayForgotten } from './erase-now.js';
 import type { Erasing } from './erasure/all.js';
 import { Http } from './http.js';
 import { erase } from './jobs/erase.js';
@@ -17,6 +18,7 @@ import { type Schedule, startSchedule } from './jobs/schedule.js';
 import type { Lane } from './lane.js';
 import { Rates } from './limits/rates.js';
 import { openLimits, type SharedLimits } from './limits/shared.js';
+import type { Log } from './log.js';
 import type { Metrics } from './metrics.js';
 import { carryOut } from './orders.js';
 import type { Database } from './postgres/database.js';
@@ -68,6 +70,16 @@ function searchUse(pool: Database['apiPool'], now: () => number): SearchUse {
   };
 }
 
+/** Other machines may have completed erasures since: a restore on this one has to know of them. */
+async function keepCertificates({ certificates }: Erasing, log: Log): Promise<void> {
+  await certificates.keepFile().catch((error: unknown) => {
+    log.warn(
+      { error: String(error) },
+      'certificates cannot be kept in the data folder; a restore needs them',
+    );
+  });
+}
+
 export interface Node {
   readonly port: number;
   readonly communities: Communities;
@@ -93,7 +105,8 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   const limits = await openLimits(config.redisUrl, database.limitsPool, log);
   const rates = new Rates({ shared: limits, log });
   const onCommit = (plan: Plan) => fanout.onCommit(plan);
-  const hooks = { port: () => port, rates, ...(roles.has('relay') ? { onCommit } : {}) };
+  const signs = roles.has('worker');
+  const hooks = { port: () => port, rates, signs, ...(roles.has('relay') ? { onCommit } : {}) };
   const writer = await startWriter(options, hooks).catch(async (error) => {
     await limits.close();
     throw error;
@@ -112,6 +125,15 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     tagHash,
     verifier,
   } = writer;
+  const jobs = { database, lane, communities, now, bounds: BOUNDS, erasing, audit, metrics, log };
+  try {
+    await replayForgotten({ ...jobs, keys, signal: new AbortController().signal }, config.dataDir);
+    if (signs) await keepCertificates(erasing, log);
+  } catch (error) {
+    await writer.close();
+    await limits.close();
+    throw error;
+  }
   const topicSettingsOf = (community: number) => communities.get(community)?.settings;
   const wakeups = new Wakeups(database, log);
   const fanout = new Fanout({ database, wakeups, memory, recent, metrics, log, now, topicSettingsOf });
@@ -206,11 +228,10 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     await stop();
     throw error;
   });
-  const context = { database, lane, communities, now, bounds: BOUNDS, erasing, audit, metrics, log };
   let consumers: RunningConsumers | undefined;
   let stopGauge: (() => Promise<void>) | undefined;
   if (roles.has('worker')) {
-    schedule = startSchedule({ context, jobs: JOBS, metrics, log });
+    schedule = startSchedule({ context: jobs, jobs: JOBS, metrics, log });
     stopGauge = startErasureGauge({ pool: database.ownPool, metrics, log });
     const { subjectKey } = erasing;
     const listed = consumersOf({ communities, database, lane, keys, subjectKey, log, now });

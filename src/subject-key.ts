@@ -7,7 +7,7 @@
  * than to forget who was erased (I6).
  */
 import { createHmac, randomBytes } from 'node:crypto';
-import { chmod, link, mkdir, open, readFile, rm } from 'node:fs/promises';
+import { chmod, link, mkdir, open, readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
@@ -15,6 +15,8 @@ import { LRUCache } from 'lru-cache';
 const KEY = /^[0-9a-f]{64}$/;
 const HASHES_MAX = 20_000;
 const LOOK_MS = 100;
+/** The name by which instances ask for it. */
+const SHARED_AS = '';
 
 export class SubjectKeyMissing extends Error {
   constructor(
@@ -61,8 +63,7 @@ export class SubjectKey {
   /** Reads the one of this print, or the one that is there, if it is. */
   async load(print?: string): Promise<boolean> {
     if (this.key !== undefined) return print === undefined || this.print === print;
-    const paths = print === undefined ? [this.path] : [this.path, this.pathOf(print)];
-    for (const path of paths) {
+    for (const path of await this.paths(print)) {
       const key = await readKey(path);
       if (key !== undefined && (print === undefined || printOf(key) === print)) {
         this.key = key;
@@ -88,10 +89,29 @@ export class SubjectKey {
     if (!(await this.load())) throw new Error(`${this.path} is there, and is no key: take it away`);
   }
 
-  /** One that was handed over; of another print than the file that is here, beside it. */
-  async adopt(key: Buffer): Promise<void> {
-    await this.write(this.pathOf(printOf(key)), key);
+  /** One that another machine has shared; of another print than the file that is here, beside it. False when it is not the one. */
+  async adopt(key: Buffer, print: string): Promise<boolean> {
+    if (printOf(key) !== print) return false;
+    await this.write(this.pathOf(print), key);
     this.key = key;
+    return true;
+  }
+
+  /** As others ask for it and are answered; `printNow` is what the database knows of it. */
+  shared(printNow: () => string | undefined) {
+    return {
+      lacking: async () => {
+        const print = printNow();
+        // Another key that was set by hand is the operator's mistake, and an error at the start.
+        return print === undefined || (await this.load(print)) || this.key !== undefined ? [] : [SHARED_AS];
+      },
+      secretOf: async (name: string) =>
+        name === SHARED_AS && this.key !== undefined && this.print === printNow() ? this.key : undefined,
+      adopt: async (name: string, secret: Buffer) => {
+        const print = printNow();
+        return name === SHARED_AS && print !== undefined && this.adopt(secret, print);
+      },
+    };
   }
 
   /** Is it the one that the database was used with? */
@@ -118,6 +138,13 @@ export class SubjectKey {
     const hash = createHmac('sha256', this.key).update(name).digest();
     this.hashes.set(name, hash);
     return hash;
+  }
+
+  /** Where it may be: a key of a known print is recognised, whatever its file is called. */
+  private async paths(print: string | undefined): Promise<string[]> {
+    if (print === undefined) return [this.path];
+    const names = (await readdir(this.folder).catch(() => [])).filter((name) => name.startsWith('erasure'));
+    return [this.path, this.pathOf(print), ...names.map((name) => join(this.folder, name))];
   }
 
   private pathOf(print: string): string {

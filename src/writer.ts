@@ -74,17 +74,19 @@ export interface WriterHooks {
   readonly port?: () => number;
   /** Without them no author is limited. */
   readonly rates?: Rates;
+  /** It has a worker, which signs labels, scores and certificates. */
+  readonly signs?: boolean;
 }
 
 export async function startWriter(
   options: WriterOptions,
-  { onCommit, port, rates }: WriterHooks = {},
+  { onCommit, port, rates, signs = false }: WriterHooks = {},
 ): Promise<Writer> {
   const { database, config, log, now = Date.now } = options;
   const metrics = createMetrics();
   const recent = new RecentIds();
   const { tagHash, networkId } = await prepareDatabase(database, config, now, log);
-  const { subjectKey, sharing } = await openSubjectKey(database, config, now);
+  const { subjectKey, keys, sharing } = await openKeys(database, config, { now, signs });
   const communities = await watchCommunities(database.ownPool, log);
   communities.afterPoll(() => sharing.tend(communities.subjectPrint()));
   const verifier = await startVerifier();
@@ -98,9 +100,9 @@ export async function startWriter(
     now,
     settingsOf,
     topicsOf: (community) => communities.get(community)?.topics ?? new Map(),
+    refusedUntilOf: (community) => communities.get(community)?.refusedUntil,
     ...(onCommit ? { onCommit } : {}),
   });
-  const keys = new NodeKeys({ folder: config.dataDir, pool: database.apiPool, now });
   const audit = config.dynamodb && new DynamodbAudit(config.dynamodb);
   const erasing: Erasing = {
     pool: database.apiPool,
@@ -113,6 +115,7 @@ export async function startWriter(
       keys,
       folder: config.dataDir,
       version: SOFTWARE_VERSION,
+      log,
     }),
     aheadSeconds: (community) => settingsOf(community)['limits.createdAheadSecondsMax'],
     others: (pool) => [
@@ -167,23 +170,40 @@ export async function startWriter(
 }
 
 /** A node that cannot tell who was erased does not start; first it asks those that run. */
-async function openSubjectKey(
-  { ownPool }: Database,
-  config: Config,
-  now: () => number,
-): Promise<{ readonly subjectKey: SubjectKey; readonly sharing: KeySharing }> {
-  const subjectKey = new SubjectKey({ folder: config.dataDir, given: config.erasureKey });
-  const sharing = new KeySharing(ownPool, subjectKey, now);
-  const print = await readSubjectPrint(ownPool);
-  if (print === undefined || (await subjectKey.load(print))) return { subjectKey, sharing };
+async function openKeys(
+  { ownPool, apiPool }: Database,
+  { dataDir: folder, erasureKey }: Config,
+  { now, signs }: { readonly now: () => number; readonly signs: boolean },
+): Promise<{ readonly subjectKey: SubjectKey; readonly keys: NodeKeys; readonly sharing: SharingKeys }> {
+  const subjectKey = new SubjectKey({ folder, given: erasureKey });
+  const keys = new NodeKeys({ folder, pool: apiPool, now, signs });
+  let print = await readSubjectPrint(ownPool);
+  const sharing = new KeySharing(ownPool, [subjectKey.shared(() => print), keys.shared()], now);
+  const opened = {
+    subjectKey,
+    keys,
+    sharing: {
+      tend: (printNow: string | undefined) => {
+        print = printNow;
+        return sharing.tend();
+      },
+      withdraw: () => sharing.withdraw(),
+    },
+  };
+  if (print === undefined || (await subjectKey.load(print))) return opened;
   for (let waited = 0; waited < KEY_WAIT_MS; waited += KEY_LOOK_MS) {
-    await sharing.tend(print);
-    if (subjectKey.print === print) return { subjectKey, sharing };
+    await sharing.tend();
+    if (subjectKey.print === print) return opened;
     await delay(KEY_LOOK_MS);
   }
   await sharing.withdraw();
   if (await hasErasureMarks(ownPool)) subjectKey.check(print);
-  return { subjectKey, sharing };
+  return opened;
+}
+interface SharingKeys {
+  /** With what the database knows of the key of the erased. */
+  tend(print: string | undefined): Promise<void>;
+  withdraw(): Promise<void>;
 }
 const KEY_WAIT_MS = 3_000;
 const KEY_LOOK_MS = 200;

@@ -3,12 +3,13 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { npubEncode } from 'nostr-tools/nip19';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { checkFiles } from '../src/cli/certificate-check.js';
 import type { NostrEvent } from '../src/core/event.js';
 import { type Database, openDatabase } from '../src/postgres/database.js';
-import { addCommunity } from '../src/store/communities.js';
-import { type Ended, runCli } from './support/cli.js';
+import { addCommunity, writeSetting } from '../src/store/communities.js';
+import { type Ended, eventually, runCli, startCli } from './support/cli.js';
+import { RawClient } from './support/client.js';
 import { createTestDatabase, type TestDatabase } from './support/database.js';
 import { type Author, newAuthor, sign } from './support/events.js';
 
@@ -30,13 +31,13 @@ afterAll(async () => {
   await rm(folder, { recursive: true });
 });
 
-const minato = (...args: string[]): Promise<Ended> =>
-  runCli(args, {
-    DATABASE_URL: test.url,
-    MINATO_PORT: '0',
-    MINATO_DATA_DIR: folder,
-    MINATO_ADMIN_PUBKEYS: boss.pubkey,
-  });
+const env = () => ({
+  DATABASE_URL: test.url,
+  MINATO_PORT: '0',
+  MINATO_DATA_DIR: folder,
+  MINATO_ADMIN_PUBKEYS: boss.pubkey,
+});
+const minato = (...args: string[]): Promise<Ended> => runCli(args, env());
 async function output(...args: string[]): Promise<string> {
   const { code, stdout, stderr } = await minato(...args);
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
@@ -199,7 +200,7 @@ it('what was changed, signed by another, cut out or is none is found, without a 
   const path = join(folder, 'given.json');
   const problems = async (text: string) => {
     await writeFile(path, text);
-    const found = await checkFiles([path], { key: second!.pubkey });
+    const found = await checkFiles([path], { key: [second!.pubkey] });
     return found.problems.map((problem) => problem.slice(path.length));
   };
   const isChanged = ': its id or its signature does not hold: it was changed';
@@ -241,3 +242,74 @@ function resigned(by: Author, event: NostrEvent, change = (content: string) => c
   const { kind, created_at, tags, content } = event;
   return sign(by, { kind, created_at, tags: tags.map((tag) => [...tag]), content: change(content) });
 }
+
+describe('where no node runs', () => {
+  const people = Array.from({ length: 5 }, () => newAuthor());
+  const [dave, erin, frank, grace, henry] = people as [Author, Author, Author, Author, Author];
+  const held = async () =>
+    (await database.pool.query('SELECT 1 FROM consumer_offsets WHERE holder IS NOT NULL')).rowCount;
+  const stageOf = async (id: string) => /^\S+ {2}(\S+)/.exec(await output('erase', 'show', id))![1];
+
+  it('the last one was killed, and its consumers hold their leases', async () => {
+    const sea = await addCommunity(database.pool, 'sea', undefined, Date.now());
+    await writeSetting(database.pool, sea, 'topic.mode', 'open', Date.now());
+    const { child, ended } = startCli(['serve'], env());
+    let said = '';
+    child.stdout!.on('data', (text: Buffer) => {
+      said += text.toString();
+    });
+    const url = await eventually('the node is ready', () => /ws:\/\/[\d.:]+/.exec(said)?.[0]);
+    for (const path of ['', '/c/sea']) {
+      const client = await RawClient.connect(url + path);
+      for (const person of people)
+        expect(await client.publish(sign(person, { content: `by ${person.pubkey}` }))).toEqual([true, '']);
+      await client.close();
+    }
+    await eventually('every consumer has a holder', async () => ((await held())! >= 3 ? true : undefined));
+    child.kill('SIGKILL');
+    await ended;
+    expect(await held()).toBeGreaterThanOrEqual(3);
+  });
+
+  it('a member with events is erased by the command alone', async () => {
+    const text = await output('erase', 'member', npub(dave), '--yes');
+    expect(text).toContain('every store counts 0 now\n');
+    expect(await held(), 'the leases are given back').toBe(0);
+  });
+
+  it('a command that is killed in the middle is gone on with by the next', async () => {
+    const { child, ended } = startCli(['erase', 'member', npub(erin), '--yes'], env());
+    const id = await eventually('it was fenced', async () => {
+      const { rows } = await database.pool.query<{ id: string }>(
+        `SELECT erasure_id AS id FROM erasures WHERE stage IN ('fenced', 'counted', 'deleting', 'verifying')`,
+      );
+      return rows[0]?.id;
+    });
+    child.kill('SIGKILL');
+    await ended;
+    expect(await output('erase', 'member', npub(erin), '--yes')).toContain('every store counts 0 now\n');
+    expect(await stageOf(id)).toBe('completed');
+  });
+
+  it('the jobs by command carry out what waits, and a whole community goes', async () => {
+    const waiting = idIn(await output('erase', 'member', npub(frank), '--yes', '--no-wait'));
+    expect(await output('jobs', 'run', 'erase')).toMatch(/^erase +done, \d+ changed\n$/);
+    expect(await stageOf(waiting)).toBe('completed');
+    const purged = idIn(await output('erase', 'member', npub(grace), '--yes', '--no-wait'));
+    expect(await output('purge')).toMatch(/^erase +done, [1-9]\d* changed$/m);
+    expect(await stageOf(purged)).toBe('completed');
+    expect(await output('erase', 'community', 'sea', '--yes', '--grace-days', '0')).toContain(
+      'every store counts 0 now\n',
+    );
+  });
+
+  it('a consumer that an operator has paused is named, and nothing waits for ever', async () => {
+    await database.pool.query(
+      `UPDATE consumer_offsets SET paused_at = 1, last_seq = 0 WHERE consumer = 'trust'`,
+    );
+    const { code, stderr } = await minato('erase', 'member', npub(henry), '--yes');
+    expect({ code, stderr }).toMatchObject({ code: 1, stderr: expect.stringContaining('waits for trust') });
+    await database.pool.query(`UPDATE consumer_offsets SET paused_at = NULL WHERE consumer = 'trust'`);
+    expect(await output('erase', 'member', npub(henry), '--yes')).toContain('every store counts 0 now\n');
+  });
+});

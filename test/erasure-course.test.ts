@@ -1,5 +1,5 @@
 /** An erasure whose course is changed, or in whose way something stands, while it is under way. */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { planMarks } from '../src/core/plan.js';
 import { DAY_MS } from '../src/core/retention.js';
 import { erase } from '../src/jobs/erase.js';
@@ -7,9 +7,10 @@ import { BOUNDS } from '../src/jobs/job.js';
 import { createLog } from '../src/log.js';
 import { trustConsumer } from '../src/services/trust.js';
 import type { Change } from '../src/store/changes.js';
+import { addCommunity } from '../src/store/communities.js';
 import { completeErasure, fenceCommunity, fenceMember, saveErasure } from '../src/store/erasure-steps.js';
 import { cancelErasure, type Erasure, readErasure } from '../src/store/erasures.js';
-import { askFor, runErasures, stateOf } from './support/erasure.js';
+import { askFor, ERASED, runErasures, stateOf } from './support/erasure.js';
 import { type Life, openLife, unsigned } from './support/life.js';
 
 const START = 1_790_000_000_000;
@@ -68,8 +69,8 @@ it('what was read before its course was changed overruns nothing', async () => {
     expect(await openOf(pubkey)).toMatchObject({ cause: 'operator', stage: 'requested', until: null });
   });
   await run();
-  expect(await submit(pubkey)).toBe('blocked: erased');
-  expect(await submit(pubkey, { kind: 62 })).toBe('blocked: erased');
+  expect(await submit(pubkey)).toMatch(ERASED);
+  expect(await submit(pubkey, { kind: 62 })).toMatch(ERASED);
 });
 
 describe('who was kept out stays out', () => {
@@ -85,7 +86,7 @@ describe('who was kept out stays out', () => {
     ]);
     await vanish(pubkey, seconds() - 5);
     await run();
-    expect(await submit(pubkey, { created_at: seconds() })).toBe('blocked: erased');
+    expect(await submit(pubkey, { created_at: seconds() })).toMatch(ERASED);
   });
 
   it('when it begins again after the ban itself is deleted', async () => {
@@ -101,17 +102,89 @@ describe('who was kept out stays out', () => {
     });
     await vanish(pubkey, seconds() - 4);
     await run();
-    expect(await submit(pubkey, { created_at: seconds() })).toBe('blocked: erased');
+    expect(await submit(pubkey, { created_at: seconds() })).toMatch(ERASED);
   });
 });
 
-it('an event that was signed later than the fence reaches does not come back either', async () => {
+const upTo = (at: number) =>
+  `blocked: erased; what was signed up to ${new Date(at * 1_000).toISOString().slice(0, 19)}Z is refused`;
+
+it('one who was erased is welcome with what they sign from the next second on, and the reply says since when', async () => {
   const pubkey = newKey();
-  const ahead = { created_at: seconds() + 100_000 };
-  expect(await submit(pubkey, ahead)).toBe('stored');
+  await submit(pubkey);
   await ask(pubkey);
   await run();
-  expect(await submit(pubkey, ahead)).toBe('blocked: erased');
+  expect(await submit(pubkey, { created_at: seconds() })).toBe(upTo(seconds()));
+  expect(await submit(pubkey, { created_at: seconds() + 1 })).toBe('stored');
+});
+
+it('while one is being erased the reply says that nothing of theirs is taken in', async () => {
+  const pubkey = newKey();
+  await submit(pubkey);
+  await slowly(async () => {
+    await ask(pubkey);
+    await run();
+    expect(await submit(pubkey, { created_at: seconds() + 5 })).toBe(
+      'blocked: erased; nothing of this key is taken in now',
+    );
+  });
+  await run();
+});
+
+describe('what was signed ahead of the clock and was here does not come back', () => {
+  it('while it is served', async () => {
+    const pubkey = newKey();
+    const ahead = { created_at: seconds() + 100_000 };
+    expect(await submit(pubkey, ahead)).toBe('stored');
+    await ask(pubkey);
+    await run();
+    expect(await submit(pubkey, ahead)).toBe(upTo(ahead.created_at));
+  });
+
+  it('after it was deleted and purged', async () => {
+    const pubkey = newKey();
+    const ahead = unsigned({ kind: 1, created_at: seconds() + 600, pubkey });
+    expect(await life.submit(0, community, ahead)).toBe('stored');
+    expect(await submit(pubkey, { kind: 5, created_at: seconds(), tags: [['e', ahead.id]] })).toBe('stored');
+    await life.client.query('DELETE FROM events WHERE community = $1 AND id = $2', [
+      community,
+      Buffer.from(ahead.id, 'hex'),
+    ]);
+    await ask(pubkey);
+    await run();
+    expect(await life.submit(0, community, ahead)).toBe(upTo(ahead.created_at));
+  });
+
+  it('when they asked to delete it before it came', async () => {
+    const pubkey = newKey();
+    const ahead = unsigned({ kind: 1, created_at: seconds() + 600, pubkey });
+    expect(await submit(pubkey, { kind: 5, created_at: seconds(), tags: [['e', ahead.id]] })).toBe('stored');
+    await ask(pubkey);
+    await run();
+    expect(await life.submit(0, community, ahead)).toMatch(ERASED);
+  });
+});
+
+it('a community that is made again under an erased name takes new events, and none of the old ones', async () => {
+  const { pool } = life.database;
+  const made = async () => {
+    const id = await addCommunity(pool, 'art', undefined, life.now);
+    await vi.waitUntil(() => life.writers[0]!.communities.get(id) !== undefined);
+    return id;
+  };
+  const old = await made();
+  const event = unsigned({ kind: 1, created_at: seconds(), pubkey: newKey() });
+  expect(await life.submit(0, old, event)).toBe('stored');
+  const erasure = await askFor(life.database, { community: old, slug: 'art' }, life.now);
+  await run();
+  const { until } = await stateOf(life.database, erasure);
+  const again = await made();
+  expect(await life.submit(0, again, event)).toBe(upTo(until!));
+  expect(await life.submit(0, again, { ...event, created_at: until! })).toBe(upTo(until!));
+  expect(await submit(event.pubkey, { created_at: until! }), 'elsewhere').toBe('stored');
+  life.now = (until! + 1) * 1_000;
+  const fresh = unsigned({ kind: 1, created_at: until! + 1, pubkey: event.pubkey });
+  expect(await life.submit(0, again, fresh)).toBe('stored');
 });
 
 it('one erasure that cannot go on does not hold up the others', async () => {
@@ -149,8 +222,8 @@ it('one that was taken back is not fenced, however late that came', async () => 
     );
   const subject = Buffer.alloc(32, 7);
   await life.writers[0]!.lane.mark(async (session, now) => {
-    await fenceCommunity(session, whole, subject, now);
-    return fenceMember(session, { ...member, pubkey }, { subject, until: 1 }, now);
+    await fenceCommunity(session, whole, { subject, aheadSeconds: 0 }, now);
+    return fenceMember(session, { ...member, pubkey }, { subject, aheadSeconds: 0 }, now);
   });
   expect(await submit(pubkey, { created_at: seconds() })).toBe('stored');
   const { rows } = await life.client.query('SELECT 1 FROM communities WHERE closed_at IS NOT NULL');

@@ -1,7 +1,8 @@
 /** What was erased stays erased: after a restore from a backup, and on an instance that lacks the key of the erased. */
-import { readFile } from 'node:fs/promises';
+import { readdir, readFile, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { npubEncode } from 'nostr-tools/nip19';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { readConfig } from '../src/config.js';
 import type { NostrEvent } from '../src/core/event.js';
 import { serializeEvent } from '../src/core/event.js';
@@ -14,14 +15,18 @@ import { erase } from '../src/jobs/erase.js';
 import { BOUNDS } from '../src/jobs/job.js';
 import { createLog } from '../src/log.js';
 import { type Database, openDatabase } from '../src/postgres/database.js';
+import { listCertificates } from '../src/store/certificates.js';
 import { addCommunity } from '../src/store/communities.js';
-import { startWriter, type Writer } from '../src/writer.js';
+import { KEY_PURPOSES, listKeys } from '../src/store/node-keys.js';
+import { startWriter, type Writer, type WriterHooks } from '../src/writer.js';
+import { runCli } from './support/cli.js';
 import { createTestDatabase, type TestDatabase } from './support/database.js';
-import { askFor, countsOf, runErasures, zeros } from './support/erasure.js';
+import { askFor, countsOf, ERASED, runErasures, stateOf, zeros } from './support/erasure.js';
 import { unsigned } from './support/life.js';
 
 const [ALICE, BOB] = ['a'.repeat(64), 'b'.repeat(64)];
 const log = createLog('silent');
+const TEMPLATE = { kind: 1, created_at: 1_900_000_000, tags: [], content: 'signed' };
 
 interface Place {
   readonly test: TestDatabase;
@@ -30,10 +35,15 @@ interface Place {
   close(): Promise<void>;
 }
 
-async function open(test: TestDatabase, folder: string): Promise<Place> {
+async function open(
+  test: TestDatabase,
+  folder: string,
+  hooks: WriterHooks = {},
+  env: Record<string, string> = {},
+): Promise<Place> {
   const database = openDatabase(test.connection);
-  const config = readConfig({ MINATO_TOPIC_MODE: 'open', MINATO_DATA_DIR: folder });
-  const writer = await startWriter({ database, config, log }).catch(async (error) => {
+  const config = readConfig({ MINATO_TOPIC_MODE: 'open', MINATO_DATA_DIR: folder, ...env });
+  const writer = await startWriter({ database, config, log }, hooks).catch(async (error) => {
     await database.close();
     throw error;
   });
@@ -110,7 +120,7 @@ it('a restored database erases again who was erased since, and refuses them agai
   await run(restored);
   expect(await counts(restored, ALICE)).toEqual(zeros(bob));
   expect(await counts(restored, BOB)).toEqual(bob);
-  expect(await submit(restored, events[0]!)).toBe('blocked: erased');
+  expect(await submit(restored, events[0]!)).toMatch(ERASED);
   const { rows } = await restored.database.pool.query('SELECT slug FROM communities');
   expect(rows).toEqual([{ slug: 'default' }]);
   const again = await replay(restored);
@@ -128,7 +138,7 @@ it('an instance on another machine is handed the key, sealed, and takes events i
   expect(await submit(here, events[1]!)).toBe('stored');
   const other = unsigned({ kind: 1, pubkey: BOB, created_at: 1_700_000_001 });
   expect(await submit(elsewhere, other)).toBe('stored');
-  expect(await submit(elsewhere, events[0]!)).toBe('blocked: erased');
+  expect(await submit(elsewhere, events[0]!)).toMatch(ERASED);
   const { print } = elsewhere.writer.erasing.subjectKey;
   expect(print).toBe(here.writer.erasing.subjectKey.print);
   const third = await open(fresh, join(folder, 'third'));
@@ -139,5 +149,137 @@ it('an instance on another machine is handed the key, sealed, and takes events i
   for (const place of [third, elsewhere, here]) await place.close();
 
   await expect(open(fresh, join(folder, 'alone'))).rejects.toThrow(/copy .*erasure\.key from the machine/);
+  await fresh.drop();
+});
+
+describe('a machine that did not make the key of the certificates', () => {
+  let fresh: TestDatabase;
+  const machine = (name: string) => join(folder, name);
+  const signersOf = async ({ database }: Place) =>
+    (await listCertificates(database.pool, { after: 0, limit: 100 })).map(
+      ({ event }) => (JSON.parse(event) as NostrEvent).pubkey,
+    );
+  const erasePerson = async (place: Place, pubkey: string) => {
+    const erasure = await askFor(place.database, { community: 1, pubkey });
+    await run(place);
+    expect(await stateOf(place.database, erasure)).toMatchObject({ stage: 'completed', failures: {} });
+  };
+  beforeAll(async () => {
+    fresh = await createTestDatabase();
+  });
+  afterAll(() => fresh?.drop());
+
+  it('completes an erasure with the key that another one shares, sealed', async () => {
+    const first = await open(fresh, machine('first'));
+    const pubkey = await first.writer.keys.pubkey(1, 'erasure');
+    const second = await open(fresh, machine('second'));
+    await erasePerson(second, ALICE);
+    expect(await signersOf(second)).toEqual([pubkey]);
+    expect(await second.writer.keys.isHere(pubkey)).toBe(true);
+    const path = second.writer.keys.pathOf(pubkey);
+    expect((await stat(path)).mode & 0o777).toBe(0o600);
+    const { rows } = await first.database.pool.query('SELECT * FROM subject_key_requests');
+    expect(JSON.stringify(rows)).not.toContain((await readFile(path, 'utf8')).trim());
+    for (const place of [second, first]) await place.close();
+  });
+
+  it('has every current key before the other one is gone, where it has a worker', async () => {
+    const first = await open(fresh, machine('first'));
+    const made = await Promise.all(KEY_PURPOSES.map((purpose) => first.writer.keys.pubkey(1, purpose)));
+    const worker = await open(fresh, machine('worker'), { signs: true });
+    const relay = await open(fresh, machine('relay'));
+    await vi.waitUntil(async () => (await worker.writer.keys.files()).length === made.length, {
+      timeout: 20_000,
+    });
+    for (const purpose of KEY_PURPOSES)
+      expect((await worker.writer.keys.sign(1, purpose, TEMPLATE)).pubkey).toBe(
+        await first.writer.keys.pubkey(1, purpose),
+      );
+    expect(await relay.writer.keys.files(), 'nobody signs there').toEqual([]);
+    // Whoever is to sign all the same gets it then.
+    await expect(relay.writer.keys.sign(1, 'moderation', TEMPLATE)).rejects.toThrow('is not at');
+    await vi.waitUntil(async () => (await relay.writer.keys.files()).length === 1, { timeout: 20_000 });
+    expect((await relay.writer.keys.sign(1, 'moderation', TEMPLATE)).pubkey).toBe(
+      await first.writer.keys.pubkey(1, 'moderation'),
+    );
+    // A name that is no key reads no file; nobody answers it, and it holds up nobody else.
+    await relay.database.pool.query(
+      `INSERT INTO subject_key_requests (request_id, requested_at, asked_with, wanted) VALUES (gen_random_uuid(), 1, $1, '../keys/erasure')`,
+      [Buffer.alloc(32, 9)],
+    );
+    for (const place of [relay, worker, first]) await place.close();
+  });
+
+  it('goes on with a key of its own where the other one is gone, and both are known afterwards', async () => {
+    const before = await open(fresh, machine('second'));
+    const erasureKey = before.writer.erasing.subjectKey.secret()!;
+    await before.close();
+    for (const name of ['first', 'second', 'worker', 'relay']) await rm(machine(name), { recursive: true });
+    const given = { MINATO_ERASURE_KEY: erasureKey.toString('hex') };
+    const last = await open(fresh, machine('last'), {}, given);
+    await erasePerson(last, BOB);
+    const signers = await signersOf(last);
+    expect(new Set(signers).size).toBe(2);
+    const keys = (await listKeys(last.database.pool, 1)).filter(({ purpose }) => purpose === 'erasure');
+    expect(keys.find(({ pubkey }) => pubkey === signers[1])).toMatchObject({
+      retiredAt: null,
+      reason: 'no machine that answered had its secret',
+    });
+    const { rows } = await last.database.pool.query(
+      `SELECT actor, details FROM audit_log WHERE action = 'key.change'`,
+    );
+    expect(rows).toEqual([{ actor: null, details: expect.objectContaining({ before: signers[0] }) }]);
+    await last.close();
+
+    const minato = (...args: string[]) =>
+      runCli(args, { DATABASE_URL: fresh.url, MINATO_DATA_DIR: machine('last'), ...given });
+    const path = certificatesFile(machine('last'));
+    const both = signers.flatMap((signer) => ['--key', npubEncode(signer)]);
+    const [verified, one, subject, doctor, replayed] = await Promise.all([
+      minato('certificate', 'verify', path, ...both),
+      minato('certificate', 'verify', path, '--key', npubEncode(signers[1]!)),
+      minato('certificate', 'verify', path, '--subject', npubEncode(BOB)),
+      minato('doctor'),
+      minato('erase', 'replay'),
+    ]);
+    expect(verified).toMatchObject({ code: 0, stderr: '' });
+    expect(verified.stdout).toContain('all 2 certificates hold, none is missing between them\n');
+    expect(one).toMatchObject({ code: 1, stderr: expect.stringContaining('it is signed by') });
+    expect(subject).toMatchObject({ code: 0, stdout: expect.stringContaining('about this key') });
+    expect(doctor.stdout).toContain('warn community default: the node replaced the erasure key on ');
+    expect(replayed).toMatchObject({ code: 0, stdout: expect.stringContaining('2 known here') });
+  });
+});
+
+it('whom a certificate is about is told by a key that another machine has shared, whatever its file is called', async () => {
+  const fresh = await createTestDatabase();
+  const first = await open(fresh, join(folder, 'subject-first'));
+  await askFor(first.database, { community: 1, pubkey: ALICE });
+  await run(first);
+  const second = await open(fresh, join(folder, 'subject-second'));
+  for (const place of [second, first]) await place.close();
+  const verify = (env: Record<string, string>) =>
+    runCli(
+      [
+        'certificate',
+        'verify',
+        certificatesFile(join(folder, 'subject-first')),
+        '--subject',
+        npubEncode(ALICE),
+      ],
+      env,
+    );
+  const about = { code: 0, stdout: expect.stringContaining('about this key') };
+  const [name] = await readdir(join(folder, 'subject-second', 'keys'));
+  expect(name).toMatch(/^erasure-[0-9a-f]{16}\.key$/);
+  expect(await verify({ MINATO_DATA_DIR: join(folder, 'subject-second') })).toMatchObject(about);
+  const given = (await readFile(join(folder, 'subject-second', 'keys', name!), 'utf8')).trim();
+  expect(await verify({ MINATO_DATA_DIR: join(folder, 'nowhere'), MINATO_ERASURE_KEY: given })).toMatchObject(
+    about,
+  );
+  expect(await verify({ MINATO_DATA_DIR: join(folder, 'nowhere') })).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('--subject needs the key of the erased'),
+  });
   await fresh.drop();
 });

@@ -3,12 +3,16 @@ import { existsSync, readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { certificateProblems } from '../src/core/certificate.js';
 import type { NostrEvent } from '../src/core/event.js';
+import { labelSchema } from '../src/core/labels.js';
 import { reauditErasures } from '../src/jobs/reaudit.js';
 import { readCertificate } from '../src/store/certificates.js';
 import { addCommunity, writeSetting } from '../src/store/communities.js';
+import { changeConfig } from '../src/store/config-change.js';
 import { openAlarms } from '../src/store/erasure-people.js';
+import { putLabel, withdrawLabel } from '../src/store/labels.js';
+import { readDirectory } from '../src/store/node-topics.js';
 import { RawClient } from './support/client.js';
-import { askFor, countsOf, jobContext, runErasures, stateOf, zeros } from './support/erasure.js';
+import { askFor, countsOf, ERASED, jobContext, runErasures, stateOf, zeros } from './support/erasure.js';
 import { type Author, newAuthor, nowSeconds, sign } from './support/events.js';
 import { startTestNode, type TestNode } from './support/node.js';
 import { fillEveryStore } from './support/person.js';
@@ -44,6 +48,8 @@ beforeAll(async () => {
     ] as const)
       await fillEveryStore({ pool, community, url: relay.url + path }, person, boss, `${name}${community}`);
   await pool.query(`DELETE FROM erasures`);
+  await labelPosts();
+  await makeTopicOf(alice);
   // A consumer that the test made up, and that nobody runs.
   await pool.query(`DELETE FROM consumer_dead_letters WHERE consumer = 'another' AND author <> $1`, [
     Buffer.from(alice.pubkey, 'hex'),
@@ -51,6 +57,60 @@ beforeAll(async () => {
   await pool.query(`UPDATE consumer_offsets SET last_seq = 1000000 WHERE consumer = 'another'`);
 });
 afterAll(() => relay?.close());
+
+/** One label that holds, one that was withdrawn: both are told by events of the node, whose addresses hold the ids. */
+async function labelPosts(): Promise<void> {
+  const { pool } = relay.database;
+  const spec = labelSchema.parse({ label: 'spam' });
+  const targets = posted
+    .slice(0, 2)
+    .map(({ id }) => ({ community: 1, event: id, pubkey: alice.pubkey, topics: ['sea'] }));
+  const settled = (column: string, count: number) =>
+    vi.waitUntil(
+      async () =>
+        (await pool.query(`SELECT 1 FROM labels WHERE policy = '' AND ${column} IS NOT NULL`)).rowCount! >=
+        count,
+      { timeout: 20_000 },
+    );
+  await changeConfig(pool, { community: 1, now: Date.now() }, async ({ db }) => {
+    for (const target of targets) await putLabel(db, target, spec, {}, Date.now());
+  });
+  await settled('label_address_event', 2);
+  await changeConfig(pool, { community: 1, now: Date.now() }, ({ db }) =>
+    withdrawLabel(db, targets[1]!, 'spam', Date.now()),
+  );
+  await settled('withdrawal_published_at', 1);
+}
+
+/** A topic about a person, which others use. */
+async function makeTopicOf({ pubkey }: Author): Promise<void> {
+  const { pool } = relay.database;
+  const topic = `kukuri:user:${pubkey}`;
+  const carols = [1, Buffer.from(newAuthor().pubkey, 'hex'), topic];
+  await pool.query(
+    'INSERT INTO members (community, pubkey, created_at, updated_at) VALUES ($1, $2, 1, 1)',
+    carols.slice(0, 2),
+  );
+  await pool.query(
+    `INSERT INTO node_subscriptions (community, topic, pinned, public, created_at, updated_at) VALUES (1, $1, true, true, 1, 1)`,
+    [topic],
+  );
+  await pool.query('INSERT INTO blocked_topics (community, topic, created_at) VALUES (1, $1, 1)', [
+    `old:user:${pubkey}`,
+  ]);
+  await pool.query(
+    `WITH asked AS (INSERT INTO topic_subscription_requests (request_id, community, pubkey, topic, status, created_at)
+       VALUES (gen_random_uuid(), $1, $2, $3, 'active', 1) RETURNING request_id)
+     INSERT INTO topic_subscriptions (subscription_id, request_id, community, pubkey, topic, status, started_at, updated_at)
+     SELECT gen_random_uuid(), request_id, $1, $2, $3, 'active', 1, 1 FROM asked`,
+    carols,
+  );
+  await pool.query(
+    `INSERT INTO invites (invite_id, community, code_hash, topic, created_by, created_at, expires_at)
+     VALUES (gen_random_uuid(), $1, '\\x01', $3, $2, 1, 2)`,
+    carols,
+  );
+}
 
 const member = (community: number, { pubkey }: Author) => ({ type: 'member', community, pubkey }) as const;
 const counts = (community: number, person: Author) =>
@@ -77,7 +137,15 @@ describe('a member who is erased', () => {
     expect(state.counted).toEqual(before);
     expect([await counts(1, bob), await counts(art, alice), await counts(art, bob)]).toEqual(others);
     // Nothing in the whole database names them any more, but for what is of the other community.
-    expect(await tablesNaming(alice, art)).toEqual([]);
+    expect(await tablesNaming(alice.pubkey, art)).toEqual([]);
+    // The number of a gift wrap that another signed stays: neither its id nor its key names anybody.
+    for (const { id } of posted.slice(0, 2)) expect(await tablesNaming(id, art)).toEqual([]);
+    const directory = await readDirectory(
+      database.pool,
+      { community: 1, publicOnly: true },
+      { limit: 1_000 },
+    );
+    expect(JSON.stringify(directory)).not.toContain(':user:');
   });
 
   it('has left a certificate that tells the counts and no name', async () => {
@@ -99,10 +167,11 @@ describe('a member who is erased', () => {
       return !blocks.authors.has(alice.pubkey) && !refused.has(alice.pubkey);
     });
     const client = await RawClient.connect(relay.url);
-    for (const event of posted) expect(await client.publish(event)).toEqual([false, 'blocked: erased']);
+    for (const event of posted)
+      expect(await client.publish(event)).toEqual([false, expect.stringMatching(ERASED)]);
     aheadMs = 3_600_000;
     const later = sign(alice, { created_at: nowSeconds() + 3_600, content: 'back again' });
-    expect(await client.publish(later)).toEqual([false, 'blocked: erased']);
+    expect(await client.publish(later)).toEqual([false, expect.stringMatching(ERASED)]);
     aheadMs = 0;
     await client.close();
   });
@@ -122,22 +191,22 @@ describe('a member who is erased', () => {
   });
 });
 
-/** Tables with a row in which the key stands anywhere, as bytes or as text; but for one community. */
-async function tablesNaming({ pubkey }: Author, apart: number): Promise<string[]> {
+/** Tables with a row in which a key or an id stands anywhere, as bytes or as text; but for one community. */
+async function tablesNaming(name: string, apart: number): Promise<string[]> {
   const { pool } = relay.database;
-  const { rows: tables } = await pool.query<{ name: string; has: boolean }>(
-    `SELECT c.relname AS name, EXISTS (SELECT 1 FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'community') AS has
+  const { rows: tables } = await pool.query<{ table: string; has: boolean }>(
+    `SELECT c.relname AS table, EXISTS (SELECT 1 FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'community') AS has
      FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
      WHERE n.nspname = 'public' AND c.relkind IN ('r', 'p') AND NOT c.relispartition ORDER BY 1`,
   );
   const found: string[] = [];
-  for (const { name, has } of tables) {
+  for (const { table, has } of tables) {
     const where = has ? `t.community <> ${apart}` : 'true';
     const { rows } = await pool.query<{ there: boolean }>(
-      `SELECT EXISTS (SELECT 1 FROM ${name} t WHERE ${where} AND strpos(t::text, $1) > 0) AS there`,
-      [pubkey],
+      `SELECT EXISTS (SELECT 1 FROM ${table} t WHERE ${where} AND strpos(t::text, $1) > 0) AS there`,
+      [name],
     );
-    if (rows[0]!.there) found.push(name);
+    if (rows[0]!.there) found.push(table);
   }
   return found;
 }

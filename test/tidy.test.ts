@@ -66,6 +66,7 @@ const WRITING = [
 const LAYERS: Record<string, readonly string[]> = {
   cli: [
     'node',
+    'erase-now',
     'writer',
     'version',
     'audit',
@@ -87,6 +88,7 @@ const LAYERS: Record<string, readonly string[]> = {
   ],
   node: [
     'writer',
+    'erase-now',
     'version',
     'prepare',
     'key-sharing',
@@ -197,7 +199,8 @@ const LAYERS: Record<string, readonly string[]> = {
   communities: ['blocks', 'door-rules', 'store', 'core', 'log'],
   blocks: ['store', 'core'],
   'door-rules': ['core'],
-  'key-sharing': ['subject-key', 'store'],
+  'key-sharing': ['store'],
+  'erase-now': ['services', 'jobs', 'erasure', 'keys', 'store', 'log', 'metrics'],
   lane: ['lane-queue', 'subject-key', 'store', 'postgres', 'core', 'in-time', 'log', 'metrics'],
   'lane-queue': [],
   'subject-key': [],

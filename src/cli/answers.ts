@@ -40,6 +40,12 @@ export function pubkeyArgument(text: string): string {
   return pubkey;
 }
 
+/** Of an option that may be given several times. */
+export const pubkeyArguments = (text: string, before: readonly string[] = []) => [
+  ...before,
+  pubkeyArgument(text),
+];
+
 /** To the minute, in UTC. */
 export function timeText(milliseconds: number): string {
   return `${new Date(milliseconds).toISOString().slice(0, 16)}Z`;

@@ -19,7 +19,8 @@ const FILES_MAX = 100_000;
 const COMMUNITIES_MAX = 10_000;
 
 export interface VerifyOptions {
-  readonly key?: string;
+  /** Any of them may have signed: keys change. */
+  readonly key?: readonly string[];
   readonly subject?: string;
   readonly community?: string;
 }
@@ -49,7 +50,7 @@ export async function checkFiles(paths: readonly string[], options: VerifyOption
     }
   if (given.length + problems.length === 0) problems.push('there is no certificate in it');
   problems.push(...chainProblems(given));
-  const isAbout = await aboutSubject(options);
+  const isAbout = await aboutSubject(options, given);
   // What one says that does not hold is not repeated.
   const lines = given.flatMap((one) =>
     one.certificate === undefined || one.problems.length > 0 ? [] : [lineOf(one, one.certificate, isAbout)],
@@ -105,8 +106,10 @@ async function documentsIn(path: string): Promise<[string, string][]> {
 function readOne(where: string, text: string, { key }: VerifyOptions): Given | Pick<Given, 'problems'> {
   const { event, certificate, problems } = readDocument(text);
   if (event === undefined) return { problems };
-  const isAnothers = key !== undefined && event.pubkey !== key;
-  const signer = isAnothers ? [`it is signed by ${npubEncode(event.pubkey)}, not by ${npubEncode(key)}`] : [];
+  const isAnothers = key !== undefined && !key.includes(event.pubkey);
+  const signer = isAnothers
+    ? [`it is signed by ${npubEncode(event.pubkey)}, not by ${key.map(npubEncode).join(' or ')}`]
+    : [];
   return { where, event, certificate, problems: [...problems, ...signer] };
 }
 
@@ -157,21 +160,30 @@ function forks(links: readonly Link[]): string[] {
 
 // ── Whom it is about ──────────────────────────────────────────────────────────────────────────────────────────────
 
-async function aboutSubject({
-  subject,
-  community,
-}: VerifyOptions): Promise<((certificate: Certificate) => boolean) | undefined> {
+async function aboutSubject(
+  { subject, community }: VerifyOptions,
+  given: readonly Given[],
+): Promise<((certificate: Certificate) => boolean) | undefined> {
   if (subject === undefined) return undefined;
   const { dataDir, erasureKey } = readConfig(process.env);
-  const key = new SubjectKey({ folder: dataDir, given: erasureKey });
-  if (!(await key.load()))
-    throw new Error(`--subject needs the key of the erased: ${key.path}, or MINATO_ERASURE_KEY`);
+  const path = new SubjectKey({ folder: dataDir }).path;
   const hashes = new Set<string>();
-  for (let number = 1; number <= COMMUNITIES_MAX; number += 1)
-    hashes.add(key.hash(number, subject).toString('hex'));
+  // Each certificate names the fingerprint of its key; that of this machine may be one that another machine has shared.
+  const fingerprints = new Set(given.flatMap(({ certificate }) => certificate?.subject.key ?? []));
+  let found = 0;
+  for (const fingerprint of fingerprints) {
+    const key = new SubjectKey({ folder: dataDir, given: erasureKey });
+    if (!(await key.load(fingerprint))) continue;
+    found += 1;
+    for (let number = 1; number <= COMMUNITIES_MAX; number += 1)
+      hashes.add(key.hash(number, subject).toString('hex'));
+  }
+  if (found === 0 && fingerprints.size > 0)
+    throw new Error(
+      `--subject needs the key of the erased that these certificates were made with: ${path} (or erasure-….key beside it), or MINATO_ERASURE_KEY`,
+    );
   return (certificate) =>
     certificate.subject.type === 'member' &&
     (community === undefined || certificate.community === community) &&
-    certificate.subject.key === key.print &&
     hashes.has(certificate.subject.hash);
 }

@@ -3,7 +3,7 @@ import type { Database } from '../postgres/database.js';
 import { prepareDatabase } from '../prepare.js';
 import { listCertificates, readCertificate } from '../store/certificates.js';
 import { isUuid } from '../store/config-change.js';
-import { pubkeyArgument, timeText } from './answers.js';
+import { pubkeyArgument, pubkeyArguments, timeText } from './answers.js';
 import { checkFiles, type VerifyOptions } from './certificate-check.js';
 import { withDatabase } from './context.js';
 
@@ -38,7 +38,11 @@ export function certificateCommand(): Command {
   command
     .command('verify <file...>')
     .description('check files, JSON lines or folders of them; exit code 1 when something is wrong')
-    .option('--key <pubkey>', 'npub or hex that must have signed', pubkeyArgument)
+    .option(
+      '--key <pubkey>',
+      'npub or hex that must have signed; again for each key of the node',
+      pubkeyArguments,
+    )
     .option('--subject <pubkey>', 'is it about this key? needs the key of the erased', pubkeyArgument)
     .option('-c, --community <slug>', 'with --subject: of this community only')
     .addHelpText('after', EXAMPLES)

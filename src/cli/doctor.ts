@@ -14,7 +14,6 @@ import { communityLimits, type Limits, type Size, STEP_WORDS, topicLimits } from
 import { serializeEvent } from '../core/event.js';
 import { checkSetting, isSettingKey, settingsFrom } from '../core/settings.js';
 import { JOBS } from '../jobs/list.js';
-import { NodeKeys } from '../keys.js';
 import { dataLockHolder } from '../postgres/data-lock.js';
 import { type Database, VERSION_MIN } from '../postgres/database.js';
 import { schemaState } from '../postgres/migrate.js';
@@ -26,7 +25,6 @@ import { openAlarms } from '../store/erasure-people.js';
 import { listWaiting } from '../store/erasures.js';
 import { readHeld, readServerHealth, type ServerHealth } from '../store/health.js';
 import { readJobRuns } from '../store/job-runs.js';
-import { listKeys } from '../store/node-keys.js';
 import { readSubjectPrint } from '../store/node-state.js';
 import { readHead } from '../store/outbox.js';
 import { missingPartitions } from '../store/partitions.js';
@@ -35,6 +33,7 @@ import { SubjectKey, SubjectKeyMissing } from '../subject-key.js';
 import { startVerifier, type VerifyJob } from '../verify/pool.js';
 import { SOFTWARE_VERSION } from '../version.js';
 import { problemsOf, stateText, watchConsumers } from './consumer-words.js';
+import { checkForgotten, checkKeys } from './doctor-keys.js';
 import { checkDynamodb, checkRedis } from './doctor-stores.js';
 import { type Finding, fail, info, type Level, messageOf, ok, warn } from './finding.js';
 import { bytesText, count } from './progress.js';
@@ -346,11 +345,15 @@ async function* checkSchema(client: Client, database: Database, config: Config):
   yield* checkConsumers(client);
   yield* checkJobs(client);
   yield* checkKeys(database, config.dataDir);
-  yield* checkErasures(client, config);
+  yield* checkErasures(client, database, config);
 }
 
 /** Those that wait for the operator, and the key without which a node does not start. */
-async function* checkErasures(client: Client, { dataDir, erasureKey }: Config): AsyncGenerator<Finding> {
+async function* checkErasures(
+  client: Client,
+  { pool }: Database,
+  { dataDir, erasureKey }: Config,
+): AsyncGenerator<Finding> {
   const waiting = await listWaiting(client, WAITING_SHOWN_MAX);
   for (const { erasureId, slug, holdReason, heldAt, failures } of waiting) {
     if (heldAt !== null)
@@ -369,6 +372,7 @@ async function* checkErasures(client: Client, { dataDir, erasureKey }: Config): 
       `community ${slug ?? 'that is gone'}: ${store} holds ${count(found)} of one who was erased, since ${new Date(at).toISOString().slice(0, 10)}`,
       'It came back behind the node, as by a restored backup: minato erase replay',
     );
+  yield* checkForgotten(pool, dataDir);
   const print = await readSubjectPrint(client);
   if (print === undefined) return;
   const key = new SubjectKey({ folder: dataDir, given: erasureKey });
@@ -401,24 +405,6 @@ async function* checkJobs(client: Client): AsyncGenerator<Finding> {
       `Fix what the error names. It runs again at its next time; to run it now: minato jobs run ${job}`,
     );
   if (failed.length === 0) yield ok(`no job failed at its last run (${count(runs.length)} have run)`);
-}
-
-/** What is signed with a key whose secret is elsewhere waits until it is here. */
-async function* checkKeys({ pool }: Database, dataDir: string): AsyncGenerator<Finding> {
-  const keys = new NodeKeys({ folder: dataDir, pool, now: Date.now });
-  let here = 0;
-  for (const { id, slug } of await readCommunities(pool)) {
-    for (const { purpose, pubkey, retiredAt } of await listKeys(pool, id)) {
-      if (retiredAt !== null) continue;
-      if (await keys.isHere(pubkey)) here += 1;
-      else
-        yield warn(
-          `community ${slug}: the secret of the ${purpose} key is not at ${keys.pathOf(pubkey)}`,
-          `Copy it there from the machine that made it, or make a new key: minato keys rotate ${purpose} -c ${slug}`,
-        );
-    }
-  }
-  if (here > 0) yield ok(`secrets of ${count(here)} signing ${here === 1 ? 'key' : 'keys'} are here`);
 }
 
 /** A line for each community and topic that is in a step. */

@@ -5,22 +5,27 @@ import { npubEncode } from 'nostr-tools/nip19';
 import { readConfig } from '../config.js';
 import { withRegistry } from '../erasure/all.js';
 import { certificatesFile } from '../erasure/certificate.js';
+import { strangeOrigin, strangersAmong } from '../erasure/forgotten.js';
 import { readProofs } from '../erasure/proofs.js';
 import { type Proof, replayErasures } from '../erasure/replay.js';
 import { erase } from '../jobs/erase.js';
-import type { JobContext } from '../jobs/job.js';
+import { knownCertificates } from '../store/certificates.js';
 import { liftBan } from '../store/erasure-steps.js';
 import { readErasure, shownStage } from '../store/erasures.js';
-import { pubkeyArgument } from './answers.js';
+import { pubkeyArgument, pubkeyArguments } from './answers.js';
 import { COMMUNITY_OPTION, chooseCommunity } from './context.js';
-import { runNow, withJobs } from './jobs.js';
+import { type CommandJobs, runNow, withJobs } from './jobs.js';
 import { count } from './progress.js';
 
 export function replayCommand(): Command {
   return new Command('replay')
     .description('after a restore from a backup: apply again every erasure since')
     .argument('[files...]', 'certificates; those in the data folder unless told')
-    .option('--key <npub>', 'also believe certificates that this key has signed', pubkeyArgument)
+    .option(
+      '--key <npub>',
+      'also believe certificates that this key has signed; may be repeated',
+      pubkeyArguments,
+    )
     .addHelpText(
       'after',
       `
@@ -35,13 +40,14 @@ Examples:
     .action(replay);
 }
 
-async function replay(files: readonly string[], { key }: { key?: string }): Promise<void> {
+async function replay(files: readonly string[], { key = [] }: { key?: readonly string[] }): Promise<void> {
   const { dataDir } = readConfig(process.env);
   const paths = files.length === 0 ? [certificatesFile(dataDir)] : files;
   const proofs: Proof[] = [];
   for (const path of paths) proofs.push(...(await proofsIn(path)));
   await withJobs(async (context) => {
     await refuseStrangers(context, proofs, key);
+    await refuseOthers(context, proofs, key);
     await again(context, proofs);
   });
 }
@@ -58,20 +64,35 @@ async function proofsIn(path: string): Promise<readonly Proof[]> {
   return proofs;
 }
 
-/** A secret that lies here is this node's own, also after the key was changed. */
 async function refuseStrangers(
-  { erasing }: JobContext,
+  { erasing }: CommandJobs,
   proofs: readonly Proof[],
-  trusted: string | undefined,
+  trusted: readonly string[],
 ): Promise<void> {
-  for (const signer of new Set(proofs.map(({ pubkey }) => pubkey)))
-    if (signer !== trusted && !(await erasing.keys.isHere(signer)))
+  for (const signer of await strangersAmong(erasing, proofs))
+    if (!trusted.includes(signer))
       throw new Error(
         `a certificate was signed by ${npubEncode(signer)}, which is no key of this node, and nothing was done; if you trust it, add --key ${npubEncode(signer)}`,
       );
 }
 
-async function again(context: JobContext, proofs: readonly Proof[]): Promise<void> {
+/** What another database has erased is nothing to erase here. Who names the signers has answered for them. */
+async function refuseOthers(
+  { erasing: { pool } }: CommandJobs,
+  proofs: readonly Proof[],
+  trusted: readonly string[],
+): Promise<void> {
+  const ids = proofs.map(({ id }) => id);
+  const known = await knownCertificates(pool, ids);
+  const forgotten = proofs.filter(({ id }) => !known.has(id));
+  const why = await strangeOrigin(pool, { proofs: forgotten, known: known.size });
+  if (why === undefined || proofs.every(({ pubkey }) => trusted.includes(pubkey))) return;
+  throw new Error(
+    `these certificates are of another database (${why}), and nothing was done: check DATABASE_URL and MINATO_DATA_DIR; if they are of this one, add --key with each of their signers`,
+  );
+}
+
+async function again(context: CommandJobs, proofs: readonly Proof[]): Promise<void> {
   const { database, erasing, now, signal, bounds } = context;
   const {
     known,

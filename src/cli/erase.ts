@@ -6,11 +6,13 @@ import { pubkeyOf, readConfig } from '../config.js';
 import type { Subject } from '../core/erasure.js';
 import { withRegistry } from '../erasure/all.js';
 import { certificatesFile } from '../erasure/certificate.js';
+import { READER_WAITS_MAX, waitsForReaders } from '../erasure/outbox.js';
 import { erase } from '../jobs/erase.js';
 import type { JobContext } from '../jobs/job.js';
 import { runJob } from '../jobs/run.js';
 import type { Database } from '../postgres/database.js';
 import { prepareDatabase } from '../prepare.js';
+import type { Assisting } from '../services/assist.js';
 import { DEFAULT_SLUG } from '../store/communities.js';
 import {
   cancelErasure,
@@ -26,7 +28,7 @@ import { granted, printAll, pubkeyArgument } from './answers.js';
 import { COMMUNITY_OPTION, chooseCommunity, withDatabase } from './context.js';
 import { replayCommand, unbanCommand } from './erase-replay.js';
 import { endOf, fullText, lineOf, manifestOf, sum } from './erasure-words.js';
-import { withJobs } from './jobs.js';
+import { type CommandJobs, withJobs } from './jobs.js';
 import { count, type Progress, startProgress } from './progress.js';
 
 const EXAMPLES = `
@@ -255,7 +257,7 @@ interface Ending {
   readonly rows: number;
 }
 
-async function ask(context: JobContext, asked: ErasureAsk, ending: Ending): Promise<void> {
+async function ask(context: CommandJobs, asked: ErasureAsk, ending: Ending): Promise<void> {
   const erasure = granted(await requestErasure(context.database.pool, asked, context.now()));
   process.stdout.write(`erasure ${erasure.erasureId}\n`);
   await finish(context, erasure, ending);
@@ -263,7 +265,11 @@ async function ask(context: JobContext, asked: ErasureAsk, ending: Ending): Prom
 
 // ── Carrying out ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-async function finish(context: JobContext, erasure: Erasure, { wait, dataDir, rows }: Ending): Promise<void> {
+async function finish(
+  context: CommandJobs,
+  erasure: Erasure,
+  { wait, dataDir, rows }: Ending,
+): Promise<void> {
   const isDue = erasure.graceUntil <= context.now() && erasure.heldAt === null;
   if (isDue && !wait) {
     process.stdout.write(`a running node carries it out; see: minato erase show ${erasure.erasureId}\n`);
@@ -287,21 +293,41 @@ async function certificateText(erasureId: string, dataDir: string): Promise<stri
   return `certificate: ${lines.join('\n             ')}\n`;
 }
 
-/** In this process; while another one has the jobs' turn, that one may be at it, and is watched. */
-async function carryOut(context: JobContext, begun: Erasure, rows: number): Promise<Erasure> {
+/**
+ * In this process, and so is the reading of the outbox that it waits for; while another one has the jobs' turn, that one may be at it, and is
+ * watched.
+ */
+async function carryOut(context: CommandJobs, begun: Erasure, rows: number): Promise<Erasure> {
   const progress = startProgress(rows);
-  const stopWatching = watch(context, begun.erasureId, progress);
-  try {
+  const shown = { waits: '' };
+  const stopWatching = watch(context, begun.erasureId, progress, shown);
+  const onWait = (about: string) => {
+    shown.waits = `, ${about}`;
+  };
+  const runs = async (consumers: Assisting): Promise<Erasure> => {
     let erasure = begun;
-    for (let busy = 0, idle = 0; !hasEnded(erasure) && busy < BUSY_MAX && idle < IDLE_MAX; ) {
+    for (let waits = 0; waits < READER_WAITS_MAX; waits += 1) {
+      erasure = await carried(erasure);
+      if (!waitsForReaders(erasure) || !(await consumers.caughtUp(context.signal, onWait))) break;
+      shown.waits = '';
+    }
+    return erasure;
+  };
+  const carried = async (from: Erasure): Promise<Erasure> => {
+    let erasure = from;
+    for (let busy = 0, idle = 0; busy < BUSY_MAX && idle < IDLE_MAX; ) {
       if (context.signal.aborted) break;
       const result = await runJob(erase, context);
       const now = (await readErasure(context.database.pool, begun.erasureId)) ?? erasure;
       busy += result === 'busy' ? 1 : 0;
       idle = result !== 'busy' && now.updatedAt === erasure.updatedAt ? idle + 1 : 0;
       erasure = now;
+      if (hasEnded(erasure)) break;
     }
     return erasure;
+  };
+  try {
+    return await context.withConsumers(runs);
   } finally {
     stopWatching();
     progress.stop();
@@ -311,14 +337,19 @@ async function carryOut(context: JobContext, begun: Erasure, rows: number): Prom
 const hasEnded = ({ stage, heldAt, failedAt }: Erasure) =>
   stage === 'completed' || stage === 'cancelled' || heldAt !== null || failedAt !== null;
 
-function watch({ database }: JobContext, erasureId: string, progress: Progress): () => void {
+function watch(
+  { database }: JobContext,
+  erasureId: string,
+  progress: Progress,
+  shown: { readonly waits: string },
+): () => void {
   let isOver = false;
   const timer = setInterval(() => {
     readErasure(database.pool, erasureId).then(
       (erasure) => {
         if (erasure === undefined || isOver) return;
         const gone = sum(erasure.deleted);
-        progress.update(gone, `${erasure.stage}, ${count(gone)} rows are gone`);
+        progress.update(gone, `${erasure.stage}, ${count(gone)} rows are deleted${shown.waits}`);
       },
       () => undefined,
     );

@@ -1,15 +1,20 @@
 import { Command } from 'commander';
 import type { Config } from '../config.js';
+import { READER_WAITS_MAX, waitsForReaders } from '../erasure/outbox.js';
+import { erase } from '../jobs/erase.js';
 import { BOUNDS, type DryRunCount, type Job, type JobContext } from '../jobs/job.js';
 import { JOBS } from '../jobs/list.js';
 import { dryRunJob, runJob } from '../jobs/run.js';
 import { prepareDatabase } from '../prepare.js';
+import type { Assisting } from '../services/assist.js';
+import { listWaiting } from '../store/erasures.js';
 import { type JobRun, readJobRuns } from '../store/job-runs.js';
 import { withDatabase } from './context.js';
-import { count, watchInterruption } from './progress.js';
+import { count, startProgress, watchInterruption } from './progress.js';
 
 /** Topics that a dry run prints for one class; --json has more. */
 const TOPICS_SHOWN = 20;
+const WAITING_MAX = 100;
 
 export function jobsCommand(): Command {
   const jobs = new Command('jobs').description(
@@ -68,18 +73,26 @@ function lastRun(run: JobRun | undefined): string {
   return `${at}Z  ok in ${count(run.finishedAt - run.startedAt)} ms, ${count(run.changed)} changed${more}`;
 }
 
+/** What a command that runs jobs has: also the consumers, which an erasure waits for, where no node runs. */
+export interface CommandJobs extends JobContext {
+  withConsumers<T>(work: (consumers: Assisting) => Promise<T>): Promise<T>;
+}
+
 /** A lane of its own beside that of a running node: the lane's lock is one for both. */
-export function withJobs(work: (context: JobContext, config: Config) => Promise<void>): Promise<void> {
+export function withJobs(work: (context: CommandJobs, config: Config) => Promise<void>): Promise<void> {
   return withDatabase(async ({ database, config, log }) => {
     const interruption = watchInterruption();
     // Only now: a command that lists is quick to start.
     const { startWriter } = await import('../writer.js');
+    const { withConsumers } = await import('../erase-now.js');
     const writer = await startWriter({ database, config, log });
     try {
       const { lane, communities, erasing, audit } = writer;
       const { signal } = interruption;
       const now = Date.now;
-      await work({ database, lane, communities, erasing, now, signal, bounds: BOUNDS, audit }, config);
+      const context = { database, lane, communities, erasing, now, signal, bounds: BOUNDS, audit };
+      const reading = { ...context, keys: writer.keys, metrics: writer.metrics, log };
+      await work({ ...context, withConsumers: (part) => withConsumers(reading, part) }, config);
     } finally {
       await writer.close();
       interruption.done();
@@ -89,17 +102,38 @@ export function withJobs(work: (context: JobContext, config: Config) => Promise<
   });
 }
 
-/** Run after run, each bounded, until nothing is left or the operator interrupts. */
-export async function runNow(job: Job, context: JobContext): Promise<void> {
+/** Run after run, each bounded, until nothing is left or the operator interrupts. Erasures have their consumers read meanwhile. */
+export async function runNow(job: Job, context: CommandJobs): Promise<void> {
+  const changed =
+    job === erase
+      ? await context.withConsumers((consumers) => runErasing(context, consumers))
+      : await runToEnd(job, context);
+  const state = context.signal.aborted ? 'interrupted' : 'done';
+  process.stdout.write(`${job.name.padEnd(16)} ${state}, ${count(changed)} changed\n`);
+}
+
+/** Gives how much was changed. */
+async function runToEnd(job: Job, context: JobContext): Promise<number> {
   let changed = 0;
   for (;;) {
     const result = await runJob(job, context);
     if (result === 'busy') throw new Error('another job is running; try again when it has ended');
     changed += result.changed;
-    if (!result.more || context.signal.aborted) break;
+    if (!result.more || context.signal.aborted) return changed;
   }
-  const state = context.signal.aborted ? 'interrupted' : 'done';
-  process.stdout.write(`${job.name.padEnd(16)} ${state}, ${count(changed)} changed\n`);
+}
+
+/** Again, as long as one waits for consumers that move. */
+async function runErasing(context: CommandJobs, consumers: Assisting): Promise<number> {
+  const progress = startProgress(undefined);
+  let changed = 0;
+  for (let tries = 0; tries < READER_WAITS_MAX; tries += 1) {
+    changed += await runToEnd(erase, context);
+    if (!(await listWaiting(context.database.pool, WAITING_MAX)).some(waitsForReaders)) break;
+    if (!(await consumers.caughtUp(context.signal, (about) => progress.update(0, about)))) break;
+  }
+  progress.stop();
+  return changed;
 }
 
 export async function showDryRun(jobs: readonly Job[], context: JobContext, json = false): Promise<void> {

@@ -7,7 +7,7 @@ import { COMMUNITY_OPTION, withCommunity } from './context.js';
 
 const EXAMPLES = `
 A key is made when it is first needed. Its secret is a file in the data folder (keys/), readable by its owner only; it is in no
-backup of the database. Every instance that has a worker needs the file.
+backup of the database. Machines with a worker share the files with each other, sealed, while one that has them runs.
 
 Examples:
   $ minato keys                       which keys sign, and whether their secrets are here
@@ -39,7 +39,7 @@ export function keysCommand(): Command {
         const pubkey = granted(await kept.rotate(id, purpose));
         process.stdout.write(`${purpose} signs as ${npubEncode(pubkey)} now\n`);
         process.stdout.write(
-          `its secret is at ${kept.pathOf(pubkey)}: copy it to every instance with a worker\n`,
+          `its secret is at ${kept.pathOf(pubkey)}: back it up; other machines get it from a node that runs here\n`,
         );
       }),
     );
@@ -55,8 +55,12 @@ async function list(slug: string): Promise<void> {
   });
 }
 
-async function lineOf(kept: NodeKeys, { purpose, pubkey, createdAt, retiredAt }: NodeKey): Promise<string> {
+async function lineOf(
+  kept: NodeKeys,
+  { purpose, pubkey, createdAt, retiredAt, reason }: NodeKey,
+): Promise<string> {
   const place = (await kept.isHere(pubkey)) ? 'secret here' : `secret missing: ${kept.pathOf(pubkey)}`;
   const until = retiredAt === null ? 'current' : `retired ${timeText(retiredAt)}`;
-  return `${purpose.padEnd(21)}  ${npubEncode(pubkey)}  since ${timeText(createdAt)}  ${until}  ${place}`;
+  const why = reason === null ? '' : `  made by the node: ${reason}`;
+  return `${purpose.padEnd(21)}  ${npubEncode(pubkey)}  since ${timeText(createdAt)}  ${until}  ${place}${why}`;
 }

@@ -159,6 +159,8 @@ export interface OutboxRow {
 
 export interface Plan {
   readonly decisions: readonly Decision[];
+  /** Of those that are refused as erased: up to when, in seconds. */
+  readonly erasedUntil?: ReadonlyMap<Submission, number>;
   readonly rows: readonly PlannedRow[];
   /** Rows already stored that are no longer served. */
   readonly hidden: readonly HiddenRow[];
@@ -263,6 +265,7 @@ class Planner {
   private readonly outbox: OutboxRow[] = [];
   private readonly broadcasts: Submission[] = [];
   private readonly deletionsLeft: Map<string, number>;
+  private readonly erasedUntil = new Map<Submission, number>();
   private lastSeq: number;
 
   constructor(
@@ -309,6 +312,7 @@ class Planner {
     const rows = [...this.rows.values()];
     return {
       decisions,
+      ...(this.erasedUntil.size > 0 ? { erasedUntil: this.erasedUntil } : {}),
       rows,
       hidden: [...this.hiddenRows.values()],
       heads: [...this.changedHeads.values()],
@@ -323,7 +327,10 @@ class Planner {
   }
 
   private decide(submission: Submission): Decision {
-    const decision = decide(submission.event, this.factsOf(submission), Math.floor(this.now / 1_000));
+    const facts = this.factsOf(submission);
+    const decision = decide(submission.event, facts, Math.floor(this.now / 1_000));
+    if (decision === 'erased' && facts.erasedUntil !== undefined)
+      this.erasedUntil.set(submission, facts.erasedUntil);
     return decision === 'stored' && !this.withinQuota(submission) ? 'overQuota' : decision;
   }
 

@@ -69,8 +69,17 @@ const BLOCKED: Record<Blocked, Refusal> = {
   overQuota: refusal('rate-limited', 'too many deletions today'),
 };
 
-export function outcomeOf(decision: Outcome | Blocked): Outcome | Refusal {
+/** `erasedUpTo`: when the last of what is refused as erased was signed, as people write it; null while nothing at all is taken in. */
+export function outcomeOf(decision: Outcome | Blocked, erasedUpTo?: string | null): Outcome | Refusal {
+  if (decision === 'erased' && erasedUpTo !== undefined) return erased(erasedUpTo);
   return Object.hasOwn(BLOCKED, decision) ? BLOCKED[decision as Blocked] : (decision as Outcome);
+}
+
+/** Who is being erased, or was banned, learns that nothing is taken in; everybody else from when on they are welcome. */
+function erased(upTo: string | null): Refusal {
+  const what =
+    upTo === null ? 'nothing of this key is taken in now' : `what was signed up to ${upTo} is refused`;
+  return refusal('blocked', `erased; ${what}`);
 }
 
 export function okFrame(eventId: string, outcome: Accepted | Refusal): string {

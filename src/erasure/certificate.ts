@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path';
 import type { Pool } from 'pg';
 import { type Certificate, KIND_CERTIFICATE } from '../core/certificate.js';
 import type { NodeKeys } from '../keys.js';
+import type { Log } from '../log.js';
 import { listCertificates } from '../store/certificates.js';
 import { readDefaultCommunity } from '../store/communities.js';
 import { lastCertificate, type SignedCertificate } from '../store/erasure-steps.js';
@@ -16,11 +17,14 @@ export interface CertificatesOptions {
   /** The data folder. */
   readonly folder: string;
   readonly version: string;
+  readonly log?: Log | undefined;
 }
 
 /** One event a line, for a restore: the database forgets what came after its backup. */
 export const certificatesFile = (folder: string) => join(folder, 'certificates.jsonl');
 const PORTION = 100;
+/** How long other machines may take to share the key that signs: they look twice a second. */
+const SIGNER_WAIT_MS = 10_000;
 
 export class Certificates {
   private kept: Set<string> | undefined;
@@ -28,13 +32,20 @@ export class Certificates {
 
   constructor(private readonly options: CertificatesOptions) {}
 
-  /** By the node's own key: that of the default community, which is never erased. */
+  /** By the node's own key: that of the default community, which is never erased. A lost one does not hold an erasure up. */
   async sign(erasure: Erasure, now: number): Promise<SignedCertificate> {
-    const { pool, keys, version } = this.options;
+    const { pool, keys, version, log } = this.options;
     const previous = (await lastCertificate(pool))?.id;
     const key = (await readSubjectPrint(pool))!;
     const content = certificateOf(erasure, { version, previous, key, now });
-    const event = await keys.sign(await readDefaultCommunity(pool), 'erasure', {
+    const community = await readDefaultCommunity(pool);
+    const signer = await keys.ready(community, 'erasure', SIGNER_WAIT_MS, (before, made) =>
+      log?.warn(
+        { before, pubkey: made, path: keys.pathOf(before) },
+        'no machine that answered had the secret of the erasure key; certificates are signed by a new key from now on',
+      ),
+    );
+    const event = await keys.signAs(signer, 'erasure', {
       kind: KIND_CERTIFICATE,
       created_at: Math.floor(now / 1_000),
       tags: [

@@ -21,6 +21,14 @@ const LOOK_MS = 50;
 /** One that has read nothing for so long is paused, or gone for good. */
 const PATIENCE_MS = DAY_MS;
 
+const NAME = 'postgres:events_outbox';
+
+/** Times that whoever carries an erasure out by command lets them catch up. */
+export const READER_WAITS_MAX = 10;
+/** It stopped because somebody has not read the outbox yet. */
+export const waitsForReaders = ({ failures }: { readonly failures: Readonly<Record<string, string>> }) =>
+  NAME in failures;
+
 const authorOf = (subject: Subject) =>
   subject.type === 'community'
     ? undefined
@@ -28,7 +36,7 @@ const authorOf = (subject: Subject) =>
 
 export function outboxDeleter({ client, rows, now }: PostgresStores): Deleter {
   return {
-    name: 'postgres:events_outbox',
+    name: NAME,
     holds: ['events_outbox'],
     count: (subject) => countOutbox(client, subject.community, authorOf(subject)),
     delete: async (subject, progress) => {

@@ -240,7 +240,8 @@ export const PERSONAL_STORES: readonly PersonalStore[] = (Object.keys(ENTRIES) a
 );
 
 /** `<namespace>:user:<pubkey>` is a topic about a person. */
-const IS_TOPIC = 'The id of a topic, made of public words; one about a person is a place where others talk.';
+const IS_TOPIC =
+  'The id of a topic, made of public words; one about a person is a place where others talk, and an erasure takes it along.';
 
 const IS_KEYED = 'A keyed hash of one who was erased; the key is no part of the database.';
 
@@ -253,6 +254,7 @@ export const EXEMPT_COLUMNS: Readonly<Record<string, string>> = {
   'erasure_certificates.previous': 'The id of the certificate before it.',
   'subject_key_requests.asked_with':
     'A public key that an instance made for one message; gone within minutes.',
+  'subject_key_requests.wanted': 'The public half of a key of the node, which stands for no person.',
   'subject_key_requests.sealed':
     'A message to that instance, which nobody else can open; gone within minutes.',
   'live_bus.event_id': 'Ephemeral events on their way between instances; gone after five minutes.',

@@ -6,7 +6,14 @@
  */
 import type { Client, Pool } from 'pg';
 import type { Certificate } from '../core/certificate.js';
-import { keepProof, type Place, placeOf, refuseAgain, takeUpAgain } from '../store/erasure-replay.js';
+import {
+  keepProof,
+  type Place,
+  placeOf,
+  refuseAgain,
+  refusedUntil,
+  takeUpAgain,
+} from '../store/erasure-replay.js';
 import { fixSubjectPrint } from '../store/node-state.js';
 import { type SubjectKey, SubjectKeyMissing } from '../subject-key.js';
 import type { DeletionRegistry } from './deletion-registry.js';
@@ -92,8 +99,9 @@ async function communities(
   const again: string[] = [];
   for (const { community, certificate } of forgotten) {
     const { type, hash } = certificate.subject;
-    if (type === 'community' && subjectKey.hash(community!).toString('hex') === hash)
-      again.push(await takeUpAgain(pool, { community: community!, cause: 'replay' }, now()));
+    if (type !== 'community' || subjectKey.hash(community!).toString('hex') !== hash) continue;
+    const until = refusedUntil(certificate)!;
+    again.push(await takeUpAgain(pool, { community: community!, until, cause: 'replay' }, now()));
   }
   return again;
 }

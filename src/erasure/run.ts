@@ -41,6 +41,7 @@ const CONFIGURED = [
   'settings',
   'moderation_rules',
   'topic_subscriptions',
+  'topics',
   'consents',
 ].map((name) => `postgres:${name}`);
 
@@ -116,17 +117,16 @@ export class ErasureRun {
     const { community, pubkey } = erasure;
     await this.openKey();
     const subject = subjectKey.hash(community, pubkey ?? undefined);
+    const fence = { subject, aheadSeconds: aheadSeconds(community) };
     if (erasure.type === 'community')
       await lane.mark(async (session, at) => {
-        await fenceCommunity(session, erasure, subject, at);
+        await fenceCommunity(session, erasure, fence, at);
         return [];
       });
     else if (erasure.cause === 'vanish') await fenceVanished(pool, erasure, subject, now());
     else {
-      // Events that were signed ahead of the clock are here already, and must not come back either.
-      const until = erasure.until ?? Math.floor(now() / 1_000) + aheadSeconds(community);
       const member = { ...erasure, pubkey: pubkey! };
-      await lane.mark((session, at) => fenceMember(session, member, { subject, until }, at));
+      await lane.mark((session, at) => fenceMember(session, member, fence, at));
     }
     return undefined;
   }

@@ -23,6 +23,15 @@ export async function listCertificates(
   return rows;
 }
 
+/** Those of the ids that are here. */
+export async function knownCertificates(db: Db, ids: readonly string[]): Promise<ReadonlySet<string>> {
+  const { rows } = await db.query<{ id: string }>(
+    `SELECT encode(certificate_id, 'hex') AS id FROM erasure_certificates WHERE certificate_id = ANY ($1)`,
+    [ids.map((id) => Buffer.from(id, 'hex'))],
+  );
+  return new Set(rows.map(({ id }) => id));
+}
+
 export async function readCertificate(db: Db, erasureId: string): Promise<KeptCertificate | undefined> {
   const { rows } = await db.query<KeptCertificate>(
     `SELECT ${COLUMNS} FROM erasure_certificates WHERE erasure_id = $1`,

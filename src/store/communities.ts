@@ -15,6 +15,8 @@ export interface CommunityRow {
   readonly authModeAt: number;
   /** Keys of members who are disabled, whose account is deleted, or who are being erased. */
   readonly refused: readonly string[];
+  /** Seconds: up to then events are of an erased community that had this name. */
+  readonly refusedUntil: number | null;
   /** Those added to the node's own. */
   readonly operators: readonly string[];
   /** What is current of the texts that members agree to. */
@@ -35,6 +37,8 @@ const UNIQUE_VIOLATION = '23505';
 
 type Db = ClientBase | Pool;
 
+/** What an erased community of this name has left behind: its events are refused for ever (I6). */
+const ERASED_UNTIL = `(SELECT max(e.until) FROM erasures e WHERE e.type = 'community' AND e.stage = 'completed' AND e.slug = $1)`;
 /** With the community itself, in one statement: the topic of a newcomer's first post is carried from the start. */
 const PIN_GLOBAL_SQL = `INSERT INTO node_subscriptions (community, topic, pinned, public, created_at, updated_at)
   SELECT id, $4::text, true, true, $3, $3 FROM made`;
@@ -57,10 +61,11 @@ export async function readCommunities(db: Db): Promise<CommunityRow[]> {
     settings: Record<string, unknown>;
     authModeAt: number;
     refused: string[];
+    refusedUntil: number | null;
     operators: string[];
     policies: PolicyRef[];
   }>(
-    `SELECT c.id, c.slug, c.host, coalesce(jsonb_object_agg(s.key, s.value) FILTER (WHERE s.key IS NOT NULL), '{}') AS settings,
+    `SELECT c.id, c.slug, c.host, c.refused_until AS "refusedUntil", coalesce(jsonb_object_agg(s.key, s.value) FILTER (WHERE s.key IS NOT NULL), '{}') AS settings,
        coalesce(max(s.updated_at) FILTER (WHERE s.key = 'auth.mode'), 0) AS "authModeAt",
        ARRAY(SELECT encode(m.pubkey, 'hex') FROM members m WHERE m.community = c.id AND m.status <> 'active'
          UNION SELECT encode(e.pubkey, 'hex') FROM erasures e WHERE e.community = c.id
@@ -81,6 +86,15 @@ export async function readDefaultCommunity(db: Db): Promise<number> {
   return rows[0]!.id;
 }
 
+/** When this database was made, in milliseconds: a restored backup is as old as what it was made of. */
+export async function readMadeAt(db: Db): Promise<number> {
+  const { rows } = await db.query<{ at: number }>(
+    'SELECT created_at AS at FROM communities WHERE slug = $1',
+    [DEFAULT_SLUG],
+  );
+  return rows[0]!.at;
+}
+
 /** Adds a community; a taken or malformed name is an Error with a sentence. */
 export async function addCommunity(
   db: Db,
@@ -98,7 +112,7 @@ export async function addCommunity(
   try {
     const { rows } = await db.query<{ id: number }>(
       `WITH changed AS (UPDATE config_version SET version = version + 1), made AS (
-         INSERT INTO communities (slug, host, created_at) VALUES ($1, $2, $3) RETURNING id
+         INSERT INTO communities (slug, host, created_at, refused_until) VALUES ($1, $2, $3, ${ERASED_UNTIL}) RETURNING id
        ), pinned AS (${PIN_GLOBAL_SQL})
        SELECT id FROM made`,
       [slug, host ?? null, now, GLOBAL_TOPIC],

@@ -7,9 +7,10 @@ import { KIND_VANISH } from '../core/classify.js';
 import { KIND_GIFT_WRAP } from '../core/deletion.js';
 import { HIDDEN_CODES } from '../core/hidden.js';
 import type { RowRef } from '../core/plan.js';
-import { int2Array, int8Array } from './binary.js';
+import { hexArray, int2Array, int4Array, int8Array } from './binary.js';
 import { bytes } from './config-change.js';
-import { eventAt } from './query.js';
+import { isLabelOfErased } from './erasure-rows.js';
+import { dedupeOf, eventAt } from './query.js';
 import { bounded, COLUMNS, deleteHidden, IS_HIDDEN, PLACE, type SweptRow, selectEvents } from './sweeps.js';
 
 /** Rows that a search looks through in one statement, most of which may not be what it looks for. */
@@ -151,6 +152,24 @@ export async function purgeHiddenAt(client: Client, places: readonly RowRef[], n
   return (await client.query({ text: PURGE_AT_SQL, values })).rowCount ?? 0;
 }
 
+/** Those of these events that are hidden, with what the node had told by them. */
+const PURGE_BY_ID_SQL = deleteHidden(
+  `SELECT ${PLACE} FROM unnest($1::int[], $2::bytea[]) AS asked (community, event_id) ${dedupeOf('asked.community', 'asked.event_id')}
+    JOIN events e ON e.keep = d.keep AND e.ingested_at = d.ingested_at AND e.seq = d.seq WHERE ${IS_HIDDEN} FOR UPDATE OF e`,
+  `${AS_ERASED} = $3`,
+);
+
+export async function purgeHiddenById(
+  client: Client,
+  refs: readonly { readonly community: number; readonly id: string }[],
+  now: number,
+): Promise<void> {
+  await client.query({
+    text: PURGE_BY_ID_SQL,
+    values: [int4Array(refs.map(({ community }) => community)), hexArray(refs.map(({ id }) => id)), now],
+  });
+}
+
 // ── What the node itself has said about them ──────────────────────────────────────────────────────────────────────
 
 /** Labels and assertions are signed by keys of the node, and name whom they are about. One who vanishes and comes back is told of anew. */
@@ -281,12 +300,12 @@ export async function lastOutboxSeq(
 }
 
 type OutboxAuthor = { readonly pubkey: string; readonly until: number } | undefined;
-/** Their own, and what the node has said under an address that names them. */
+/** Their own, and what the node has said under an address that names them, or an event of theirs. */
 const ofOutbox = (author: OutboxAuthor) =>
   author === undefined
     ? ''
     : `AND ingested_at >= 0 AND created_at <= $3 AND (author = $2 OR (author IN (SELECT k.pubkey FROM node_keys k WHERE k.community = $1)
-        AND strpos(effective_key, $4) > 0))`;
+        AND (strpos(effective_key, $4) > 0 OR ${isLabelOfErased('events_outbox')})))`;
 const outboxValues = (community: number, author: OutboxAuthor): unknown[] =>
   author === undefined ? [community] : [community, bytes(author.pubkey), author.until, author.pubkey];
 

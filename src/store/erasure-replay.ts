@@ -29,16 +29,29 @@ export async function placeOf(db: Db, { certificate, id }: Proven): Promise<Plac
   return { community: rows[0]!.community ?? undefined, isKnown: rows[0]!.isKnown };
 }
 
-/** What it refused is refused again. */
+/** Up to when it refuses, in seconds. One of a community from before that was noted has its fence. */
+export const refusedUntil = ({ subject, until, fenced_at }: Certificate): number | null =>
+  until ?? (subject.type === 'community' ? Math.floor(fenced_at / 1_000) : null);
+
+/** What it refused is refused again: of a member by a mark, of a community in whichever has its name now. */
 export async function refuseAgain(
   pool: Pool,
   community: number,
-  { subject, until, banned }: Certificate,
+  certificate: Certificate,
   now: number,
 ): Promise<void> {
-  if (subject.type !== 'member' || until === null) return;
+  const { subject, banned } = certificate;
+  const until = refusedUntil(certificate);
+  if (until === null) return;
   const mark = { community, subject: bytes(subject.hash), until, banned };
-  const done = await changeConfig(pool, { community, now }, ({ db }) => markErased(db, mark, now));
+  const done = await changeConfig(pool, { community, now }, async (change) => {
+    if (subject.type === 'member') return markErased(change.db, mark, now);
+    await change.db.query(
+      'UPDATE communities SET refused_until = greatest(refused_until, $2) WHERE id = $1',
+      [community, until],
+    );
+    change.raiseVersion();
+  });
   if (isDenial(done)) throw new Error(done.denied);
 }
 
@@ -65,6 +78,19 @@ export async function takeUpAgain(
   return asked.erasureId;
 }
 
+/**
+ * Erasures after a restore that do not hide anybody yet: whoever is to be erased again is served until they are fenced. What vanished has no
+ * fence but its mark, which the backup may not have.
+ */
+export async function unfencedReplays(db: Db): Promise<string[]> {
+  const { rows } = await db.query<{ id: string }>(
+    `SELECT e.erasure_id AS id FROM erasures e WHERE e.stage NOT IN ('completed', 'cancelled') AND e.held_at IS NULL
+       AND (e.cause = 'replay' AND e.fenced_at IS NULL OR e.cause = 'vanish' AND NOT EXISTS (
+         SELECT 1 FROM vanish_marks v WHERE v.community = e.community AND v.pubkey = e.pubkey))`,
+  );
+  return rows.map(({ id }) => id);
+}
+
 /** The proof itself, and that it was done. One that was under way when the backup was made is settled by it. */
 export async function keepProof(
   pool: Pool,
@@ -78,7 +104,8 @@ export async function keepProof(
        SELECT coalesce(max(position), 0) + 1, $1, $2, $3, $4, $5 FROM erasure_certificates ON CONFLICT DO NOTHING`,
       [certificate.completed_at, erasureId, bytes(id), previous === null ? null : bytes(previous), event],
     );
-    if (community === undefined) return;
+    // A community that is made again under this name later is to know of it.
+    if (community === undefined && subject.type === 'member') return;
     await db.query(
       `INSERT INTO erasures (erasure_id, community, slug, type, cause, stage, requested_at, updated_at, grace_until, fenced_at, counted_at,
          completed_at, until, subject, banned)
@@ -88,7 +115,7 @@ export async function keepProof(
        WHERE erasures.stage IN ('requested', 'grace')`,
       [
         erasureId,
-        community,
+        community ?? 0,
         certificate.community,
         subject.type,
         certificate.cause,
@@ -97,7 +124,7 @@ export async function keepProof(
         certificate.fenced_at,
         certificate.counted_at,
         certificate.completed_at,
-        certificate.until,
+        refusedUntil(certificate),
         bytes(subject.hash),
         certificate.banned,
       ],

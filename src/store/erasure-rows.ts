@@ -10,6 +10,7 @@ import { KIND_VANISH } from '../core/classify.js';
 import type { Subject } from '../core/erasure.js';
 import { untilMs } from '../core/erasure.js';
 import { HIDDEN_CODES } from '../core/hidden.js';
+import { KIND_LABEL_CLAIM } from '../core/labels.js';
 import { DAY_MS } from '../core/retention.js';
 import { bytes } from './config-change.js';
 import { named } from './named.js';
@@ -36,6 +37,8 @@ const MINE = 't.pubkey = :pubkey';
 /** An account from before goes as a whole, one that was made since stays as a whole. */
 const ACCOUNT = `${MINE} AND EXISTS (SELECT 1 FROM members m
   WHERE m.community = :community AND m.pubkey = :pubkey AND m.created_at <= :ms)`;
+/** The topic `<namespace>:user:<pubkey>` is about a person, whoever uses it. An index stands behind it where a table may be large. */
+const TOPIC_OF_PERSON = `t.topic LIKE '%user%' AND right(t.topic, 64) = :hex`;
 /** What is counted for a day belongs to whoever came back on that day. */
 const IS_PAST_DAY = `t.day < CASE WHEN :bounded THEN :ms / ${DAY_MS} ELSE :ms END`;
 
@@ -56,6 +59,16 @@ const GONE = `t.hidden IN (${ERASED_CODES}) OR t.gone_at IS NOT NULL AND t.first
 const due = (claim: string, subjects: string) => `INSERT INTO trust_due (community, claim, due_at, subject)
   SELECT DISTINCT c.community, '${claim}', :now, s.subject FROM changed c CROSS JOIN LATERAL (VALUES ${subjects}) AS s (subject)
   WHERE :bounded OR s.subject <> :pubkey ORDER BY 1, 4 ON CONFLICT DO NOTHING`;
+
+/**
+ * What the node has announced of a label that is no longer there: its address holds the id of the event, and only an erasure deletes
+ * labels.
+ */
+export const isLabelOfErased = (
+  row: string,
+) => `(${row}.kind = ${KIND_LABEL_CLAIM} AND NOT EXISTS (SELECT 1 FROM labels l WHERE l.community = ${row}.community
+  AND (l.target_event = decode(split_part(${row}.effective_key, ':', 3), 'hex')
+    OR l.target_event IS NULL AND l.target_pubkey = decode(split_part(${row}.effective_key, ':', 3), 'hex'))))`;
 
 /** Of one who came back, the first that is here since. */
 const SEEN_SINCE = `SELECT min(e.ingested_at) FROM events e
@@ -118,9 +131,22 @@ export const STORE_TABLES = {
     { table: 'trust_rules' },
     { table: 'trust_sweeps' },
   ],
-  topic_subscriptions: [{ table: 'topic_subscriptions', member: ACCOUNT }],
+  topic_subscriptions: [
+    { table: 'topic_subscriptions', member: ACCOUNT },
+    {
+      table: 'topic_subscriptions',
+      member: `${TOPIC_OF_PERSON} AND t.pubkey <> :pubkey AND t.started_at <= :ms`,
+      memberOnly: true,
+    },
+  ],
   topic_subscription_requests: [
     { table: 'topic_subscription_requests', member: ACCOUNT },
+    {
+      table: 'topic_subscription_requests',
+      member: `${TOPIC_OF_PERSON} AND t.pubkey <> :pubkey AND t.created_at <= :ms
+        AND NOT EXISTS (SELECT 1 FROM topic_subscriptions s WHERE s.request_id = t.request_id AND s.started_at > :ms)`,
+      memberOnly: true,
+    },
     {
       table: 'topic_subscription_requests',
       member: 't.reviewed_by = :pubkey AND t.reviewed_at <= :ms',
@@ -139,7 +165,12 @@ export const STORE_TABLES = {
     { table: 'invites', member: 't.used_by = :pubkey AND t.used_at <= :ms' },
     {
       table: 'invites',
-      member: 't.created_by = :pubkey AND t.created_at <= :ms',
+      member: `${TOPIC_OF_PERSON} AND t.used_by IS DISTINCT FROM :pubkey AND t.created_at <= :ms`,
+      memberOnly: true,
+    },
+    {
+      table: 'invites',
+      member: `t.created_by = :pubkey AND t.created_at <= :ms AND (t.topic IS NULL OR NOT (${TOPIC_OF_PERSON}))`,
       release: 'created_by = NULL',
       memberOnly: true,
     },
@@ -163,6 +194,10 @@ export const STORE_TABLES = {
     { table: 'personal_data_requests', member: ACCOUNT },
   ],
   members: [{ table: 'members', member: `${MINE} AND t.created_at <= :ms` }],
+  topics: [
+    { table: 'node_subscriptions', member: `${TOPIC_OF_PERSON} AND t.created_at <= :ms` },
+    { table: 'blocked_topics', member: `${TOPIC_OF_PERSON} AND t.created_at <= :ms` },
+  ],
   event_dedupe: [
     {
       table: 'event_dedupe',
@@ -181,7 +216,11 @@ export const STORE_TABLES = {
     { table: 'history_deletions', member: 't.author = :pubkey AND t.requested_at <= :until' },
   ],
   consumer_dead_letters: [
-    { table: 'consumer_dead_letters', member: 't.author = :pubkey AND t.created_at <= :until' },
+    {
+      table: 'consumer_dead_letters',
+      member: `t.created_at <= :until AND (t.author = :pubkey OR t.author IN (SELECT k.pubkey FROM node_keys k WHERE k.community = :community)
+        AND (strpos(t.effective_key, :hex) > 0 OR ${isLabelOfErased('t')}))`,
+    },
   ],
   vanish_marks: [
     {
@@ -215,7 +254,6 @@ export const STORE_TABLES = {
 export const COMMUNITY_TABLES = {
   policies: [{ table: 'policy_texts' }, { table: 'policy_versions' }],
   plans: [{ table: 'plans' }, { table: 'webhook_secrets' }],
-  topics: [{ table: 'node_subscriptions' }, { table: 'blocked_topics' }],
   blocks: [{ table: 'blocked_words' }, { table: 'blocked_addresses' }],
   counters: [{ table: 'community_totals' }, { table: 'topic_totals' }, { table: 'capacity_steps' }],
   node_keys: [{ table: 'node_keys' }],

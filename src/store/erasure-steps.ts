@@ -21,22 +21,35 @@ const BANNED = `banned OR EXISTS (SELECT 1 FROM blocked_authors b WHERE b.commun
 const MAY_BE_FENCED = `stage IN ('requested', 'grace') AND held_at IS NULL`;
 
 /**
+ * The newest that this node has seen of theirs, by the time at which it was signed: it must not come back, also when it was signed ahead of
+ * the clock. What was purged is in the outbox, which reaches further back than events may be signed ahead. Of what they asked to delete
+ * and what has not come yet nobody knows the time: while such a request is young, everything that may have been signed by now counts.
+ */
+const NEWEST = `(SELECT max(e.created_at) FROM events e WHERE e.community = $5 AND e.pubkey = $6 AND e.hidden IS NULL),
+  (SELECT max(e.created_at) FROM events e WHERE e.community = $5 AND e.pubkey = $6 AND e.hidden IS NOT NULL),
+  (SELECT max(o.created_at) FROM events_outbox o WHERE o.community = $5 AND o.author = $6 AND o.ingested_at >= 0),
+  (SELECT max(h.created_at) FROM event_heads h WHERE h.community = $5 AND h.pubkey = $6 AND h.created_at >= 0),
+  (SELECT max(CASE WHEN t.is_address OR t.applied_at IS NOT NULL THEN t.requested_at ELSE $3 + $7 END) FROM deletion_tombstones t
+   WHERE t.community = $5 AND t.author = $6 AND t.requested_at >= greatest(0, $3 - $7))`;
+
+/**
  * The fence of a member: from this transaction of the lane on nothing of theirs is taken in, and nothing is shown. What was refused
  * before stays refused: an event that was signed ahead of the clock, or one up to an earlier mark. No mark when it is not to be fenced any more.
+ * After a restore `until` is that of the certificate: what they have signed since is welcome.
  */
 export async function fenceMember(
   session: Client,
-  { erasureId, community, pubkey }: Erasure & { readonly pubkey: string },
-  { subject, until }: { readonly subject: Buffer; readonly until: number },
+  { erasureId, community, pubkey, until }: Erasure & { readonly pubkey: string },
+  { subject, aheadSeconds }: { readonly subject: Buffer; readonly aheadSeconds: number },
   now: number,
 ): Promise<readonly VanishMark[]> {
   const { rowCount } = await session.query(
     `UPDATE erasures SET stage = 'fenced', fenced_at = $2, updated_at = $2, subject = $4, banned = ${BANNED},
-       until = greatest($3, (SELECT max(e.created_at) FROM events e WHERE e.community = $5 AND e.pubkey = $6 AND e.hidden IS NULL),
+       until = greatest(CASE WHEN $8::bigint IS NULL THEN greatest($3::bigint, ${NEWEST}) ELSE $8 END,
          (SELECT m.until FROM erasure_marks m WHERE m.community = $5 AND m.subject = $4 AND m.until < ${FOR_EVER}),
          (SELECT v.until FROM vanish_marks v WHERE v.community = $5 AND v.pubkey = $6 AND v.until < ${FOR_EVER}))
      WHERE erasure_id = $1 AND ${MAY_BE_FENCED}`,
-    [erasureId, now, until, subject, community, bytes(pubkey)],
+    [erasureId, now, Math.floor(now / 1_000), subject, community, bytes(pubkey), aheadSeconds, until],
   );
   if (rowCount === 0) return [];
   await markErased(session, { community, subject, until: FOR_EVER }, now);
@@ -78,13 +91,15 @@ export async function fenceVanished(
 /** Nothing reaches the community any more; what is on its way is refused by the mark, under the lane's lock. */
 export async function fenceCommunity(
   session: Client,
-  { erasureId, community }: Erasure,
-  subject: Buffer,
+  { erasureId, community, until }: Erasure,
+  { subject, aheadSeconds }: { readonly subject: Buffer; readonly aheadSeconds: number },
   now: number,
 ): Promise<void> {
   const { rowCount } = await session.query(
-    `UPDATE erasures SET stage = 'fenced', fenced_at = $2, updated_at = $2, subject = $3 WHERE erasure_id = $1 AND ${MAY_BE_FENCED}`,
-    [erasureId, now, subject],
+    `UPDATE erasures SET stage = 'fenced', fenced_at = $2, updated_at = $2, subject = $3, until = greatest($4,
+       (SELECT max(e.created_at) FROM events e WHERE e.community = $5 AND e.hidden IS NULL))
+     WHERE erasure_id = $1 AND ${MAY_BE_FENCED}`,
+    [erasureId, now, subject, until ?? Math.floor(now / 1_000) + aheadSeconds, community],
   );
   if (rowCount === 0) return;
   await markErased(session, { community, subject, until: FOR_EVER }, now);

@@ -66,6 +66,8 @@ export interface FactOptions {
   readonly settingsOf: (community: number) => Settings;
   /** The topics that the operator has set rules for. */
   readonly topicsOf?: (community: number) => ReadonlyMap<string, TopicSubscription>;
+  /** Seconds: what was signed up to then is of an erased community that had this one's name. */
+  readonly refusedUntilOf?: (community: number) => number | undefined;
   /** Names the erased; without a key nobody was erased here. */
   readonly subjectKey?: SubjectHashes;
 }
@@ -136,6 +138,11 @@ export async function readFacts(
   const history = await readHistory(client, askedHistory(submissions));
   const deletionsLeft = await readDeletionsLeft(client, submissions, options);
   const communities = [...new Set(submissions.map((submission) => submission.community))];
+  for (const community of communities) {
+    const until = options.refusedUntilOf?.(community);
+    const key = factKey(community, '');
+    if (until !== undefined) erased.set(key, Math.max(until, erased.get(key) ?? until));
+  }
   const purgesDeleted = new Set(
     communities.filter((community) => options.settingsOf(community)['deletion.mode'] === 'physical'),
   );

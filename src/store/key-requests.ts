@@ -1,29 +1,34 @@
-/** Instances that ask for the key of the erased, and the answers, sealed for each of them. Gone within minutes. */
+/** Instances that ask for keys, and the answers, sealed for each of them. Deleted within minutes. */
 import type { Pool } from 'pg';
 
 const KEPT_MS = 600_000;
 const ANSWERED_MAX = 20;
 
+export interface KeyRequest {
+  readonly requestId: string;
+  /** The name of the key. */
+  readonly wanted: string;
+  /** The public key that the answer is sealed for. */
+  readonly askedWith: Buffer;
+}
+
 export async function askForKey(
   pool: Pool,
-  requestId: string,
-  askedWith: Buffer,
+  { requestId, wanted, askedWith }: KeyRequest,
   now: number,
 ): Promise<void> {
   await pool.query(
-    'INSERT INTO subject_key_requests (request_id, requested_at, asked_with) VALUES ($1, $2, $3)',
-    [requestId, now, askedWith],
+    'INSERT INTO subject_key_requests (request_id, requested_at, asked_with, wanted) VALUES ($1, $2, $3, $4)',
+    [requestId, now, askedWith, wanted],
   );
 }
 
-export async function openKeyRequests(
-  pool: Pool,
-  now: number,
-): Promise<{ readonly requestId: string; readonly askedWith: Buffer }[]> {
-  const { rows } = await pool.query<{ requestId: string; askedWith: Buffer; requestedAt: number }>({
+/** The newest first: what nobody can answer does not hold up the others. */
+export async function openKeyRequests(pool: Pool, now: number): Promise<KeyRequest[]> {
+  const { rows } = await pool.query<KeyRequest & { requestedAt: number }>({
     name: 'key-requests',
-    text: `SELECT request_id AS "requestId", asked_with AS "askedWith", requested_at AS "requestedAt" FROM subject_key_requests
-      WHERE sealed IS NULL OR requested_at < $1 LIMIT $2`,
+    text: `SELECT request_id AS "requestId", wanted, asked_with AS "askedWith", requested_at AS "requestedAt" FROM subject_key_requests
+      WHERE sealed IS NULL OR requested_at < $1 ORDER BY requested_at DESC LIMIT $2`,
     values: [now - KEPT_MS, ANSWERED_MAX],
   });
   const old = rows.filter(({ requestedAt }) => requestedAt < now - KEPT_MS);
@@ -32,7 +37,10 @@ export async function openKeyRequests(
 }
 
 export async function answerKeyRequest(pool: Pool, requestId: string, sealed: Buffer): Promise<void> {
-  await pool.query('UPDATE subject_key_requests SET sealed = $2 WHERE request_id = $1', [requestId, sealed]);
+  await pool.query('UPDATE subject_key_requests SET sealed = $2 WHERE request_id = $1 AND sealed IS NULL', [
+    requestId,
+    sealed,
+  ]);
 }
 
 /** Null while nobody has answered; undefined when the request is gone. */

@@ -21,17 +21,28 @@ export async function currentKey(
   return rows[0]?.pubkey;
 }
 
+/** Of every community and purpose. */
+export async function currentKeys(pool: Pool): Promise<string[]> {
+  const { rows } = await pool.query<{ pubkey: string }>(
+    `SELECT encode(pubkey, 'hex') AS pubkey FROM node_keys WHERE retired_at IS NULL ORDER BY community, purpose LIMIT ${KEYS_MAX}`,
+  );
+  return rows.map(({ pubkey }) => pubkey);
+}
+const KEYS_MAX = 10_000;
+
 export interface NodeKey {
   readonly purpose: KeyPurpose;
   readonly pubkey: string;
   readonly createdAt: number;
   readonly retiredAt: number | null;
+  /** Why the node itself made it in the place of another; null when an operator did, and of the first one. */
+  readonly reason: string | null;
 }
 
 /** The current ones and those before them, the newest first. */
 export async function listKeys(pool: Pool, community: number): Promise<NodeKey[]> {
   const { rows } = await pool.query<NodeKey>(
-    `SELECT purpose, encode(pubkey, 'hex') AS pubkey, created_at AS "createdAt", retired_at AS "retiredAt"
+    `SELECT purpose, encode(pubkey, 'hex') AS pubkey, created_at AS "createdAt", retired_at AS "retiredAt", reason
      FROM node_keys WHERE community = $1 ORDER BY purpose, created_at DESC, pubkey`,
     [community],
   );
@@ -44,12 +55,14 @@ export interface KeyChange {
   readonly pubkey: string;
   /** The one that it takes the place of. */
   readonly before: string | undefined;
+  /** Why the node did it by itself. */
+  readonly reason?: string | undefined;
 }
 
 /** Refused when another key is current by now. */
 export async function replaceKey(
   pool: Pool,
-  { community, purpose, pubkey, before }: KeyChange,
+  { community, purpose, pubkey, before, reason }: KeyChange,
   now: number,
 ): Promise<Denial | undefined> {
   const scope = { community, now };
@@ -60,13 +73,14 @@ export async function replaceKey(
     );
     if (before !== undefined && rowCount === 0) return denial('VERSION_MISMATCH');
     const made = await change.db.query(
-      `INSERT INTO node_keys (community, purpose, created_at, pubkey) VALUES ($1, $2, $3, $4)
+      `INSERT INTO node_keys (community, purpose, created_at, pubkey, reason) VALUES ($1, $2, $3, $4, $5)
        ON CONFLICT (community, purpose) WHERE retired_at IS NULL DO NOTHING`,
-      [community, purpose, now, bytes(pubkey)],
+      [community, purpose, now, bytes(pubkey), reason ?? null],
     );
     if (made.rowCount === 0) return denial('VERSION_MISMATCH');
     // The first one of a purpose is made by the node, not by an operator.
-    if (before !== undefined) await change.audit('key.change', pubkey, { purpose, before });
+    if (before !== undefined)
+      await change.audit('key.change', pubkey, { purpose, before, ...(reason ? { reason } : {}) });
     return { pubkey };
   });
   return isDenial(done) ? done : undefined;

@@ -10,6 +10,10 @@ import type { Database } from '../../src/postgres/database.js';
 import { type Erasure, readErasure, requestErasure } from '../../src/store/erasures.js';
 import type { TestNode } from './node.js';
 
+/** What a client is answered; the time is that of the mark. */
+export const ERASED =
+  /^blocked: erased; (what was signed up to \S+Z is refused|nothing of this key is taken in now)$/;
+
 export function jobContext(
   { node, database }: Pick<TestNode, 'node' | 'database'>,
   more: Partial<JobContext> = {},
