@@ -35,6 +35,7 @@ import { SubjectKey, SubjectKeyMissing } from '../subject-key.js';
 import { startVerifier, type VerifyJob } from '../verify/pool.js';
 import { SOFTWARE_VERSION } from '../version.js';
 import { problemsOf, stateText, watchConsumers } from './consumer-words.js';
+import { followerProblems } from './follower-words.js';
 import { bytesText, count } from './progress.js';
 
 const NODE_MAJOR_MIN = 20;
@@ -361,6 +362,7 @@ async function* checkSchema(client: Client, database: Database, config: Config):
   yield* checkSettings(client);
   yield* checkCapacity(client);
   yield* checkConsumers(client);
+  for (const { text, advice } of await followerProblems(client)) yield warn(text, advice);
   yield* checkKeys(database, config.dataDir);
   yield* checkErasures(client, config);
 }

@@ -2,6 +2,7 @@
  * Carries erasures out: of members who asked or vanished (NIP-62), and of communities. They take turns, so that a large one does not
  * hold up the small ones; what a run does not finish the next one goes on with.
  */
+import { setTimeout as delay } from 'node:timers/promises';
 import { withRegistry } from '../erasure/all.js';
 import { ErasureRun, type Outcome } from '../erasure/run.js';
 import { countVanished, dueErasures, takeUpVanished } from '../store/erasures.js';
@@ -11,6 +12,9 @@ import type { Job, JobContext, JobResult } from './job.js';
 const ERASURES_MAX = 100;
 /** Batches of one before the next has its turn. */
 const TURN_BATCHES = 20;
+/** While all that are left wait for readers of the outbox: how long a run looks whether they have come so far. */
+const PATIENCE_MS = 5_000;
+const LOOK_MS = 100;
 
 export const erase: Job = {
   name: 'erase',
@@ -41,6 +45,7 @@ async function takeTurns(
 ): Promise<JobResult> {
   let waiting = [...runs];
   let left = bounds.batches;
+  let patienceMs = PATIENCE_MS;
   const changed = () => runs.reduce((sum, run) => sum + run.changed, 0);
   while (waiting.length > 0) {
     const outcomes = new Map<ErasureRun, Outcome>();
@@ -48,10 +53,16 @@ async function takeTurns(
       if (left <= 0 || signal.aborted) return { changed: changed(), more: true };
       const turn = { left: Math.min(left, TURN_BATCHES), signal };
       const given = turn.left;
-      outcomes.set(run, await run.advance(turn));
-      left -= Math.max(1, given - turn.left);
+      const outcome = await run.advance(turn);
+      outcomes.set(run, outcome);
+      left -= Math.max(outcome === 'patient' ? 0 : 1, given - turn.left);
     }
-    waiting = waiting.filter((run) => outcomes.get(run) === 'more');
+    waiting = waiting.filter((run) => ['more', 'patient'].includes(outcomes.get(run)!));
+    if (waiting.some((run) => outcomes.get(run) === 'more')) continue;
+    // What is not read by then is looked at by the next run.
+    if (patienceMs <= 0) break;
+    await delay(LOOK_MS, undefined, { signal }).catch(() => undefined);
+    patienceMs -= LOOK_MS;
   }
   return { changed: changed(), more: moreErasures };
 }
