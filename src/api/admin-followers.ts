@@ -4,6 +4,7 @@
  */
 import type { Pool } from 'pg';
 import { z } from 'zod';
+import type { Communities } from '../communities.js';
 import { type Denial, isDenial } from '../core/errors.js';
 import { FOLLOWER_LIMIT_SECONDS } from '../core/follower.js';
 import {
@@ -39,6 +40,7 @@ const follower = z.strictObject({
     .boolean()
     .describe('It has missed rows: an erasure went on without it, or the outbox does not reach back so far'),
   overrun_at: milliseconds.nullable().describe('When an erasure went on without it'),
+  awaited: z.boolean().describe('An erasure waits for it'),
   rebuilding_from: count.nullable().describe('The pin of the view that it rebuilds from'),
 });
 
@@ -56,12 +58,20 @@ function show(found: Follower): z.output<typeof follower> {
     seen_at: found.seenAt,
     must_rebuild: found.mustRebuild,
     overrun_at: found.overrunAt,
+    awaited: found.isAwaited,
     rebuilding_from: found.pinnedSeq,
   };
 }
 const shown = (found: Follower | Denial) => (isDenial(found) ? found : show(found));
 
-export function followerRoutes({ pool }: { readonly pool: Pool }): Route[] {
+export interface FollowerOptions {
+  readonly pool: Pool;
+  readonly communities: Communities;
+  /** Wakes the job that carries erasures out: one may have waited for this. */
+  readonly eraseSoon: () => Promise<void>;
+}
+
+export function followerRoutes({ pool, communities, eraseSoon }: FollowerOptions): Route[] {
   const shared = { tags: ['admin: outbox'], who: 'operator', allowsClosing: true } as const;
   return [
     route({
@@ -77,7 +87,6 @@ export function followerRoutes({ pool }: { readonly pool: Pool }): Route[] {
     }),
     route({
       ...shared,
-      allowsClosing: false,
       method: 'PUT',
       url: ONE,
       summary: 'Register a service as a follower',
@@ -92,15 +101,13 @@ export function followerRoutes({ pool }: { readonly pool: Pool }): Route[] {
         seq: seq.optional().describe('Where a new follower stands already; by default it has read nothing'),
       }),
       response: follower,
-      errors: ['FOLLOWER_LIMIT_REACHED', 'OFFSET_OUT_OF_RANGE', 'OUTBOX_BEHIND'],
-      handler: async ({ community, params: { name }, body, pubkey: actor, now }) =>
-        shown(
-          await registerFollower(
-            pool,
-            { community: community.id, name, actor, limitSeconds: body.time_limit_seconds, seq: body.seq },
-            now,
-          ),
-        ),
+      errors: ['COMMUNITY_NOT_FOUND', 'FOLLOWER_LIMIT_REACHED', 'OFFSET_OUT_OF_RANGE', 'OUTBOX_BEHIND'],
+      handler: async ({ community: { id }, params: { name }, body, pubkey: actor, now }) => {
+        const { time_limit_seconds: limitSeconds, seq: at } = body;
+        const isClosing = communities.get(id) === undefined;
+        const asked = { community: id, name, actor, limitSeconds, seq: at, isClosing };
+        return shown(await registerFollower(pool, asked, now));
+      },
     }),
     route({
       ...shared,
@@ -115,8 +122,11 @@ export function followerRoutes({ pool }: { readonly pool: Pool }): Route[] {
       }),
       response: follower,
       errors: ['NOT_FOUND', 'OFFSET_OUT_OF_RANGE', 'OUTBOX_BEHIND'],
-      handler: async ({ community, params: { name }, body, now }) =>
-        shown(await acknowledge(pool, { community: community.id, name, ...body }, now)),
+      handler: async ({ community, params: { name }, body, now }) => {
+        const found = await acknowledge(pool, { community: community.id, name, ...body }, now);
+        if (!isDenial(found) && found.isAwaited) eraseSoon().catch(() => undefined);
+        return shown(found);
+      },
     }),
     route({
       ...shared,

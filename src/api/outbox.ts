@@ -258,7 +258,10 @@ async function* changesOf(
     const next = await nextPage(pool, { ...asked, after: seq }, left);
     // Asked after the rows were read: whoever misses some is marked before they are scrubbed.
     const seen = follower && (await seeFollower(pool, follower, now()));
-    if (follower !== undefined && seen === undefined) return yield* farewell('NOT_FOUND', lines);
+    if (follower !== undefined && seen === undefined) {
+      const isOpen = options.communities.get(asked.community) !== undefined;
+      return yield* farewell(isOpen ? 'NOT_FOUND' : 'COMMUNITY_NOT_FOUND', lines);
+    }
     if (seen?.mustRebuild) return yield lines(behindLine(await readReach(pool)));
     if (isDenial(next)) return yield lines(behindLine(next.details as { floor: number; head: number }));
     page = next;

@@ -45,7 +45,7 @@ const WATCH_MS = 250;
 /** Waits for other jobs, each about 15 seconds, before the command leaves it to a node. */
 const BUSY_MAX = 240;
 /** Runs in a row in which it has not moved. */
-const IDLE_MAX = 3;
+const IDLE_MAX = 8;
 
 interface Chosen {
   graceDays?: number;

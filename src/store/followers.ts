@@ -30,6 +30,8 @@ export interface Follower {
   readonly overrunAt: number | null;
   /** It has begun to rebuild. */
   readonly pinnedSeq: number | null;
+  /** An erasure waits for it. */
+  readonly isAwaited: boolean;
 }
 
 export interface FollowerRef {
@@ -38,10 +40,13 @@ export interface FollowerRef {
 }
 
 const BEHIND_FLOOR = 'f.acknowledged_seq < s.outbox_floor - 1';
+const IS_AWAITED = `EXISTS (SELECT 1 FROM erasures e WHERE e.community = f.community AND e.stage NOT IN ('completed', 'cancelled')
+    AND e.waits @> jsonb_build_array(jsonb_build_object('name', f.name)))`;
 const SELECT = `SELECT f.community, c.slug, f.name, f.acknowledged_seq AS "acknowledgedSeq", f.acknowledged_at AS "acknowledgedAt",
     s.last_seq AS "headSeq", f.limit_seconds AS "limitSeconds", f.registered_at AS "registeredAt",
     encode(f.registered_by, 'hex') AS "registeredBy", f.seen_at AS "seenAt",
     f.overrun_seq IS NOT NULL OR ${BEHIND_FLOOR} AS "mustRebuild", f.overrun_at AS "overrunAt", f.pinned_seq AS "pinnedSeq",
+    ${IS_AWAITED} AS "isAwaited",
     (SELECT x.ingested_at FROM events_outbox x WHERE x.seq > f.acknowledged_seq ORDER BY x.seq LIMIT 1) AS "waitingSince"
   FROM outbox_followers f JOIN communities c ON c.id = f.community CROSS JOIN lane_state s`;
 
@@ -80,12 +85,14 @@ export interface Registration extends FollowerRef {
   readonly limitSeconds?: number | undefined;
   /** Where it stands already; one that is new has read nothing. */
   readonly seq?: number | undefined;
+  /** The community is being erased: it gets no new followers. */
+  readonly isClosing?: boolean;
 }
 
 /** By its name: registering again changes at most the time limit. */
 export function registerFollower(
   pool: Pool,
-  { community, name, actor, limitSeconds, seq = 0 }: Registration,
+  { community, name, actor, limitSeconds, seq = 0, isClosing = false }: Registration,
   now: number,
 ): Promise<Follower | Denial> {
   return changeConfig(pool, { community, actor, now }, async ({ db, audit }) => {
@@ -95,6 +102,7 @@ export function registerFollower(
     );
     const before = known.rows.find((row) => row.name === name);
     if (before === undefined) {
+      if (isClosing) return denial('COMMUNITY_NOT_FOUND');
       if (known.rows.length >= FOLLOWERS_MAX)
         return denial('FOLLOWER_LIMIT_REACHED', { limit: FOLLOWERS_MAX });
       const refused = seq === 0 ? undefined : await refuseOffset(db, seq);
@@ -185,7 +193,7 @@ export async function seeFollower(
 ): Promise<FollowerSeen | undefined> {
   const { rows } = await db.query<FollowerSeen>({
     name: 'follower-seen',
-    text: `WITH seen AS (UPDATE outbox_followers SET seen_at = $3 WHERE community = $1 AND name = $2 AND seen_at < $3 - ${SEEN_MS})
+    text: `WITH seen AS (UPDATE outbox_followers SET seen_at = $3::bigint WHERE community = $1 AND name = $2 AND seen_at < $3::bigint - ${SEEN_MS})
        SELECT f.acknowledged_seq AS "acknowledgedSeq", f.overrun_seq IS NOT NULL AS "mustRebuild"
        FROM outbox_followers f WHERE f.community = $1 AND f.name = $2`,
     values: [community, name, now],
@@ -296,8 +304,7 @@ export interface FollowerCounts {
 export async function countFollowers(db: Db): Promise<FollowerCounts> {
   const { rows } = await db.query<FollowerCounts>(
     `SELECT count(*)::int AS registered, (count(*) FILTER (WHERE f.overrun_seq IS NOT NULL))::int AS overrun,
-       (count(*) FILTER (WHERE EXISTS (SELECT 1 FROM erasures e WHERE e.community = f.community
-          AND e.stage NOT IN ('completed', 'cancelled') AND e.waits @> jsonb_build_array(jsonb_build_object('name', f.name)))))::int AS awaited
+       (count(*) FILTER (WHERE ${IS_AWAITED}))::int AS awaited
      FROM outbox_followers f`,
   );
   return rows[0]!;
