@@ -1,4 +1,5 @@
--- Followers: services outside of the node that follow the outbox of a community. An erasure waits for what they acknowledge.
+-- Followers: services outside of the node that follow the outbox of a community. An erasure waits for what
+-- they acknowledge.
 
 CREATE TABLE outbox_followers (
   community integer NOT NULL,
@@ -7,8 +8,8 @@ CREATE TABLE outbox_followers (
   acknowledged_at bigint,
   registered_at bigint NOT NULL,
   seen_at bigint NOT NULL,
-  -- An erasure went on without it: rows up to this offset were scrubbed before it had acknowledged them. It must rebuild from a view that
-  -- is pinned there or later.
+  -- An erasure went on without it: rows up to this offset were scrubbed before it had acknowledged them. It
+  -- must rebuild from a view that is pinned there or later.
   overrun_seq bigint,
   overrun_at bigint,
   -- It rebuilds, from a view that is pinned here: erasures wait for it again.
@@ -19,8 +20,8 @@ CREATE TABLE outbox_followers (
   PRIMARY KEY (community, name)
 );
 
--- Streams of the outbox that are open now, of every instance, registered or not: an erasure lets each of them send the deletes before it
--- scrubs the rows, for a few seconds. A crash ends the streams too.
+-- Streams of the outbox that are open now, of every instance, registered or not: an erasure lets each of them
+-- send the deletes before it scrubs the rows, for a few seconds. A crash ends the streams too.
 CREATE UNLOGGED TABLE outbox_streams (
   stream_id uuid PRIMARY KEY,
   community integer NOT NULL,
@@ -29,9 +30,10 @@ CREATE UNLOGGED TABLE outbox_streams (
 );
 CREATE INDEX outbox_streams_community ON outbox_streams (community);
 
--- `outbox_seq` and `announced_at`: the head of the outbox when the last delete of this pass was in it, and when that was. `waits`: the
--- followers that it waits for. `unacknowledged`: those that it went on without. `added`: rows that came after a store was counted.
--- `otherwise`: rows that were gone by other ways than this erasure. In each store: counted + added = deleted + otherwise + verified.
+-- `outbox_seq` and `announced_at`: the head of the outbox when the last delete of this pass was in it, and
+-- when that was. `waits`: the followers that it waits for. `unacknowledged`: those that it went on without.
+-- `added`: rows that came after a store was counted. `otherwise`: rows that were gone by other ways than this
+-- erasure. In each store: counted + added = deleted + otherwise + verified.
 ALTER TABLE erasures
   ADD COLUMN announced_at bigint,
   ADD COLUMN added jsonb NOT NULL DEFAULT '{}',

@@ -50,7 +50,10 @@ export interface Communities {
   get(id: number): Community | undefined;
   /** By the path's slug if there is one, else by host name, else the default. An unknown slug finds nothing. */
   find(host: string | undefined, slug: string | undefined): Community | undefined;
-  /** One that is being erased, by its id, by the path's slug or by host name: only readers of its outbox still find it (I17). */
+  /**
+   * One that is being erased, by its id, by the path's slug or by host name: only readers of its outbox still
+   * find it (I17).
+   */
   getClosing(id: number): Community | undefined;
   findClosing(host: string | undefined, slug: string | undefined): Community | undefined;
   /** Grows with every right of a member, in any community. */

@@ -247,7 +247,8 @@ describe('follow-outbox.ts', () => {
     await isGone(late!);
     expect(builds()).toBe(1);
 
-    // Stopped past its limit: the certificate names it, the operator sees it, and it rebuilds when it goes on.
+    // Stopped past its limit: the certificate names it, the operator sees it, and it rebuilds when it goes
+    // on.
     const [hung] = await posters(1);
     await minato('followers', 'register', NAME, '--limit-seconds', '10');
     service.kill('SIGSTOP');

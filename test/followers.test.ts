@@ -1,4 +1,7 @@
-/** I17: an erasure is certified after every registered follower has acknowledged its deletes, or the certificate names the one that has not. */
+/**
+ * I17: an erasure is certified after every registered follower has acknowledged its deletes, or the
+ * certificate names the one that has not.
+ */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type Certificate, certificateProblems } from '../src/core/certificate.js';
 import type { NostrEvent } from '../src/core/event.js';
@@ -289,7 +292,8 @@ describe('an erasure', () => {
     aheadMs = 0;
     const { unacknowledged } = await certificateOf(erasure);
     expect(unacknowledged).toEqual([{ name: 'index', acknowledged: at, needed, limit_seconds: 60 }]);
-    // It gets no more rows, neither on the stream that is open nor on a new one, and may not say that it has them.
+    // It gets no more rows, neither on the stream that is open nor on a new one, and may not say that it has
+    // them.
     await stream.waitFor('behind', ({ op }) => op === 'behind');
     expect(stream.lines.some(({ op }) => op === 'scrubbed')).toBe(false);
     await isBehind(`${OUTBOX}?follower=index&after=${needed}`);

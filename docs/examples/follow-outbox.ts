@@ -100,7 +100,9 @@ async function* read(path: string): AsyncGenerator<Line> {
 
 // ── The registration ──────────────────────────────────────────────────────────────────────────────────────────────
 
-/** By its name, so that doing it again is harmless. A file from before it was registered says where it stands. */
+/**
+ * By its name, so that doing it again is harmless. A file from before it was registered says where it stands.
+ */
 async function register(index: Index | undefined): Promise<void> {
   await tell('PUT', `/v1/admin/followers/${name}`, index === undefined ? {} : { seq: index.seq });
   // It may have been killed after it had saved, and before it could say so.

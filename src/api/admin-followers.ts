@@ -1,6 +1,6 @@
 /**
- * Followers of the outbox over HTTP: a service outside of the node registers, and acknowledges what it has taken in, so that an erasure can
- * wait until its deletes have arrived there (I17).
+ * Followers of the outbox over HTTP: a service outside of the node registers, and acknowledges what it has
+ * taken in, so that an erasure can wait until its deletes have arrived there (I17).
  */
 import type { Pool } from 'pg';
 import { z } from 'zod';

@@ -1,8 +1,9 @@
 /**
  * The outbox for services outside of the node: the changes of their community (I13), in commit order, each at least once
  * (I8), and the view to begin from (I9). The next rows are read once the reader has taken those before (I14), and whether it
- * may read is asked again all the while. Streams that are open are known to every instance, so that an erasure lets them send its deletes
- * before it scrubs the rows; a follower that has missed some gets no more rows until it has rebuilt (I17).
+ * may read is asked again all the while. Streams that are open are known to every instance, so that an
+ * erasure lets them send its deletes before it scrubs the rows; a follower that has missed some gets no more
+ * rows until it has rebuilt (I17).
  */
 import { randomUUID } from 'node:crypto';
 import { Readable } from 'node:stream';
@@ -209,7 +210,8 @@ async function* changes(
   const note = asked.follow ? (seq: number) => noteStream(pool, stream, seq, now()) : async () => undefined;
   try {
     await note(asked.after);
-    // What was read before the stream was known may be of a moment before a scrub, and is sent as it was then.
+    // What was read before the stream was known may be of a moment before a scrub, and is sent as it was
+    // then.
     yield* changesOf(options, refusal, asked, first, lines, note);
   } finally {
     // A database that does not answer does not keep a stream from ending.

@@ -1,6 +1,7 @@
 /**
- * The certificate of an erasure: how many rows each store had, what became of them, and that nothing was left. It is the content of a signed event, so
- * that anybody can check it, and holds the id of the certificate before it. Of the person it knows no more than a keyed hash.
+ * The certificate of an erasure: how many rows each store had, what became of them, and that nothing was
+ * left. It is the content of a signed event, so that anybody can check it, and holds the id of the
+ * certificate before it. Of the person it knows no more than a keyed hash.
  */
 import { z } from 'zod';
 import { ERASURE_CAUSES } from './erasure.js';

@@ -57,7 +57,9 @@ export type ErasureCause = (typeof ERASURE_CAUSES)[number];
 
 export type Counts = Readonly<Record<string, number>>;
 
-/** By the name of the store. After each count: counted + added = deleted + otherwise + what the count found. */
+/**
+ * By the name of the store. After each count: counted + added = deleted + otherwise + what the count found.
+ */
 export interface Ledger {
   /** Found by the first count. */
   readonly counted: Counts;
@@ -68,7 +70,10 @@ export interface Ledger {
   readonly otherwise: Counts;
 }
 
-/** Makes the ledger agree with what a count has found. Rows that came and went between two counts are in neither. */
+/**
+ * Makes the ledger agree with what a count has found. Rows that came and went between two counts are in
+ * neither.
+ */
 export function settle(
   { counted, added, deleted, otherwise }: Ledger,
   found: Iterable<readonly [store: string, rows: number]>,

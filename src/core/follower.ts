@@ -1,4 +1,7 @@
-/** Followers of the outbox, outside of the node: what a registration may say, and for how long an erasure waits for one (I17). */
+/**
+ * Followers of the outbox, outside of the node: what a registration may say, and for how long an erasure
+ * waits for one (I17).
+ */
 export const FOLLOWER_NAME = /^[a-z0-9][a-z0-9._-]{0,62}$/;
 export const FOLLOWER_NAME_RULE = '1 to 63 of a–z, 0–9, ".", "_" and "-", starting with a letter or digit';
 /** Of one community. */
@@ -29,7 +32,10 @@ export interface FollowerState extends Omit<Unacknowledged, 'neededSeq'> {
   readonly isOverrun: boolean;
 }
 
-/** Those who have not acknowledged the deletes of an erasure: whom it waits for, until when, and whom it does not. */
+/**
+ * Those who have not acknowledged the deletes of an erasure: whom it waits for, until when, and whom it does
+ * not.
+ */
 export function judgeFollowers(
   behind: readonly FollowerState[],
   { neededSeq, announcedAt }: { readonly neededSeq: number; readonly announcedAt: number },

@@ -5,6 +5,7 @@
  * A store that fails does not hold up the others: it is named, and tried again. What was found after the deletion goes through it
  * once more, a bounded number of times.
  */
+import { isDeepStrictEqual } from 'node:util';
 import type { Pool } from 'pg';
 import { type MemberSubject, type Subject, settle } from '../core/erasure.js';
 import type { Lane } from '../lane.js';
@@ -38,7 +39,10 @@ const OUTBOX = 'postgres:events_outbox';
 const FOLLOWING = ['postgres:event_dedupe', OUTBOX, 'postgres:trust'];
 /** What is deleted here is announced in the outbox. */
 const ANNOUNCING = ['postgres:events', 'postgres:labels'];
-/** What waits until the readers of the outbox have the deletes; of a community also what they need in order to read it. */
+/**
+ * What waits until the readers of the outbox have the deletes; of a community also what they need in order to
+ * read it.
+ */
 const HELD_BACK = {
   member: [OUTBOX],
   community: [OUTBOX, 'postgres:followers', 'postgres:operators', 'postgres:settings'],
@@ -75,7 +79,10 @@ export interface Turn {
   readonly signal: AbortSignal;
 }
 
-/** `waits`: nothing more to do now, because of a hold or a failure. `patient`: a reader of the outbox has not come so far yet. */
+/**
+ * `waits`: nothing more to do now, because of a hold or a failure. `patient`: a reader of the outbox has not
+ * come so far yet.
+ */
 export type Outcome = 'completed' | 'more' | 'waits' | 'patient';
 
 export class ErasureRun {
@@ -196,35 +203,46 @@ export class ErasureRun {
     if (this.erasure.outboxSeq === null) {
       await deleteBut(HELD_BACK[type]);
       if (ANNOUNCING.some((store) => failed.has(store))) return this.fail(failed);
-      await this.noteAnnounced();
+      await this.noteAnnounced((store) => deleted.get(store) ?? 0);
     }
-    if (!(await this.isReadOutside())) return failed.size > 0 ? this.fail(failed) : 'patient';
+    if (!(await this.isReadOutside())) {
+      if (failed.size > 0) return this.fail(failed);
+      if (this.erasure.failedAt !== null) await this.save({ failures: {}, failedAt: null });
+      return 'patient';
+    }
     await deleteBut([]);
     if (failed.size > 0) return this.fail(failed);
     return this.save({ stage: 'verifying', failures: {}, failedAt: null });
   }
 
-  /** Every delete of this pass is in the outbox: up to where, and since when, is what its readers are measured by. */
-  private async noteAnnounced(): Promise<void> {
+  /**
+   * Every delete of this pass is in the outbox: up to where, and since when, is what its readers are measured
+   * by.
+   */
+  private async noteAnnounced(deleted: (store: string) => number): Promise<void> {
     const { pool, now } = this.options;
-    await this.reread();
-    const { counted, deleted } = this.erasure;
-    const hasNews = (counted[OUTBOX] ?? 1) > 0 || ANNOUNCING.some((store) => (deleted[store] ?? 0) > 0);
-    await this.save({ outboxSeq: hasNews ? await readHead(pool) : 0, announcedAt: now() });
-    await this.reread();
+    const hasNews = (this.erasure.counted[OUTBOX] ?? 1) > 0 || ANNOUNCING.some((store) => deleted(store) > 0);
+    const announced = { outboxSeq: hasNews ? await readHead(pool) : 0, announcedAt: now() };
+    await this.save(announced);
+    this.erasure = { ...this.erasure, ...announced };
   }
 
-  /** I17: every follower has acknowledged the deletes, or its time is over; what is still to come is saved for people to see. */
+  /**
+   * I17: every follower has acknowledged the deletes, or its time is over; what is still to come is saved for
+   * people to see.
+   */
   private async isReadOutside(): Promise<boolean> {
-    const { erasureId, community, outboxSeq, announcedAt, waits, unacknowledged } = this.erasure;
+    const { erasureId, community, cause, outboxSeq, announcedAt, waits, unacknowledged } = this.erasure;
     if (!outboxSeq || announcedAt === null) return true;
-    const announced = { erasureId, community, seq: outboxSeq, at: announcedAt };
+    // After a restore the offsets that followers know are of another outbox: each must rebuild, and there is
+    // nothing to wait for.
+    const announced = { erasureId, community, seq: outboxSeq, at: announcedAt, mayWait: cause !== 'replay' };
     const found = await lookAtReaders(this.options, announced, this.options.now());
     const earlier = unacknowledged.filter(({ name }) =>
       found.unacknowledged.every((follower) => follower.name !== name),
     );
     const noted = { waits: found.waits, unacknowledged: [...earlier, ...found.unacknowledged] };
-    if (JSON.stringify(noted) !== JSON.stringify({ waits, unacknowledged })) await this.save(noted);
+    if (!isDeepStrictEqual(noted, { waits, unacknowledged })) await this.save(noted);
     return found.mayGoOn;
   }
 
@@ -238,7 +256,10 @@ export class ErasureRun {
     );
   }
 
-  /** A store that did not answer when the others were counted. One that still does not is not deleted from: its rows could not add up. */
+  /**
+   * A store that did not answer when the others were counted. One that still does not is not deleted from:
+   * its rows could not add up.
+   */
   private async countUncounted(): Promise<ReadonlyMap<string, string>> {
     const { counted, done } = this.erasure;
     const names = this.options.registry

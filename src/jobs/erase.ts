@@ -12,7 +12,9 @@ import type { Job, JobContext, JobResult } from './job.js';
 const ERASURES_MAX = 100;
 /** Batches of one before the next has its turn. */
 const TURN_BATCHES = 20;
-/** While all that are left wait for readers of the outbox: how long a run looks whether they have come so far. */
+/**
+ * While all that are left wait for readers of the outbox: how long a run looks whether they have come so far.
+ */
 const PATIENCE_MS = 2_000;
 const LOOK_MS = 100;
 

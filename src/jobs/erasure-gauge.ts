@@ -1,4 +1,7 @@
-/** How many erasures stand where, and how the followers that they wait for stand, for the metrics: read from the database now and then, whoever carries them out. */
+/**
+ * How many erasures stand where, and how the followers that they wait for stand, for the metrics: read from
+ * the database now and then, whoever carries them out.
+ */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Pool } from 'pg';
 import { SHOWN_STAGES } from '../core/erasure.js';

@@ -1,6 +1,7 @@
 /**
- * Followers of the outbox: services outside of the node, what each has acknowledged, and whether an erasure went on without it (I17). A row
- * is changed by one statement that checks what it relies on, so that an acknowledgement and an erasure that meet agree on which came first.
+ * Followers of the outbox: services outside of the node, what each has acknowledged, and whether an erasure
+ * went on without it (I17). A row is changed by one statement that checks what it relies on, so that an
+ * acknowledgement and an erasure that meet agree on which came first.
  */
 import type { ClientBase, Pool } from 'pg';
 import { type Denial, denial } from '../core/errors.js';
@@ -24,7 +25,10 @@ export interface Follower {
   readonly registeredBy: string | null;
   /** When it last read or acknowledged. */
   readonly seenAt: number;
-  /** It has missed rows, and must rebuild from the view: an erasure went on without it, or the outbox does not reach back so far. */
+  /**
+   * It has missed rows, and must rebuild from the view: an erasure went on without it, or the outbox does not
+   * reach back so far.
+   */
   readonly mustRebuild: boolean;
   /** Milliseconds: when an erasure went on without it. */
   readonly overrunAt: number | null;
@@ -40,14 +44,15 @@ export interface FollowerRef {
 }
 
 const BEHIND_FLOOR = 'f.acknowledged_seq < s.outbox_floor - 1';
-const IS_AWAITED = `EXISTS (SELECT 1 FROM erasures e WHERE e.community = f.community AND e.stage NOT IN ('completed', 'cancelled')
-    AND e.waits @> jsonb_build_array(jsonb_build_object('name', f.name)))`;
-const SELECT = `SELECT f.community, c.slug, f.name, f.acknowledged_seq AS "acknowledgedSeq", f.acknowledged_at AS "acknowledgedAt",
-    s.last_seq AS "headSeq", f.limit_seconds AS "limitSeconds", f.registered_at AS "registeredAt",
+const IS_AWAITED = `EXISTS (SELECT 1 FROM erasures e
+    WHERE e.community = f.community AND e.stage NOT IN ('completed', 'cancelled')
+      AND e.waits @> jsonb_build_array(jsonb_build_object('name', f.name)))`;
+const SELECT = `SELECT f.community, c.slug, f.name, f.acknowledged_seq AS "acknowledgedSeq",
+    f.acknowledged_at AS "acknowledgedAt", s.last_seq AS "headSeq", f.limit_seconds AS "limitSeconds", f.registered_at AS "registeredAt",
     encode(f.registered_by, 'hex') AS "registeredBy", f.seen_at AS "seenAt",
-    f.overrun_seq IS NOT NULL OR ${BEHIND_FLOOR} AS "mustRebuild", f.overrun_at AS "overrunAt", f.pinned_seq AS "pinnedSeq",
-    ${IS_AWAITED} AS "isAwaited",
-    (SELECT x.ingested_at FROM events_outbox x WHERE x.seq > f.acknowledged_seq ORDER BY x.seq LIMIT 1) AS "waitingSince"
+    f.overrun_seq IS NOT NULL OR ${BEHIND_FLOOR} AS "mustRebuild", f.overrun_at AS "overrunAt",
+    f.pinned_seq AS "pinnedSeq", ${IS_AWAITED} AS "isAwaited", (SELECT x.ingested_at FROM events_outbox x
+      WHERE x.seq > f.acknowledged_seq ORDER BY x.seq LIMIT 1) AS "waitingSince"
   FROM outbox_followers f JOIN communities c ON c.id = f.community CROSS JOIN lane_state s`;
 
 type Row = Omit<Follower, 'lagRows' | 'lagSeconds'> & { readonly waitingSince: number | null };
@@ -109,7 +114,8 @@ export function registerFollower(
       if (refused !== undefined) return refused;
       const limit = limitSeconds ?? FOLLOWER_LIMIT_SECONDS.default;
       await db.query(
-        `INSERT INTO outbox_followers (community, name, acknowledged_seq, registered_at, seen_at, limit_seconds, registered_by)
+        `INSERT INTO outbox_followers
+           (community, name, acknowledged_seq, registered_at, seen_at, limit_seconds, registered_by)
          VALUES ($1, $2, $3, $4, $4, $5, $6)`,
         [community, name, seq, now, limit, bytesOrNull(actor)],
       );
@@ -157,7 +163,10 @@ export interface Acknowledgement extends FollowerRef {
   readonly rebuilt: boolean;
 }
 
-/** An offset only grows; a rebuild may set it anywhere that the outbox reaches and that no erasure has scrubbed since. */
+/**
+ * An offset only grows; a rebuild may set it anywhere that the outbox reaches and that no erasure has
+ * scrubbed since.
+ */
 export async function acknowledge(
   db: Db,
   { community, name, seq, rebuilt }: Acknowledgement,
@@ -165,9 +174,10 @@ export async function acknowledge(
 ): Promise<Follower | Denial> {
   const { rowCount } = await db.query({
     name: 'follower-acknowledge',
-    text: `UPDATE outbox_followers f SET acknowledged_seq = $3, acknowledged_at = $4, seen_at = $4, overrun_seq = NULL, overrun_at = NULL,
-         pinned_seq = NULL
-       FROM lane_state s WHERE f.community = $1 AND f.name = $2 AND $3 BETWEEN s.outbox_floor - 1 AND s.last_seq
+    text: `UPDATE outbox_followers f SET acknowledged_seq = $3, acknowledged_at = $4, seen_at = $4,
+         overrun_seq = NULL, overrun_at = NULL, pinned_seq = NULL
+       FROM lane_state s WHERE f.community = $1 AND f.name = $2
+         AND $3 BETWEEN s.outbox_floor - 1 AND s.last_seq
          AND CASE WHEN $5 THEN $3 >= coalesce(f.overrun_seq, 0)
            ELSE f.overrun_seq IS NULL AND $3 >= f.acknowledged_seq AND NOT ${BEHIND_FLOOR} END`,
     values: [community, name, seq, now, rebuilt],
@@ -193,7 +203,8 @@ export async function seeFollower(
 ): Promise<FollowerSeen | undefined> {
   const { rows } = await db.query<FollowerSeen>({
     name: 'follower-seen',
-    text: `WITH seen AS (UPDATE outbox_followers SET seen_at = $3::bigint WHERE community = $1 AND name = $2 AND seen_at < $3::bigint - ${SEEN_MS})
+    text: `WITH seen AS (UPDATE outbox_followers SET seen_at = $3::bigint
+         WHERE community = $1 AND name = $2 AND seen_at < $3::bigint - ${SEEN_MS})
        SELECT f.acknowledged_seq AS "acknowledgedSeq", f.overrun_seq IS NOT NULL AS "mustRebuild"
        FROM outbox_followers f WHERE f.community = $1 AND f.name = $2`,
     values: [community, name, now],
@@ -203,8 +214,9 @@ export async function seeFollower(
 const SEEN_MS = 5_000;
 
 /**
- * It rebuilds from a view that is pinned there; from now on erasures wait for it again. Not when an erasure has scrubbed rows behind the
- * pin since: then it must take a later one. Undefined when nobody of this name is registered.
+ * It rebuilds from a view that is pinned there; from now on erasures wait for it again. Not when an erasure
+ * has scrubbed rows behind the pin since: then it must take a later one. Undefined when nobody of this name
+ * is registered.
  */
 export async function pinFollower(
   db: Db,
@@ -228,13 +240,17 @@ export async function followersBehind(db: Db, community: number, seq: number): P
   const { rows } = await db.query<FollowerState>(
     `SELECT name, acknowledged_seq AS "acknowledgedSeq", limit_seconds AS "limitSeconds",
        overrun_seq IS NOT NULL AND pinned_seq IS NULL AS "isOverrun"
-     FROM outbox_followers WHERE community = $1 AND (acknowledged_seq < $2 OR overrun_seq IS NOT NULL) ORDER BY name`,
+     FROM outbox_followers
+     WHERE community = $1 AND (acknowledged_seq < $2 OR overrun_seq IS NOT NULL) ORDER BY name`,
     [community, seq],
   );
   return rows;
 }
 
-/** The erasure goes on without them: what they read next is that they must rebuild. Gives those that had not acknowledged just now. */
+/**
+ * The erasure goes on without them: what they read next is that they must rebuild. Gives those that had not
+ * acknowledged just now.
+ */
 export async function overrunFollowers(
   db: Db,
   community: number,
@@ -243,8 +259,10 @@ export async function overrunFollowers(
   now: number,
 ): Promise<Set<string>> {
   const { rows } = await db.query<{ name: string }>(
-    `UPDATE outbox_followers SET overrun_seq = greatest(overrun_seq, $3), overrun_at = coalesce(overrun_at, $4), pinned_seq = NULL
-     WHERE community = $1 AND name = ANY ($2) AND (acknowledged_seq < $3 OR overrun_seq IS NOT NULL) RETURNING name`,
+    `UPDATE outbox_followers
+     SET overrun_seq = greatest(overrun_seq, $3), overrun_at = coalesce(overrun_at, $4), pinned_seq = NULL
+     WHERE community = $1 AND name = ANY ($2) AND (acknowledged_seq < $3 OR overrun_seq IS NOT NULL)
+     RETURNING name`,
     [community, names, seq, now],
   );
   return new Set(rows.map(({ name }) => name));
@@ -252,7 +270,9 @@ export async function overrunFollowers(
 
 // ── Streams that are open ─────────────────────────────────────────────────────────────────────────────────────────
 
-/** A stream says how far it is about every ten seconds; one that has not for so long is gone with its process. */
+/**
+ * A stream says how far it is about every ten seconds; one that has not for so long is gone with its process.
+ */
 const STREAM_SILENT_MS = 60_000;
 
 export interface OpenStream {
@@ -286,7 +306,8 @@ export async function forgetStream(db: Db, { streamId }: OpenStream, now: number
 /** Is a stream open that has not sent everything up to an offset? */
 export async function hasStreamBehind(db: Db, community: number, seq: number, now: number): Promise<boolean> {
   const { rows } = await db.query<{ has: boolean }>(
-    `SELECT EXISTS (SELECT 1 FROM outbox_streams WHERE community = $1 AND sent_seq < $2 AND seen_at >= $3) AS has`,
+    `SELECT EXISTS (SELECT 1 FROM outbox_streams
+       WHERE community = $1 AND sent_seq < $2 AND seen_at >= $3) AS has`,
     [community, seq, now - STREAM_SILENT_MS],
   );
   return rows[0]!.has;
