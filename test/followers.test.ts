@@ -318,6 +318,40 @@ describe('an erasure', () => {
     expect((await certificateOf(third)).unacknowledged).toEqual([]);
   });
 
+  it('that waits does not hold up those of other communities, however many wait', async () => {
+    const { pool } = relay.database;
+    const sea = await addCommunity(pool, 'sea', undefined, Date.now());
+    await atHead('index');
+    const waiting = await erase(await poster());
+    await run();
+    // As many as one run looks at, and more.
+    await pool.query(
+      `INSERT INTO erasures SELECT (jsonb_populate_record(e, jsonb_build_object('erasure_id', gen_random_uuid(),
+         'pubkey', '\\x' || encode(sha256(number::text::bytea), 'hex'), 'updated_at', 1))).*
+       FROM erasures e, generate_series(1, 120) AS number WHERE e.erasure_id = $1`,
+      [waiting.erasureId],
+    );
+    const { pubkey } = newAuthor();
+    const other = await askFor(relay.database, { community: sea, slug: 'sea', pubkey }, now());
+    await run();
+    await run();
+    expect(await state(other)).toMatchObject({ stage: 'completed' });
+    expect(await state(waiting)).toMatchObject({ stage: 'deleting' });
+    await pool.query('DELETE FROM erasures WHERE waits <> $1', ['[]']);
+  });
+
+  it('after a restore waits for nobody: whoever is behind must rebuild', async () => {
+    const at = await atHead('index');
+    const erasure = await erase(await poster());
+    await relay.database.pool.query(`UPDATE erasures SET cause = 'replay' WHERE erasure_id = $1`, [
+      erasure.erasureId,
+    ]);
+    await run();
+    const { unacknowledged } = await certificateOf(erasure);
+    expect(unacknowledged).toMatchObject([{ name: 'index', acknowledged: at }]);
+    await isBehind(`${OUTBOX}?follower=index`);
+  });
+
   it('a view that was pinned before rows were scrubbed is no rebuild', async () => {
     await atHead('index');
     await register('index', { time_limit_seconds: 10 });

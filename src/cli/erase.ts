@@ -298,7 +298,7 @@ async function carryOut(context: JobContext, begun: Erasure, rows: number): Prom
       const result = await runJob(erase, context);
       const now = (await readErasure(context.database.pool, begun.erasureId)) ?? erasure;
       busy += result === 'busy' ? 1 : 0;
-      idle = result !== 'busy' && now.updatedAt === erasure.updatedAt ? idle + 1 : 0;
+      idle = result !== 'busy' && !hasMoved(erasure, now) ? idle + 1 : 0;
       erasure = now;
     }
     return erasure;
@@ -310,6 +310,11 @@ async function carryOut(context: JobContext, begun: Erasure, rows: number): Prom
 
 const hasEnded = ({ stage, heldAt, failedAt }: Erasure) =>
   stage === 'completed' || stage === 'cancelled' || heldAt !== null || failedAt !== null;
+
+const hasMoved = (before: Erasure, now: Erasure) =>
+  now.stage !== before.stage ||
+  now.done.length !== before.done.length ||
+  sum(now.deleted) !== sum(before.deleted);
 
 function watch({ database }: JobContext, erasureId: string, progress: Progress): () => void {
   let isOver = false;

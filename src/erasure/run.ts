@@ -110,6 +110,11 @@ export class ErasureRun {
     }
   }
 
+  /** It waits, and others come first. */
+  async rest(): Promise<void> {
+    await saveErasure(this.options.pool, this.erasure, {}, this.options.now());
+  }
+
   private step(turn: Turn): Promise<Outcome | undefined> {
     switch (this.erasure.stage) {
       case 'requested':

@@ -47,7 +47,8 @@ async function takeTurns(
 ): Promise<JobResult> {
   let waiting = [...runs];
   let left = bounds.batches;
-  let patienceMs = PATIENCE_MS;
+  let completed = 0;
+  let idleSince: number | undefined;
   const changed = () => runs.reduce((sum, run) => sum + run.changed, 0);
   while (waiting.length > 0) {
     const outcomes = new Map<ErasureRun, Outcome>();
@@ -59,12 +60,17 @@ async function takeTurns(
       outcomes.set(run, outcome);
       left -= Math.max(outcome === 'patient' ? 0 : 1, given - turn.left);
     }
-    waiting = waiting.filter((run) => ['more', 'patient'].includes(outcomes.get(run)!));
-    if (waiting.some((run) => outcomes.get(run) === 'more')) continue;
-    // What is not read by then is looked at by the next run.
-    if (patienceMs <= 0) break;
+    const are = (outcome: Outcome) => waiting.filter((run) => outcomes.get(run) === outcome);
+    completed += are('completed').length;
+    if (are('completed').length + are('more').length > 0) idleSince = undefined;
+    else idleSince ??= performance.now();
+    waiting = [...are('more'), ...are('patient')];
+    if (idleSince === undefined || waiting.length === 0) continue;
+    if (performance.now() - idleSince > PATIENCE_MS) break;
     await delay(LOOK_MS, undefined, { signal }).catch(() => undefined);
-    patienceMs -= LOOK_MS;
   }
-  return { changed: changed(), more: moreErasures };
+  // Behind the others in the next run: many that wait for one follower do not hold up those of another community.
+  for (const run of waiting) await run.rest();
+  // Where nothing moves, what is left waits for the next minute.
+  return { changed: changed(), more: moreErasures && (completed > 0 || changed() > 0) };
 }
