@@ -17,6 +17,7 @@ import { eventually } from './support/cli.js';
 import { RawClient } from './support/client.js';
 import { askFor, jobContext, runErasures, stateOf } from './support/erasure.js';
 import { type Author, newAuthor, sign } from './support/events.js';
+import { FaultProxy } from './support/fault-proxy.js';
 import { startTestNode, type TestNode } from './support/node.js';
 import { LineReader } from './support/stream.js';
 
@@ -26,7 +27,9 @@ const UUID = '00000000-0000-4000-8000-000000000001';
 const boss = newAuthor();
 const artist = newAuthor();
 let relay: TestNode;
+/** Another instance on the same database, whose reads can be held back. */
 let other: TestNode;
+let proxy: FaultProxy;
 let client: RawClient;
 let api: Api;
 let art: number;
@@ -38,7 +41,9 @@ beforeAll(async () => {
   const env = { MINATO_ADMIN_PUBKEYS: boss.pubkey };
   // Without the node's own jobs: each step is the test's.
   relay = await startTestNode({ env, now, roles: ['relay', 'api'] });
-  other = await startTestNode({ env, now, roles: ['api'], on: relay.test });
+  proxy = await FaultProxy.start(relay.test.connection);
+  const on = { ...relay.test, connection: proxy.connection };
+  other = await startTestNode({ env, now, roles: ['api'], on });
   api = createApi(relay.http);
   client = await RawClient.connect(relay.url);
   const { pool } = relay.database;
@@ -57,6 +62,7 @@ afterEach(async () => {
 afterAll(async () => {
   await client?.close();
   await other?.close();
+  await proxy?.stop();
   await relay?.close();
 });
 
@@ -401,13 +407,22 @@ describe('a stream that is not registered', () => {
       [relay, other].map(async ({ http }) => open(`${OUTBOX}?after=${await head()}&follow=true`, http)),
     );
     for (const stream of streams) await stream.waitFor('it follows', ({ op }) => op === 'position');
+    // The other instance does not come to read before the erasures do.
+    await proxy.when('changes-of-scrubbed', { kind: 'freeze' });
     const people: Author[] = [];
     for (let number = 0; number < 4; number += 1) people.push(await poster());
     const erasures = await Promise.all(people.slice(0, 3).map(erase));
     const vanish = sign(people[3]!, { kind: 62, tags: [['relay', 'ALL_RELAYS']] });
     expect(await client.publish(vanish)).toEqual([true, '']);
-    await run();
-    for (const erasure of erasures) expect(await state(erasure)).toMatchObject({ stage: 'completed' });
+    const at = now();
+    await runErasures(jobContext(relay, { now: () => at }));
+    for (const erasure of erasures) expect(await state(erasure)).toMatchObject({ stage: 'deleting' });
+    proxy.release();
+    for (const erasure of erasures)
+      await eventually('it ends', async () => {
+        await runErasures(jobContext(relay, { now: () => at }));
+        return (await state(erasure)).stage === 'completed' ? true : undefined;
+      });
     for (const stream of streams) {
       await eventually('all deletes', () =>
         stream.lines.filter(({ op }) => op === 'delete').length >= 8 ? true : undefined,
