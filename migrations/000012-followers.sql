@@ -40,3 +40,16 @@ ALTER TABLE erasures
   ADD COLUMN otherwise jsonb NOT NULL DEFAULT '{}',
   ADD COLUMN waits jsonb NOT NULL DEFAULT '[]',
   ADD COLUMN unacknowledged jsonb NOT NULL DEFAULT '[]';
+
+-- Erasures that are over did not note it: what is missing in a row went otherwise, what is too much came later.
+WITH missing AS (
+  SELECT e.erasure_id, v.key AS store,
+    coalesce((e.counted->>v.key)::bigint - coalesce((e.deleted->>v.key)::bigint, 0) - v.value::bigint, 0) AS rows
+  FROM erasures e, jsonb_each_text(e.verified) v WHERE e.stage = 'completed'
+), summed AS (
+  SELECT erasure_id, jsonb_object_agg(store, -rows) FILTER (WHERE rows < 0) AS added,
+    jsonb_object_agg(store, rows) FILTER (WHERE rows > 0) AS otherwise
+  FROM missing GROUP BY erasure_id
+)
+UPDATE erasures e SET added = coalesce(s.added, '{}'), otherwise = coalesce(s.otherwise, '{}')
+FROM summed s WHERE s.erasure_id = e.erasure_id;
