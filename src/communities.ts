@@ -15,7 +15,7 @@ import { CompiledRules } from './door-rules.js';
 import type { Log } from './log.js';
 import { NO_BLOCKS, readBlocks } from './store/blocks.js';
 import { readCapacities } from './store/capacity.js';
-import { DEFAULT_SLUG, readCommunities, readConfigVersions } from './store/communities.js';
+import { type CommunityRow, DEFAULT_SLUG, readCommunities, readConfigVersions } from './store/communities.js';
 import { readEnabledRules } from './store/moderation-rules.js';
 import { readTopics } from './store/topics.js';
 
@@ -52,6 +52,12 @@ export interface Communities {
   get(id: number): Community | undefined;
   /** By the path's slug if there is one, else by host name, else the default. An unknown slug finds nothing. */
   find(host: string | undefined, slug: string | undefined): Community | undefined;
+  /**
+   * One that is being erased, by its id, by the path's slug or by host name: only readers of its outbox still
+   * find it (I17).
+   */
+  getClosing(id: number): Community | undefined;
+  findClosing(host: string | undefined, slug: string | undefined): Community | undefined;
   /** Grows with every right of a member, in any community. */
   rightsVersion(): number;
   /** What is known of the key of the erased, once there is one. */
@@ -69,6 +75,7 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
   let subjectPrint: string | null = null;
   let failing = false;
   let byId = new Map<number, Community>();
+  let closing = new Map<number, Community>();
   const compiled = new CompiledBlocks();
   const compiledRules = new CompiledRules();
 
@@ -78,31 +85,33 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
     subjectPrint = others.subjectPrint;
     if (current === version) return;
     const rows = await readCommunities(pool);
+    const closingRows = await readCommunities(pool, { closing: true });
     const topics = await readTopics(pool);
     const capacities = await readCapacities(pool);
     const blocks = await readBlocks(pool);
     const rules = await readEnabledRules(pool);
     const before = version === -1 ? undefined : byId;
-    byId = new Map(
-      rows.map(({ id, slug, host, settings, authModeAt, refused, refusedUntil, operators, policies }) => [
+    const communityOf = (row: CommunityRow): [number, Community] => {
+      const { id, slug, host, settings, authModeAt, refused, refusedUntil, operators, policies } = row;
+      const community = {
         id,
-        {
-          id,
-          slug,
-          host: host ?? undefined,
-          settings: settingsFrom(settings),
-          authModeAt,
-          refused: new Set(refused),
-          refusedUntil: refusedUntil ?? undefined,
-          operators: new Set(operators),
-          policies,
-          blocks: compiled.of(id, blocks.get(id) ?? NO_BLOCKS),
-          rules: compiledRules.of(id, rules.get(id) ?? []),
-          topics: topics.get(id) ?? new Map(),
-          capacity: capacities.get(id) ?? AT_EASE,
-        },
-      ]),
-    );
+        slug,
+        host: host ?? undefined,
+        settings: settingsFrom(settings),
+        authModeAt,
+        refused: new Set(refused),
+        refusedUntil: refusedUntil ?? undefined,
+        operators: new Set(operators),
+        policies,
+        blocks: compiled.of(id, blocks.get(id) ?? NO_BLOCKS),
+        rules: compiledRules.of(id, rules.get(id) ?? []),
+        topics: topics.get(id) ?? new Map(),
+        capacity: capacities.get(id) ?? AT_EASE,
+      };
+      return [id, community];
+    };
+    byId = new Map(rows.map(communityOf));
+    closing = new Map(closingRows.map(communityOf));
     version = current;
     // At a start the steps are old news, and a command would repeat them each time.
     if (before !== undefined) {
@@ -147,6 +156,11 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
       const named = host === undefined ? undefined : all().find((community) => community.host === host);
       return named ?? all().find((community) => community.slug === DEFAULT_SLUG);
     },
+    getClosing: (id) => closing.get(id),
+    findClosing: (host, slug) =>
+      [...closing.values()].find((community) =>
+        slug === undefined ? host !== undefined && community.host === host : community.slug === slug,
+      ),
     rightsVersion: () => rightsVersion,
     subjectPrint: () => subjectPrint ?? undefined,
     afterPoll: (listener) => listeners.push(listener),

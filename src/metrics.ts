@@ -123,6 +123,12 @@ export function createMetrics() {
       labelNames: ['stage'],
       registers,
     }),
+    followers: new Gauge({
+      name: 'minato_followers',
+      help: 'Services outside that follow the outbox: registered; awaited by an erasure; overrun: an erasure went on without it',
+      labelNames: ['state'],
+      registers,
+    }),
     trustCorrections: new Counter({
       name: 'minato_trust_corrections_total',
       help: 'Scores of trust that the daily pass over all of them found to be wrong, and had computed again',

@@ -284,7 +284,9 @@ describe('an operator', () => {
       {
         name: 'redis:sessions',
         counted: null,
+        added: 0,
         deleted: 0,
+        otherwise: 0,
         verified: null,
         failure: 'it does not answer',
         kept: null,

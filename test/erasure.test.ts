@@ -156,8 +156,15 @@ describe('a member who is erased', () => {
     const { problems, certificate } = certificateProblems(JSON.parse(event) as NostrEvent);
     expect(problems).toEqual([]);
     expect(certificate).toMatchObject({ community: 'default', cause: 'operator', previous: null });
-    const told = Object.fromEntries(certificate!.stores.map(({ name, before: counted }) => [name, counted]));
+    if (certificate?.version !== 2) throw new Error('a certificate of today has the second form');
+    const told = Object.fromEntries(
+      certificate.stores.map(({ name, before: all, added }) => [name, all - added]),
+    );
     expect(told).toEqual(before);
+    // A row that names them twice is one row, and the outbox has got a delete for each event.
+    const row = (name: string) => certificate.stores.find((store) => store.name === `postgres:${name}`);
+    expect(row('settings')).toMatchObject({ before: 1, added: 0, deleted: 1, otherwise: 0, after: 0 });
+    expect(row('events_outbox')!.added).toBeGreaterThan(0);
     expect(event).not.toContain(alice.pubkey);
   });
 
@@ -211,6 +218,72 @@ async function tablesNaming(name: string, apart: number): Promise<string[]> {
   return found;
 }
 
+describe('the numbers of a certificate', () => {
+  it('add up in every store, while consumers work and others go on writing', async () => {
+    const { database, url } = relay;
+    const { pool } = database;
+    const client = await RawClient.connect(url);
+    const people = Array.from({ length: 6 }, () => newAuthor());
+    const [first, second, ...posters] = people as [Author, Author, ...Author[]];
+    const posts: NostrEvent[] = [];
+    const post = async (author: Author, draft: Parameters<typeof sign>[1]) => {
+      const event = sign(author, draft);
+      if ((await client.publish(event))[0]) posts.push(event);
+    };
+    for (const [at, person] of people.entries())
+      for (let number = 0; number < 6; number += 1)
+        await post(person, { content: `${at} says ${number}`, tags: [['t', 'sea']] });
+    for (const [at, person] of [first, second].entries())
+      await fillEveryStore({ pool, community: 1, url }, person, boss, `numbers${at}`);
+    await pool.query(`DELETE FROM erasures WHERE stage = 'grace'`);
+    for (const { pubkey } of [first, second, ...posters.slice(0, 2)])
+      await askFor(database, { community: 1, pubkey });
+    // Answers and reports about those who are being erased, all the while.
+    let isOver = false;
+    const others = (async () => {
+      for (let at = 0; !isOver; at += 1) {
+        const { id, pubkey } = posts[at % posts.length]!;
+        const kind = at % 2 === 0 ? 1 : 1_984;
+        const tags = [
+          ['e', id, ...(kind === 1 ? [] : ['spam'])],
+          ['p', pubkey],
+        ];
+        await client.publish(sign(newAuthor(), { kind, tags, content: 'about it' }));
+      }
+    })();
+    for (const person of posters.slice(2)) await post(person, { kind: 62, tags: [['relay', 'ALL_RELAYS']] });
+    const before = await completed();
+    await vi.waitUntil(
+      async () => {
+        await runErasures(jobContext(relay, { now }));
+        return (await completed()) === before + people.length;
+      },
+      { timeout: 60_000 },
+    );
+    isOver = true;
+    await others;
+    await client.close();
+    const { rows } = await pool.query<{ event: string }>(
+      'SELECT event FROM erasure_certificates ORDER BY position DESC LIMIT $1',
+      [people.length],
+    );
+    for (const { event } of rows) {
+      const { problems, certificate } = certificateProblems(JSON.parse(event) as NostrEvent);
+      expect(problems).toEqual([]);
+      if (certificate?.version !== 2) throw new Error('a certificate of today has the second form');
+      for (const { name, before: all, added, deleted, otherwise, after } of certificate.stores) {
+        expect([name, all]).toEqual([name, deleted + otherwise + after]);
+        expect(added, name).toBeLessThanOrEqual(all);
+        // One row names them twice: it is counted once, and nobody else takes it.
+        if (name === 'postgres:settings') expect([all, otherwise]).toEqual([deleted, 0]);
+      }
+    }
+  });
+
+  const completed = async () =>
+    (await relay.database.pool.query(`SELECT 1 FROM erasures WHERE stage = 'completed'`)).rowCount ?? 0;
+});
+
 describe('a community that is erased', () => {
   it('is gone as a whole, its sockets are closed, and the others are where they were', async () => {
     const { database, node } = relay;
@@ -244,7 +317,7 @@ describe('a community that is erased', () => {
     expect(certificate).toMatchObject({ subject: { type: 'community' }, community: 'art' });
     expect(certificate!.previous).toBe(second.rows[0]!.previous.toString('hex'));
     const kept = readFileSync(`${relay.test.folder}/certificates.jsonl`, 'utf8').trim().split(/\n+/);
-    expect(kept).toHaveLength(2);
+    expect(kept.length).toBeGreaterThanOrEqual(2);
   });
 });
 

@@ -5,12 +5,15 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { isDenial } from '../src/core/errors.js';
+import { readCertificate } from '../src/store/certificates.js';
+import type { Erasure } from '../src/store/erasures.js';
 import { approveRequest, listRequests } from '../src/store/topic-requests.js';
-import { eventually } from './support/cli.js';
+import { eventually, runCli } from './support/cli.js';
 import { RawClient } from './support/client.js';
-import { type Draft, newAuthor, sign } from './support/events.js';
+import { askFor, jobContext, runErasures, stateOf } from './support/erasure.js';
+import { type Author, type Draft, newAuthor, sign } from './support/events.js';
 import { startTestNode, type TestNode } from './support/node.js';
 import { LineReader } from './support/stream.js';
 
@@ -77,17 +80,33 @@ it('operator-session.mjs signs in, changes nothing without its token, and is out
   expect(told).toEqual(['201', '200', '403', 'CSRF_REQUIRED', '200', '200', '401', 'INVALID_SESSION']);
 });
 
-it('follow-outbox.ts keeps a file that equals the view, through deletions, kills and a rebuild', async () => {
-  const folder = await mkdtemp(join(tmpdir(), 'minato-follow-'));
-  const file = join(folder, 'index.json');
-  const client = await RawClient.connect(relay.url);
-  const author = newAuthor();
-  const post = async (draft: Draft) => {
+describe('follow-outbox.ts', () => {
+  const NAME = 'example-index';
+  const secret = Buffer.from(operator.secret).toString('hex');
+  let folder: string;
+  let file: string;
+  let client: RawClient;
+  let said = '';
+  let service: ChildProcess;
+
+  beforeEach(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'minato-follow-'));
+    file = join(folder, 'index.json');
+    client = await RawClient.connect(relay.url);
+    said = '';
+  });
+  afterEach(async () => {
+    await kill();
+    await client.close();
+    await rm(folder, { recursive: true });
+  });
+
+  const post = async (author: Author, draft: Draft) => {
     const event = sign(author, draft);
     expect(await client.publish(event)).toEqual([true, expect.any(String)]);
     return event;
   };
-  const note = (content: string) => post({ content, tags: [['t', 'kukuri:global']] });
+  const note = (author: Author, content: string) => post(author, { content, tags: [['t', 'kukuri:global']] });
   const view = async () => {
     const reader = await LineReader.open(relay.http, '/v1/admin/outbox/view?limit=10000', { as: operator });
     const lines = await reader.all();
@@ -96,60 +115,159 @@ it('follow-outbox.ts keeps a file that equals the view, through deletions, kills
     );
     return { seq: lines.at(-1)!.pinned, events: Object.fromEntries(shown) };
   };
+  const index = () => readFile(file, 'utf8');
   const equalsView = async () => {
     const wanted = await view();
     await eventually('the file equals the view', async () => {
-      const text = await readFile(file, 'utf8').catch(() => '{"seq":-1}');
+      const text = await index().catch(() => '{"seq":-1}');
       return (JSON.parse(text) as { seq: number }).seq >= Number(wanted.seq) ? true : undefined;
     });
-    expect(JSON.parse(await readFile(file, 'utf8'))).toEqual(wanted);
+    expect((JSON.parse(await index()) as { events: object }).events).toEqual(wanted.events);
   };
-  let said = '';
-  const start = (): ChildProcess => {
-    const args = ['--import', 'tsx', 'docs/examples/follow-outbox.ts', file, relay.http];
-    const env = { PATH: process.env.PATH, MINATO_SECRET_KEY: Buffer.from(operator.secret).toString('hex') };
-    const child = spawn(process.execPath, args, { cwd: root, env });
-    for (const stream of [child.stdout, child.stderr])
+  const start = (): void => {
+    const args = ['--import', 'tsx', 'docs/examples/follow-outbox.ts', file, relay.http, NAME];
+    service = spawn(process.execPath, args, {
+      cwd: root,
+      env: { PATH: process.env.PATH, MINATO_SECRET_KEY: secret },
+    });
+    for (const stream of [service.stdout!, service.stderr!])
       stream.on('data', (data) => {
         said += data;
       });
-    return child;
   };
-  const kill = async (child: ChildProcess): Promise<void> => {
-    child.kill('SIGKILL');
-    await once(child, 'close');
-  };
+  async function kill(): Promise<void> {
+    if (service.exitCode !== null || service.signalCode !== null) return;
+    service.kill('SIGKILL');
+    await once(service, 'close');
+  }
+  const builds = () => said.match(/^built: /gm)?.length ?? 0;
 
-  await note('before it began');
-  let service = start();
-  try {
+  it('keeps a file that equals the view, through deletions, kills and a rebuild', async () => {
+    const author = newAuthor();
+    await note(author, 'before it began');
+    start();
     await equalsView();
-    const lost = await note('to be deleted');
-    await post({ kind: 0, content: '{"name":"old"}', created_at: 1_700_000_000 });
+    const lost = await note(author, 'to be deleted');
+    await post(author, { kind: 0, content: '{"name":"old"}', created_at: 1_700_000_000 });
     await equalsView();
-    await kill(service);
+    await kill();
     // While nobody follows: a deletion, a replacement and a post.
-    await post({ kind: 5, tags: [['e', lost.id]] });
-    await post({ kind: 0, content: '{"name":"new"}', created_at: 1_700_000_001 });
-    await note('meanwhile');
-    service = start();
+    await post(author, { kind: 5, tags: [['e', lost.id]] });
+    await post(author, { kind: 0, content: '{"name":"new"}', created_at: 1_700_000_001 });
+    await note(author, 'meanwhile');
+    start();
     await equalsView();
-    expect(await readFile(file, 'utf8')).not.toContain(lost.id);
-    expect(said.match(/^built: /gm)).toHaveLength(1);
+    expect(await index()).not.toContain(lost.id);
+    expect(builds()).toBe(1);
 
-    await kill(service);
-    const kept = await note('past the end of the outbox');
+    await kill();
+    const kept = await note(author, 'past the end of the outbox');
     const { pool } = relay.database;
     // The number after the last one is the first that is still there.
     await pool.query('UPDATE lane_state SET outbox_floor = last_seq + 1');
-    service = start();
+    start();
     await equalsView();
-    expect(await readFile(file, 'utf8')).toContain(kept.id);
-    await eventually('it has said so', () => (said.match(/^built: /gm)?.length === 2 ? true : undefined));
+    expect(await index()).toContain(kept.id);
+    await eventually('it has said so', () => (builds() === 2 ? true : undefined));
     await pool.query('UPDATE lane_state SET outbox_floor = 1');
-  } finally {
-    await kill(service);
-    await client.close();
-    await rm(folder, { recursive: true });
-  }
+  });
+
+  it('keeps nothing of those who are erased or vanish: running, killed meanwhile, or stopped past its limit (I17)', async () => {
+    const { pool } = relay.database;
+    const cli = {
+      DATABASE_URL: relay.test.url,
+      MINATO_DATA_DIR: relay.test.folder,
+      MINATO_PORT: '0',
+      MINATO_ADMIN_PUBKEYS: operator.pubkey,
+    };
+    const minato = async (...args: string[]): Promise<string> => {
+      const { code, stdout, stderr } = await runCli(args, cli);
+      expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+      return stdout;
+    };
+    let people = 0;
+    const poster = async () => {
+      const person = { ...newAuthor(), text: `said by person ${++people}.` };
+      await note(person, person.text);
+      await post(person, { kind: 0, content: person.text });
+      return person;
+    };
+    const posters = async (times: number) => {
+      const all: Awaited<ReturnType<typeof poster>>[] = [];
+      for (let at = 0; at < times; at += 1) all.push(await poster());
+      await equalsView();
+      for (const { text } of all) expect(await index()).toContain(text);
+      return all;
+    };
+    const erase = ({ pubkey }: Author) => askFor(relay.database, { community: 1, pubkey });
+    const ended = (erasure: Erasure) =>
+      eventually(
+        'the erasure ends',
+        async () => {
+          await runErasures(jobContext(relay));
+          const state = await stateOf(relay.database, erasure);
+          return state.stage === 'completed' ? state : undefined;
+        },
+        60_000,
+      );
+    const isGone = async ({ text }: { text: string }) => expect(await index()).not.toContain(text);
+
+    await minato('followers', 'register', NAME, '--limit-seconds', '10');
+    start();
+    // Running: with the end of each erasure it is gone here, too, because the end has waited for it.
+    const [first, ...others] = await posters(6);
+    expect(await minato('erase', 'member', first!.pubkey, '--yes')).toContain('every store counts 0 now\n');
+    await isGone(first!);
+    const [asked, vanishing] = [others.slice(0, 3), others.slice(3)];
+    for (const person of vanishing) await post(person, { kind: 62, tags: [['relay', 'ALL_RELAYS']] });
+    for (const erasure of await Promise.all(asked.map(erase)))
+      expect((await ended(erasure)).unacknowledged).toEqual([]);
+    for (const person of asked) await isGone(person);
+    await eventually('they have vanished', async () => {
+      await runErasures(jobContext(relay));
+      const { rowCount } = await pool.query(
+        `SELECT 1 FROM erasures WHERE cause = 'vanish' AND stage = 'completed' AND unacknowledged = '[]'`,
+      );
+      return rowCount === vanishing.length ? true : undefined;
+    });
+    for (const person of vanishing) await isGone(person);
+    expect(builds()).toBe(1);
+
+    // Killed before it could read the deletes: the erasure waits until it is back.
+    const [late] = await posters(1);
+    await minato('followers', 'register', NAME, '--limit-seconds', '600');
+    await kill();
+    const waiting = await erase(late!);
+    await eventually('it waits', async () => {
+      await runErasures(jobContext(relay));
+      return (await stateOf(relay.database, waiting)).waits[0]?.name === NAME ? true : undefined;
+    });
+    start();
+    expect((await ended(waiting)).unacknowledged).toEqual([]);
+    await isGone(late!);
+    expect(builds()).toBe(1);
+
+    // Stopped past its limit: the certificate names it, the operator sees it, and it rebuilds when it goes
+    // on.
+    const [hung] = await posters(1);
+    await minato('followers', 'register', NAME, '--limit-seconds', '10');
+    service.kill('SIGSTOP');
+    const overrun = await ended(await erase(hung!));
+    expect(overrun.unacknowledged).toMatchObject([{ name: NAME, limitSeconds: 10 }]);
+    const { event } = (await readCertificate(pool, overrun.erasureId))!;
+    expect(JSON.parse((JSON.parse(event) as { content: string }).content).unacknowledged).toMatchObject([
+      { name: NAME, acknowledged: overrun.unacknowledged[0]!.acknowledgedSeq },
+    ]);
+    const [listed, doctor] = await Promise.all([minato('followers'), minato('doctor')]);
+    for (const text of [listed, doctor])
+      expect(text).toMatch(
+        /follower example-index of default has acknowledged up to [\d,]+ and must rebuild/,
+      );
+    expect(await index()).toContain(hung!.text);
+    service.kill('SIGCONT');
+    await eventually('it has rebuilt', () => (builds() === 2 ? true : undefined));
+    await isGone(hung!);
+    await equalsView();
+    expect(await minato('followers')).not.toContain('must rebuild');
+  });
 });

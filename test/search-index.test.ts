@@ -338,7 +338,7 @@ describe('what goes', () => {
     await client.query('COMMIT');
     const [table] = STORE_TABLES.search_documents;
     const mark = { type: 'member', community: 1, pubkey: BOB, until: early.created_at } as const;
-    expect(await countRowsOf(client, table, mark)).toBe(2);
+    expect(await countRowsOf(client, [table], mark)).toBe(2);
     expect(await deleteRowsOf(client, table, mark, now, 1)).toBe(1);
     expect(await deleteRowsOf(client, table, mark, now, 10)).toBe(1);
     expect(await deleteRowsOf(client, table, mark, now, 10)).toBe(0);

@@ -7,6 +7,7 @@ import { z } from 'zod';
 import type { Community } from '../communities.js';
 import { ERASURE_CAUSES, SHOWN_STAGES } from '../core/erasure.js';
 import { type Denial, denial, isDenial } from '../core/errors.js';
+import type { Unacknowledged } from '../core/follower.js';
 import { DEFAULT_SLUG } from '../store/communities.js';
 import { openAlarms } from '../store/erasure-people.js';
 import {
@@ -64,17 +65,29 @@ const summary = z.strictObject({
   rows_counted: count,
   rows_deleted: count,
 });
+const unacknowledged = z.strictObject({
+  follower: z.string(),
+  acknowledged_seq: count,
+  needed_seq: count,
+  time_limit_seconds: count,
+});
 const detailed = summary.extend({
   stores: z.array(
     z.strictObject({
       name: z.string(),
-      counted: count.nullable().describe('Before; null: not known'),
+      counted: count.nullable().describe('Found before; null: not known'),
+      added: count.describe('Came after that, such as the deletes in the outbox'),
       deleted: count,
+      otherwise: count.describe('Gone by other ways: counted + added = deleted + otherwise + verified'),
       verified: count.nullable().describe('After; null: not looked yet'),
       failure: z.string().nullable(),
       kept: z.strictObject({ rows: count, until: milliseconds, why: z.string() }).nullable(),
     }),
   ),
+  waits_for: z
+    .array(unacknowledged.extend({ until: milliseconds.describe('Then it goes on without it') }))
+    .describe('Followers of the outbox that have not acknowledged its deletes yet'),
+  unacknowledged: z.array(unacknowledged).describe('Followers that it went on without'),
 });
 const alarm = z.strictObject({
   store: z.string(),
@@ -112,24 +125,40 @@ function showSummary(erasure: Erasure): z.output<typeof summary> {
     hold_reason: erasure.holdReason,
     failed_at: erasure.failedAt,
     tries: erasure.tries,
-    rows_counted: sum(erasure.counted),
+    rows_counted: sum(erasure.counted) + sum(erasure.added),
     rows_deleted: sum(erasure.deleted),
   };
 }
 
 function show(erasure: Erasure): z.output<typeof detailed> {
-  const { counted, deleted, verified, failures, kept } = erasure;
+  const { counted, added, deleted, otherwise, verified, failures, kept } = erasure;
   const names = new Set([counted, deleted, verified, failures, kept].flatMap((by) => Object.keys(by)));
   return {
     ...showSummary(erasure),
     stores: [...names].sort().map((name) => ({
       name,
       counted: counted[name] ?? null,
+      added: added[name] ?? 0,
       deleted: deleted[name] ?? 0,
+      otherwise: otherwise[name] ?? 0,
       verified: verified[name] ?? null,
       failure: failures[name] ?? null,
       kept: kept[name] ?? null,
     })),
+    waits_for: erasure.waits.map((follower) => ({
+      ...showUnacknowledged(follower),
+      until: follower.until,
+    })),
+    unacknowledged: erasure.unacknowledged.map(showUnacknowledged),
+  };
+}
+
+function showUnacknowledged(follower: Unacknowledged): z.output<typeof unacknowledged> {
+  return {
+    follower: follower.name,
+    acknowledged_seq: follower.acknowledgedSeq,
+    needed_seq: follower.neededSeq,
+    time_limit_seconds: follower.limitSeconds,
   };
 }
 

@@ -8,6 +8,7 @@ import { listAudit, type ReadAudit } from '../store/audit.js';
 import { blockRoutes } from './admin-blocks.js';
 import { consumerRoutes } from './admin-consumers.js';
 import { type ErasureOptions, erasureRoutes } from './admin-erasures.js';
+import { followerRoutes } from './admin-followers.js';
 import { memberRoutes } from './admin-members.js';
 import { type ModerationOptions, moderationRoutes } from './admin-moderation.js';
 import { personalDataReviewRoutes } from './admin-personal-data.js';
@@ -44,6 +45,7 @@ export function adminRoutes(options: AdminOptions): Route[] {
     ...moderationRoutes(options),
     ...consumerRoutes(options),
     ...outboxRoutes(options),
+    ...followerRoutes(options),
     auditRoute(options),
   ];
 }

@@ -72,6 +72,10 @@ interface Description {
   /** Also for one who is being erased: how far it has come, and the proof of it. */
   readonly allowsErased?: boolean;
   /**
+   * Also in a community that is being erased: its followers read what is deleted, and acknowledge it (I17).
+   */
+  readonly allowsClosing?: boolean;
+  /**
    * The success is no JSON: the types that it can have, the usual one first, each with what it holds. The handler gives a
    * `Download` or a `Flow`.
    */

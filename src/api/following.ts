@@ -86,7 +86,7 @@ function refuseReader(
   id: number,
   { pubkey, client, token }: Reader,
 ): ErrorCode | undefined {
-  const community = communities.get(id);
+  const community = communities.get(id) ?? communities.getClosing(id);
   if (community === undefined) return 'COMMUNITY_NOT_FOUND';
   if (isKeptOut(community.blocks, client)) return 'ADDRESS_BLOCKED';
   if (token !== undefined && token.expiresAt <= now()) return 'INVALID_TOKEN';

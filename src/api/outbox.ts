@@ -1,13 +1,17 @@
 /**
  * The outbox for services outside of the node: the changes of their community (I13), in commit order, each at least once
  * (I8), and the view to begin from (I9). The next rows are read once the reader has taken those before (I14), and whether it
- * may read is asked again all the while.
+ * may read is asked again all the while. Streams that are open are known to every instance, so that an
+ * erasure lets them send its deletes before it scrubs the rows; a follower that has missed some gets no more
+ * rows until it has rebuilt (I17).
  */
+import { randomUUID } from 'node:crypto';
 import { Readable } from 'node:stream';
 import type { Pool } from 'pg';
 import { z } from 'zod';
 import { type Denial, denial, isDenial } from '../core/errors.js';
 import { type ChangePage, readChanges, readView, withPayloads } from '../store/changes.js';
+import { type FollowerRef, forgetStream, noteStream, pinFollower, seeFollower } from '../store/followers.js';
 import { OutboxBehind, readReach } from '../store/outbox.js';
 import { type Call, Flow, type Route, route } from './contract.js';
 import { type Ending, type FollowOptions, type Refusal, SignOfLife, watcher } from './following.js';
@@ -24,7 +28,7 @@ import {
 } from './outbox-lines.js';
 import { eventIn } from './outbox-time.js';
 import { Places } from './places.js';
-import { flag } from './schemas.js';
+import { flag, followerName } from './schemas.js';
 
 const STREAMS_MAX = 16;
 const STREAMS_PER_KEY_MAX = 4;
@@ -53,7 +57,8 @@ export function outboxRoutes(options: OutboxOptions): Route[] {
     tags: ['admin: outbox'],
     who: 'operator',
     response: z.custom<Flow>(),
-    errors: ['OUTBOX_BEHIND'],
+    errors: ['OUTBOX_BEHIND', 'NOT_FOUND'],
+    allowsClosing: true,
   } as const;
   /** Counted from here until it ends. */
   const send = (
@@ -75,22 +80,33 @@ export function outboxRoutes(options: OutboxOptions): Route[] {
       produces: { [NDJSON]: outboxLine, [SSE]: outboxLine },
       resumable: true,
       query: z.strictObject({
-        after: seq.default(0).describe('The number that you have come to'),
+        after: seq
+          .optional()
+          .describe('The offset that you have come to; by default 0, or what the follower has acknowledged'),
         limit: limit.optional().describe(`Most rows of an answer that ends; ${ROWS} unless told`),
         follow: flag.optional().describe('Stay open for what comes; server-sent events do unless told'),
         events: flag.default('true').describe('false: without the events themselves'),
+        follower: followerName
+          .optional()
+          .describe('Who reads: once rows were missed, only a rebuild goes on'),
       }),
       handler: async (call) => {
         const { community, query, type } = call;
         const follow = query.follow === undefined ? type === SSE : query.follow === 'true';
         if (follow && query.limit !== undefined) return badLimit;
+        const follower = followerIn(community.id, query.follower);
+        const seen = follower && (await seeFollower(options.pool, follower, call.now));
+        if (follower !== undefined && seen === undefined)
+          return denial('NOT_FOUND', { follower: follower.name });
         const asked = {
           community: community.id,
-          after: call.lastEventId ?? query.after,
+          after: call.lastEventId ?? query.after ?? seen?.acknowledgedSeq ?? 0,
           limit: follow ? Number.POSITIVE_INFINITY : (query.limit ?? ROWS),
           follow,
+          follower,
           withEvents: query.events === 'true',
         };
+        if (seen?.mustRebuild) return denial('OUTBOX_BEHIND', { ...(await readReach(options.pool)) });
         const first = await nextPage(options.pool, asked, asked.limit);
         return isDenial(first)
           ? first
@@ -107,6 +123,7 @@ export function outboxRoutes(options: OutboxOptions): Route[] {
         after: seq.default(0).describe('seq of the position before; 0 for the first part'),
         up_to: seq.optional().describe('pinned of the first part; the present head unless told'),
         limit: limit.default(ROWS).describe('Most rows of this part'),
+        follower: followerName.optional().describe('Who rebuilds: from then on erasures wait for it again'),
       }),
       handler: async (call) => {
         const { community, query } = call;
@@ -114,6 +131,12 @@ export function outboxRoutes(options: OutboxOptions): Route[] {
         const pinned = query.up_to ?? reach.head;
         // Whoever reads up to there could not go on from there.
         if (pinned > reach.head || pinned < reach.floor - 1) return denial('OUTBOX_BEHIND', { ...reach });
+        const follower = followerIn(community.id, query.follower);
+        if (follower !== undefined) {
+          const state = await pinFollower(options.pool, follower, pinned, call.now);
+          if (state === undefined) return denial('NOT_FOUND', { follower: follower.name });
+          if (state === 'behind') return denial('OUTBOX_BEHIND', { ...reach });
+        }
         const asked = { community: community.id, after: query.after, pinned, limit: query.limit };
         return send(call, (refusal) => view(options, refusal, asked, LINES[NDJSON]!));
       },
@@ -124,14 +147,17 @@ export function outboxRoutes(options: OutboxOptions): Route[] {
 const FOLLOWING = `\`upsert\` and \`delete\` in the order in which they happened, and \`position\`, which says up to where everything has
 been told. Save the number with its effect and come back with \`after\`: each row comes at least once. An answer that does not
 follow ends with a position; one that follows sends it when it has caught up, and about every ten seconds. The contract for
-services is in docs/outbox.md. \`scrubbed\` stands where something was that has been erased since: whoever has not read it before then
-begins anew from the view.`;
+services is in docs/outbox.md. \`scrubbed\` stands where something was that has been erased since: whoever meets one that it has not read
+before rebuilds from the view. Register as a follower to be waited for.`;
 const VIEWING = `As upserts, in the order of their numbers, in parts: the last line is a position with \`pinned\` and \`more\`. Ask again with
 its \`seq\` as \`after\` and \`pinned\` as \`up_to\` while there is more; then follow the outbox after \`pinned\`.`;
 
 const badLimit = denial('INVALID_REQUEST', {
   problems: [{ path: 'querystring/limit', message: 'what follows has no limit' }],
 });
+
+const followerIn = (community: number, name: string | undefined): FollowerRef | undefined =>
+  name === undefined ? undefined : { community, name };
 
 // ── Reading ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -165,14 +191,46 @@ async function nextPage(
   }
 }
 
+interface Following extends Asked {
+  readonly follow: boolean;
+  readonly withEvents: boolean;
+  readonly follower: FollowerRef | undefined;
+}
+
+/** While it is open every instance knows how far it is. */
 async function* changes(
   options: OutboxOptions,
   refusal: Refusal,
-  { follow, withEvents, ...asked }: Asked & { readonly follow: boolean; readonly withEvents: boolean },
+  asked: Following,
   first: ChangePage,
   lines: Lines,
 ): AsyncGenerator<string> {
+  const { pool, now } = options;
+  const stream = { streamId: randomUUID(), community: asked.community };
+  const note = asked.follow ? (seq: number) => noteStream(pool, stream, seq, now()) : async () => undefined;
+  try {
+    await note(asked.after);
+    // What was read before the stream was known may be of a moment before a scrub, and is sent as it was
+    // then.
+    yield* changesOf(options, refusal, asked, first, lines, note);
+  } finally {
+    // A database that does not answer does not keep a stream from ending.
+    if (asked.follow) await forgetStream(pool, stream, now()).catch(() => undefined);
+  }
+}
+
+async function* changesOf(
+  options: OutboxOptions,
+  refusal: Refusal,
+  { follow, withEvents, follower, ...asked }: Following,
+  first: ChangePage,
+  lines: Lines,
+  note: (seq: number) => Promise<unknown>,
+): AsyncGenerator<string> {
+  const { pool, now } = options;
   const life = new SignOfLife(options.signOfLifeMs);
+  const noted = new SignOfLife();
+  let notedSeq = asked.after;
   let left = asked.limit;
   let news = true;
   for (let page = first; ; ) {
@@ -187,6 +245,11 @@ async function* changes(
     const { upTo: seq, lastSeq: head } = page;
     const isEnd = seq >= head;
     if (!follow && (isEnd || left === 0)) return yield lines(positionLine({ seq, head }));
+    if (seq > notedSeq || noted.isDue()) {
+      await note(seq);
+      noted.given();
+      notedSeq = seq;
+    }
     if ((isEnd && news) || life.isDue()) {
       yield lines(positionLine({ seq, head }));
       life.given();
@@ -194,7 +257,14 @@ async function* changes(
     }
     const refused = await refusal(isEnd ? POLL_MS : 0);
     if (refused !== undefined) return yield* farewell(refused, lines);
-    const next = await nextPage(options.pool, { ...asked, after: seq }, left);
+    const next = await nextPage(pool, { ...asked, after: seq }, left);
+    // Asked after the rows were read: whoever misses some is marked before they are scrubbed.
+    const seen = follower && (await seeFollower(pool, follower, now()));
+    if (follower !== undefined && seen === undefined) {
+      const isOpen = options.communities.get(asked.community) !== undefined;
+      return yield* farewell(isOpen ? 'NOT_FOUND' : 'COMMUNITY_NOT_FOUND', lines);
+    }
+    if (seen?.mustRebuild) return yield lines(behindLine(await readReach(pool)));
     if (isDenial(next)) return yield lines(behindLine(next.details as { floor: number; head: number }));
     page = next;
   }

@@ -72,7 +72,7 @@ function showErased(erasure: Erasure): Shown {
     erasure: {
       stage,
       grace_until: erasure.graceUntil,
-      rows_counted: sum(erasure.counted),
+      rows_counted: sum(erasure.counted) + sum(erasure.added),
       rows_deleted: sum(erasure.deleted),
     },
   };

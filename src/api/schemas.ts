@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import type { Community } from '../communities.js';
 import { type Denial, denial, isDenial } from '../core/errors.js';
+import { FOLLOWER_NAME, FOLLOWER_NAME_RULE } from '../core/follower.js';
 import { REQUEST_STATUSES, SUBSCRIPTION_STATUSES } from '../core/membership.js';
 import { isStorable } from '../core/text.js';
 import { isTopicId } from '../core/topic-id.js';
@@ -42,6 +43,10 @@ export const pubkey = z
   .string()
   .regex(/^[0-9a-f]{64}$/, '64 lowercase hex characters')
   .describe('A public key, hex');
+export const followerName = z
+  .string()
+  .regex(FOLLOWER_NAME, FOLLOWER_NAME_RULE)
+  .describe('The name of a follower of the outbox');
 export const flag = z.enum(['true', 'false']);
 export const milliseconds = z.number().int().describe('Milliseconds since 1970');
 export const topicIdText = z.string().min(1).max(256).describe('A topic id, such as kukuri:global');

@@ -50,7 +50,7 @@ const BODY_BYTES_MAX = 65_536;
 /** A reader who takes nothing for so long is gone. */
 const STALLED_MS_MAX = 60_000;
 
-type Limited = Pick<Route, 'who' | 'isSubscriptionRequest' | 'signedOnly'>;
+type Limited = Pick<Route, 'who' | 'isSubscriptionRequest' | 'signedOnly' | 'allowsClosing'>;
 const NOWHERE: Limited = { who: 'public' };
 
 export interface ApiOptions extends AuthOptions, Omit<RouteOptions, 'isClosing'> {
@@ -195,9 +195,11 @@ async function enter(
   limited: Limited,
   { communities, rates, addressOf, now }: ApiOptions,
 ): Promise<FastifyReply | undefined> {
-  const { who, isSubscriptionRequest = false } = limited;
+  const { who, isSubscriptionRequest = false, allowsClosing = false } = limited;
   const { slug } = request.params as { slug?: string };
-  const community = communities.find(hostOf(request.headers), slug);
+  const host = hostOf(request.headers);
+  const closing = allowsClosing ? communities.findClosing(host, slug) : undefined;
+  const community = closing ?? communities.find(host, slug);
   if (community === undefined) return refuse(reply, denial('COMMUNITY_NOT_FOUND'));
   const client = addressOf(request.raw);
   request.known = { community, client };

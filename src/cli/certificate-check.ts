@@ -6,7 +6,7 @@ import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { npubEncode } from 'nostr-tools/nip19';
 import { readConfig } from '../config.js';
-import type { Certificate } from '../core/certificate.js';
+import { type Certificate, rowsOf } from '../core/certificate.js';
 import type { NostrEvent } from '../core/event.js';
 import { documentsOf, readDocument } from '../erasure/proofs.js';
 import { SubjectKey } from '../subject-key.js';
@@ -77,10 +77,18 @@ function lineOf(
   isAbout: ((certificate: Certificate) => boolean) | undefined,
 ): string {
   const { completed_at, erasure_id, community, subject, stores } = certificate;
-  const deleted = stores.reduce((all, store) => all + store.deleted, 0);
+  const deleted = rowsOf(certificate).reduce((all, store) => all + store.deleted, 0);
   const about = isAbout === undefined ? '' : isAbout(certificate) ? '  about this key' : '  about another';
-  const what = `${subject.type} of ${community}, ${count(deleted)} rows, ${count(stores.length)} stores at 0`;
+  const what = `${subject.type} of ${community}, ${count(deleted)} rows, ${count(stores.length)} stores at 0${unacknowledgedText(certificate)}`;
   return `${timeText(completed_at)}  ${erasure_id}  ${event.id.slice(0, 16)}  ${what}${about}`;
+}
+
+function unacknowledgedText(certificate: Certificate): string {
+  if (certificate.version === 1 || certificate.unacknowledged.length === 0) return '';
+  const followers = certificate.unacknowledged.map(
+    ({ name, acknowledged, needed }) => `${name} (${count(acknowledged)} of ${count(needed)})`,
+  );
+  return `, not acknowledged by ${followers.join(', ')}`;
 }
 
 // ── Reading ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -46,7 +46,7 @@ export function stateText(state: Watched): string {
   return lagRows === 0 ? 'up to date' : 'following';
 }
 
-export function lagText({ lagRows, lagSeconds }: ConsumerState): string {
+export function lagText({ lagRows, lagSeconds }: Pick<ConsumerState, 'lagRows' | 'lagSeconds'>): string {
   return lagRows === 0 ? 'none' : `${rowsText(lagRows)}, ${durationText(lagSeconds)}`;
 }
 

@@ -36,6 +36,7 @@ import { problemsOf, stateText, watchConsumers } from './consumer-words.js';
 import { checkForgotten, checkKeys } from './doctor-keys.js';
 import { checkDynamodb, checkRedis } from './doctor-stores.js';
 import { type Finding, fail, info, type Level, messageOf, ok, warn } from './finding.js';
+import { followerProblems } from './follower-words.js';
 import { bytesText, count } from './progress.js';
 
 const NODE_MAJOR_MIN = 20;
@@ -344,6 +345,7 @@ async function* checkSchema(client: Client, database: Database, config: Config):
   yield* checkCapacity(client);
   yield* checkConsumers(client);
   yield* checkJobs(client);
+  for (const { text, advice } of await followerProblems(client)) yield warn(text, advice);
   yield* checkKeys(database, config.dataDir);
   yield* checkErasures(client, database, config);
 }

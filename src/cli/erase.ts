@@ -47,7 +47,7 @@ const WATCH_MS = 250;
 /** Waits for other jobs, each about 15 seconds, before the command leaves it to a node. */
 const BUSY_MAX = 240;
 /** Runs in a row in which it has not moved. */
-const IDLE_MAX = 3;
+const IDLE_MAX = 8;
 
 interface Chosen {
   graceDays?: number;
@@ -320,7 +320,7 @@ async function carryOut(context: CommandJobs, begun: Erasure, rows: number): Pro
       const result = await runJob(erase, context);
       const now = (await readErasure(context.database.pool, begun.erasureId)) ?? erasure;
       busy += result === 'busy' ? 1 : 0;
-      idle = result !== 'busy' && now.updatedAt === erasure.updatedAt ? idle + 1 : 0;
+      idle = result !== 'busy' && !hasMoved(erasure, now) ? idle + 1 : 0;
       erasure = now;
       if (hasEnded(erasure)) break;
     }
@@ -336,6 +336,11 @@ async function carryOut(context: CommandJobs, begun: Erasure, rows: number): Pro
 
 const hasEnded = ({ stage, heldAt, failedAt }: Erasure) =>
   stage === 'completed' || stage === 'cancelled' || heldAt !== null || failedAt !== null;
+
+const hasMoved = (before: Erasure, now: Erasure) =>
+  now.stage !== before.stage ||
+  now.done.length !== before.done.length ||
+  sum(now.deleted) !== sum(before.deleted);
 
 function watch(
   { database }: JobContext,

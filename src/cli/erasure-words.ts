@@ -1,7 +1,9 @@
 /** Erasures as commands show them: a line of a list, one in full, the manifest of what would go, the sentences of an end. */
 import { npubEncode } from 'nostr-tools/nip19';
+import type { Counts } from '../core/erasure.js';
+import type { Awaited, Unacknowledged } from '../core/follower.js';
 import type { Collected } from '../erasure/deletion-registry.js';
-import { type Counts, type Erasure, shownStage } from '../store/erasures.js';
+import { type Erasure, shownStage } from '../store/erasures.js';
 import { timeText } from './answers.js';
 import { count } from './progress.js';
 
@@ -34,7 +36,7 @@ export function manifestOf(what: string, { succeeded, failed }: Collected<number
 }
 
 export function fullText(erasure: Erasure): string {
-  const { holdReason, counted, deleted, verified, kept } = erasure;
+  const { holdReason, counted, added, deleted, otherwise, verified, kept } = erasure;
   const times: [string, number | null][] = [
     ['asked for', erasure.requestedAt],
     ['grace until', erasure.graceUntil > erasure.requestedAt ? erasure.graceUntil : null],
@@ -44,8 +46,12 @@ export function fullText(erasure: Erasure): string {
     ['failed', erasure.failedAt],
     ['completed', erasure.completedAt],
   ];
+  const before = (name: string) => {
+    const first = counted[name];
+    return first === undefined ? undefined : first + (added[name] ?? 0);
+  };
   const names = Object.keys({ ...counted, ...deleted, ...verified }).filter(
-    (name) => (counted[name] ?? 1) > 0 || (deleted[name] ?? 0) > 0 || (verified[name] ?? 0) > 0,
+    (name) => (before(name) ?? 1) > 0 || (deleted[name] ?? 0) > 0 || (verified[name] ?? 0) > 0,
   );
   const column = (value: number | undefined) => (value === undefined ? '-' : count(value)).padStart(10);
   return [
@@ -57,19 +63,25 @@ export function fullText(erasure: Erasure): string {
     ...(names.length === 0
       ? []
       : [
-          `  ${'store'.padEnd(42)} ${['before', 'deleted', 'after'].map((name) => name.padStart(10)).join(' ')}`,
+          `  ${'store'.padEnd(42)} ${['before', 'deleted', 'otherwise', 'after'].map((name) => name.padStart(10)).join(' ')}`,
         ]),
     ...names.map(
       (name) =>
-        `  ${name.padEnd(42)} ${[counted[name], deleted[name] ?? 0, verified[name]].map(column).join(' ')}`,
+        `  ${name.padEnd(42)} ${[before(name), deleted[name] ?? 0, otherwise[name] ?? 0, verified[name]].map(column).join(' ')}`,
     ),
     ...Object.entries(kept).map(
       ([name, { rows, until, why }]) => `  kept: ${name}, ${rowsText(rows)} until ${timeText(until)}: ${why}`,
     ),
+    ...erasure.waits.map((follower) => `  waits for: ${waitText(follower)}`),
+    ...erasure.unacknowledged.map((follower) => `  not acknowledged: ${followerText(follower)}`),
     ...failureLines(erasure),
     '',
   ].join('\n');
 }
+
+const followerText = ({ name, acknowledgedSeq, neededSeq }: Unacknowledged) =>
+  `follower ${name}, which is at ${count(acknowledgedSeq)} of ${count(neededSeq)}`;
+export const waitText = (follower: Awaited) => `${followerText(follower)}, until ${timeText(follower.until)}`;
 
 function failureLines({ failures }: Erasure): string[] {
   return Object.entries(failures).map(([name, why]) => `  failed: ${name}: ${why}`);
@@ -84,7 +96,12 @@ export function endOf(erasure: Erasure): { readonly ok: boolean; readonly text: 
     case 'completed':
       return {
         ok: true,
-        text: `erased: ${rowsText(sum(deleted))} from ${storesText(gone)}; every store counts 0 now\n`,
+        text: [
+          `erased: ${rowsText(sum(deleted))} from ${storesText(gone)}; every store counts 0 now\n`,
+          ...erasure.unacknowledged.map(
+            (follower) => `not acknowledged by ${followerText(follower)}; the certificate says so\n`,
+          ),
+        ].join(''),
       };
     case 'grace':
       return {
@@ -106,7 +123,10 @@ export function endOf(erasure: Erasure): { readonly ok: boolean; readonly text: 
     default:
       return {
         ok: false,
-        text: `it has come to "${stage}"; a running node goes on, or: minato jobs run erase\n`,
+        text: [
+          ...erasure.waits.map((follower) => `it waits for ${waitText(follower)}\n`),
+          `it has come to "${stage}"; a running node goes on, or: minato jobs run erase\n`,
+        ].join(''),
       };
   }
 }

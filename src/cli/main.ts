@@ -26,6 +26,7 @@ const COMMANDS: Record<string, () => Promise<Command>> = {
   export: async () => (await import('./export.js')).exportCommand(),
   jobs: async () => (await import('./jobs.js')).jobsCommand(),
   consumers: async () => (await import('./consumers.js')).consumersCommand(),
+  followers: async () => (await import('./followers.js')).followersCommand(),
   purge: async () => (await import('./purge.js')).purgeCommand(),
   doctor: async () => (await import('./doctor.js')).doctorCommand(),
 };

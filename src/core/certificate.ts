@@ -1,6 +1,7 @@
 /**
- * The certificate of an erasure: what was counted before, what went, and that nothing was left. It is the content of a signed event, so
- * that anybody can check it, and holds the id of the certificate before it. Of the person it knows no more than a keyed hash.
+ * The certificate of an erasure: how many rows each store had, what became of them, and that nothing was
+ * left. It is the content of a signed event, so that anybody can check it, and holds the id of the
+ * certificate before it. Of the person it knows no more than a keyed hash.
  */
 import { z } from 'zod';
 import { ERASURE_CAUSES } from './erasure.js';
@@ -13,9 +14,8 @@ const hash = z.string().regex(/^[0-9a-f]{64}$/);
 const time = z.number().int().min(0);
 const count = z.number().int().min(0);
 
-export const certificateSchema = z.strictObject({
+const common = {
   type: z.literal('minato-erasure-certificate'),
-  version: z.literal(1),
   erasure_id: z.uuid(),
   software: z.strictObject({ name: z.string(), version: z.string() }),
   community: z.string().describe('The slug of the community'),
@@ -31,12 +31,43 @@ export const certificateSchema = z.strictObject({
   completed_at: time,
   until: z.number().int().nullable().describe('Seconds: what was signed up to then stays refused'),
   banned: z.boolean().describe('They were kept out before, and are so still'),
-  stores: z
-    .array(z.strictObject({ name: z.string(), before: count.nullable(), deleted: count, after: count }))
-    .min(1),
   kept: z.array(z.strictObject({ name: z.string(), rows: count, until: time, why: z.string() })),
   previous: hash.nullable().describe('The id of the certificate before this one'),
+};
+
+const storeRow = z.strictObject({
+  name: z.string(),
+  before: count.describe('All rows of the subject: deleted + otherwise + after'),
+  added: count.describe('Of these, rows that came after the count, such as the deletes in the outbox'),
+  deleted: count,
+  otherwise: count.describe('Gone by other ways: a consumer, a job, or a time that was over'),
+  after: count,
 });
+const follower = z.strictObject({
+  name: z.string(),
+  acknowledged: count.describe('The offset of the outbox up to which it had acknowledged'),
+  needed: count.describe('The offset of the last delete of this erasure, or later'),
+  limit_seconds: count.describe('For so long the erasure waited'),
+});
+
+/** The first form did not say what became of every row, and knew no followers. */
+export const certificateSchema = z.discriminatedUnion('version', [
+  z.strictObject({
+    ...common,
+    version: z.literal(1),
+    stores: z
+      .array(z.strictObject({ name: z.string(), before: count.nullable(), deleted: count, after: count }))
+      .min(1),
+  }),
+  z.strictObject({
+    ...common,
+    version: z.literal(2),
+    stores: z.array(storeRow).min(1),
+    unacknowledged: z
+      .array(follower)
+      .describe('Followers of the outbox that have not acknowledged the deletes (I17)'),
+  }),
+]);
 export type Certificate = z.output<typeof certificateSchema>;
 
 /** What is wrong with it beside its signature, in sentences; none when it holds. */
@@ -49,13 +80,35 @@ export function certificateProblems(event: NostrEvent): { problems: string[]; ce
       problems: read.error.issues.map(({ path, message }) => `${path.join('.') || 'content'}: ${message}`),
     };
   const certificate = read.data;
-  const { stores, requested_at, fenced_at, counted_at, completed_at } = certificate;
-  const left = stores
+  const { requested_at, fenced_at, counted_at, completed_at } = certificate;
+  const left = rowsOf(certificate)
     .filter(({ after }) => after > 0)
     .map(({ name, after }) => `${name} still counts ${after}`);
+  const sums = certificate.version === 1 ? [] : certificate.stores.flatMap(sumProblem);
   const times = [requested_at, fenced_at, counted_at, completed_at];
   const isInOrder = times.every((at, place) => place === 0 || at >= times[place - 1]!);
-  return { problems: isInOrder ? left : [...left, 'its times are not in order'], certificate };
+  const order = isInOrder ? [] : ['its times are not in order'];
+  return { problems: [...left, ...sums, ...order], certificate };
+}
+
+function sumProblem({ name, before, added, deleted, otherwise, after }: z.output<typeof storeRow>): string[] {
+  const isWhole = before === deleted + otherwise + after && added <= before;
+  return isWhole ? [] : [`the rows of ${name} do not add up`];
+}
+
+export interface StoreRow {
+  readonly name: string;
+  /** Null: the first form of certificates may not know. */
+  readonly before: number | null;
+  readonly deleted: number;
+  readonly otherwise: number | null;
+  readonly after: number;
+}
+
+/** The stores, whichever form the certificate has. */
+export function rowsOf(certificate: Certificate): readonly StoreRow[] {
+  if (certificate.version === 2) return certificate.stores;
+  return certificate.stores.map((row) => ({ ...row, otherwise: null }));
 }
 
 function parsed(content: string): unknown {

@@ -52,3 +52,43 @@ export type ShownStage = (typeof SHOWN_STAGES)[number];
 /** Who asked: the member, an operator, a request to vanish (NIP-62), or the proof of an earlier one after a restore. */
 export const ERASURE_CAUSES = ['member', 'operator', 'vanish', 'replay'] as const;
 export type ErasureCause = (typeof ERASURE_CAUSES)[number];
+
+// ── The rows of a store add up ────────────────────────────────────────────────────────────────────────────────────
+
+export type Counts = Readonly<Record<string, number>>;
+
+/**
+ * By the name of the store. After each count: counted + added = deleted + otherwise + what the count found.
+ */
+export interface Ledger {
+  /** Found by the first count. */
+  readonly counted: Counts;
+  /** Came after the first count: the outbox rows of the deletes, or what was written meanwhile. */
+  readonly added: Counts;
+  readonly deleted: Counts;
+  /** Gone, but not by a deleter of this erasure: a consumer, a job, or a time that was over. */
+  readonly otherwise: Counts;
+}
+
+/**
+ * Makes the ledger agree with what a count has found. Rows that came and went between two counts are in
+ * neither.
+ */
+export function settle(
+  { counted, added, deleted, otherwise }: Ledger,
+  found: Iterable<readonly [store: string, rows: number]>,
+): Pick<Ledger, 'counted' | 'added' | 'otherwise'> {
+  const after = { counted: { ...counted }, added: { ...added }, otherwise: { ...otherwise } };
+  for (const [store, rows] of found) {
+    const first = counted[store];
+    const gone = (deleted[store] ?? 0) + (otherwise[store] ?? 0);
+    if (first === undefined) {
+      after.counted[store] = rows + gone;
+      continue;
+    }
+    const more = rows + gone - first - (added[store] ?? 0);
+    if (more > 0) after.added[store] = (added[store] ?? 0) + more;
+    if (more < 0) after.otherwise[store] = (otherwise[store] ?? 0) - more;
+  }
+  return after;
+}

@@ -59,6 +59,11 @@ export const ERRORS = {
     status: 409,
     message: 'A replay goes back, and no further than the outbox reaches; a rebuild begins anew.',
   },
+  FOLLOWER_LIMIT_REACHED: { status: 409, message: 'There are as many followers as there can be.' },
+  OFFSET_OUT_OF_RANGE: {
+    status: 409,
+    message: 'An acknowledged offset only grows, and not beyond the head of the outbox.',
+  },
   INVALID_INVITE: { status: 409, message: 'This invite is unknown, used, revoked or past its time.' },
   BEING_ERASED: {
     status: 409,

@@ -43,6 +43,17 @@ it('what a certificate says stands on the page as text, never as markup', () => 
     expect(page).toContain(text);
 });
 
+it('a service outside that has not confirmed the deletion is named, and rows that others took have their column', () => {
+  const stores = [{ name: 'postgres:reports', before: 7, added: 0, deleted: 2, otherwise: 5, after: 0 }];
+  const follower = { name: 'index-of-art', acknowledged: 5_678, needed: 9_012, limit_seconds: 86_400 };
+  const second = { ...content, version: 2, stores, unacknowledged: [follower] };
+  const page = certificatePage(eventOf(JSON.stringify(second)))!;
+  expect(page).toMatch(/index-of-art[\s\S]*5,678 of 9,012/);
+  expect(page).toMatch(
+    /<td>postgres:reports<\/td><td class="n">7<\/td><td class="n">2<\/td><td class="n">5<\/td>/,
+  );
+});
+
 it('what is no certificate has no page', () => {
   expect(certificatePage(eventOf('{}'))).toBeUndefined();
 });

@@ -3,7 +3,7 @@
  * checked is the signed event, whose id and signature stand on it.
  */
 import { npubEncode } from 'nostr-tools/nip19';
-import { type Certificate, certificateProblems } from '../core/certificate.js';
+import { type Certificate, certificateProblems, rowsOf } from '../core/certificate.js';
 import type { NostrEvent } from '../core/event.js';
 import { escapeHtml } from '../core/text.js';
 
@@ -45,6 +45,7 @@ export function certificatePage(event: NostrEvent): string | undefined {
 ${about(certificate)}
 ${stores(certificate)}
 ${kept(certificate)}
+${unacknowledged(certificate)}
 ${signature(event, certificate)}
 </body>
 </html>
@@ -83,17 +84,19 @@ function about(certificate: Certificate): string {
 const MANY = 14;
 
 /** Those that held something, one by one; the others by name. */
-function stores({ stores: all }: Certificate): string {
+function stores(certificate: Certificate): string {
+  const all = rowsOf(certificate);
   const held = all.filter(({ before, deleted }) => before !== 0 || deleted > 0);
   const empty = all.filter((store) => !held.includes(store));
   const rows = held.map(
-    ({ name, before, deleted, after }) =>
-      `<tr><td>${escapeHtml(name)}</td>${[before, deleted, after].map((value) => `<td class="n">${number(value)}</td>`).join('')}</tr>`,
+    ({ name, before, deleted, otherwise, after }) =>
+      `<tr><td>${escapeHtml(name)}</td>${[before, deleted, otherwise, after].map((value) => `<td class="n">${number(value)}</td>`).join('')}</tr>`,
   );
   const names = empty.map(({ name }) => escapeHtml(name)).join(', ');
   return `${heading('Stores', '保存先')}
-<div${held.length > MANY ? ' class="many"' : ''}><table><thead><tr><th>store <small lang="ja">保存先</small></th><th class="n">before <small lang="ja">前</small></th><th class="n">deleted <small lang="ja">削除</small></th><th class="n">after <small lang="ja">後</small></th></tr></thead>
+<div${held.length > MANY ? ' class="many"' : ''}><table><thead><tr><th>store <small lang="ja">保存先</small></th><th class="n">before <small lang="ja">前</small></th><th class="n">deleted <small lang="ja">削除</small></th><th class="n">gone otherwise <small lang="ja">他の経路</small></th><th class="n">after <small lang="ja">後</small></th></tr></thead>
 <tbody>${rows.join('\n')}</tbody></table></div>
+<p class="all">Before = deleted + gone otherwise + after. Rows that were written during the erasure are in “before”. <span lang="ja">前 = 削除 + 他の経路 + 後</span></p>
 <p class="all">Looked into as well, nothing there before and after <span lang="ja">前後とも 0 件</span>: ${names || '–'}</p>`;
 }
 
@@ -103,6 +106,22 @@ function kept({ kept: all }: Certificate): string {
     row(escapeHtml(name), '', `${number(count)}, until ${time(until)}: ${escapeHtml(why)}`),
   );
   return `${heading('Kept for a time', '期限付きの保存')}\n<table>${rows.join('\n')}</table>`;
+}
+
+function unacknowledged(certificate: Certificate): string {
+  if (certificate.version === 1 || certificate.unacknowledged.length === 0) return '';
+  const rows = certificate.unacknowledged.map(({ name, acknowledged, needed, limit_seconds }) =>
+    row(
+      escapeHtml(name),
+      '',
+      `acknowledged up to ${number(acknowledged)} of ${number(needed)}; waited for ${number(limit_seconds)} s`,
+    ),
+  );
+  const words = heading(
+    'Services outside that have not confirmed the deletion',
+    '削除を確認していない外部サービス',
+  );
+  return `${words}\n<table>${rows.join('\n')}</table>`;
 }
 
 function signature({ id, pubkey, sig }: NostrEvent, { previous, software }: Certificate): string {

@@ -102,10 +102,11 @@ interface Signing {
 }
 
 function certificateOf(erasure: Erasure, { version, previous, key, now }: Signing): Certificate {
-  const { erasureId, slug, type, cause, subject, counted, deleted, verified, kept } = erasure;
+  const { erasureId, slug, type, cause, subject, counted, added, deleted, otherwise, verified, kept } =
+    erasure;
   return {
     type: 'minato-erasure-certificate',
-    version: 1,
+    version: 2,
     erasure_id: erasureId,
     software: { name: 'minato', version },
     community: slug,
@@ -119,9 +120,17 @@ function certificateOf(erasure: Erasure, { version, previous, key, now }: Signin
     banned: erasure.banned,
     stores: Object.keys(verified).map((name) => ({
       name,
-      before: counted[name] ?? null,
+      before: (counted[name] ?? 0) + (added[name] ?? 0),
+      added: added[name] ?? 0,
       deleted: deleted[name] ?? 0,
+      otherwise: otherwise[name] ?? 0,
       after: verified[name]!,
+    })),
+    unacknowledged: erasure.unacknowledged.map((follower) => ({
+      name: follower.name,
+      acknowledged: follower.acknowledgedSeq,
+      needed: follower.neededSeq,
+      limit_seconds: follower.limitSeconds,
     })),
     kept: Object.entries(kept).map(([name, rows]) => ({ name, ...rows })),
     previous: previous ?? null,

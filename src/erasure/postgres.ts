@@ -36,7 +36,7 @@ export function postgresDeleters(stores: PostgresStores): Deleter[] {
     counted.set(subject, known);
     // One that fails does not take the others with it: then each is asked by itself.
     const all = await known.catch(() => undefined);
-    return all?.get(name) ?? countRows(client, tables[name]!, subject);
+    return all?.get(name) ?? countRowsOf(client, tables[name]!, subject);
   };
   const { labels, ...others } = tables;
   return [
@@ -45,12 +45,6 @@ export function postgresDeleters(stores: PostgresStores): Deleter[] {
     ...Object.entries(others).map(([name, of]) => tableDeleter(name, of, count, stores)),
     outboxDeleter(stores),
   ];
-}
-
-async function countRows(client: Client, tables: readonly TableRows[], subject: Subject): Promise<number> {
-  let count = 0;
-  for (const table of tables) count += await countRowsOf(client, table, subject);
-  return count;
 }
 
 function tableDeleter(

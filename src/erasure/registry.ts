@@ -184,6 +184,10 @@ const ENTRIES: Record<PersonalStoreName, Entry> = {
     about: 'That you are an operator here, and that you added operators.',
     columns: ['operators.pubkey', 'operators.added_by'],
   },
+  followers: {
+    about: 'Services that you registered, as an operator, as followers of the outbox.',
+    columns: ['outbox_followers.registered_by', 'outbox_followers.name'],
+  },
   sessions: {
     about: 'When you signed in with a browser as an operator, and until when that holds.',
     columns: [

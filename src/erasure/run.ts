@@ -5,8 +5,9 @@
  * A store that fails does not hold up the others: it is named, and tried again. What was found after the deletion goes through it
  * once more, a bounded number of times.
  */
+import { isDeepStrictEqual } from 'node:util';
 import type { Pool } from 'pg';
-import type { MemberSubject, Subject } from '../core/erasure.js';
+import { type MemberSubject, type Subject, settle } from '../core/erasure.js';
 import type { Lane } from '../lane.js';
 import type { Log } from '../log.js';
 import {
@@ -21,9 +22,11 @@ import {
 } from '../store/erasure-steps.js';
 import { type Erasure, readErasure } from '../store/erasures.js';
 import { fixSubjectPrint, readSubjectPrint } from '../store/node-state.js';
+import { readHead } from '../store/outbox.js';
 import type { SubjectKey } from '../subject-key.js';
 import type { Certificates } from './certificate.js';
 import { type DeletionRegistry, Interrupted } from './deletion-registry.js';
+import { lookAtReaders } from './readers.js';
 
 /** Rounds of deleting and counting before what is left is called a failure. */
 const PASSES_MAX = 5;
@@ -32,7 +35,18 @@ const KEY_WAIT_MS = 2_000;
 /** A step that failed before it came to the stores. */
 const WHOLE = 'erasure';
 /** What the deletion of events leaves behind, whatever was counted there. */
-const FOLLOWING = ['postgres:event_dedupe', 'postgres:events_outbox', 'postgres:trust'];
+const OUTBOX = 'postgres:events_outbox';
+const FOLLOWING = ['postgres:event_dedupe', OUTBOX, 'postgres:trust'];
+/** What is deleted here is announced in the outbox. */
+const ANNOUNCING = ['postgres:events', 'postgres:labels'];
+/**
+ * What waits until the readers of the outbox have the deletes; of a community also what they need in order to
+ * read it.
+ */
+const HELD_BACK = {
+  member: [OUTBOX],
+  community: [OUTBOX, 'postgres:followers', 'postgres:operators', 'postgres:settings'],
+} as const;
 /** What instances hold in memory is read from these. */
 const CONFIGURED = [
   'members',
@@ -44,6 +58,9 @@ const CONFIGURED = [
   'topics',
   'consents',
 ].map((name) => `postgres:${name}`);
+
+/** What is deleted from now on is announced later than what was. */
+const UNANNOUNCED = { outboxSeq: null, announcedAt: null } as const;
 
 export interface ErasureRunOptions {
   readonly pool: Pool;
@@ -63,8 +80,11 @@ export interface Turn {
   readonly signal: AbortSignal;
 }
 
-/** `waits`: nothing more to do now, because of a hold or a failure. */
-export type Outcome = 'completed' | 'more' | 'waits';
+/**
+ * `waits`: nothing more to do now, because of a hold or a failure. `patient`: a reader of the outbox has not
+ * come so far yet.
+ */
+export type Outcome = 'completed' | 'more' | 'waits' | 'patient';
 
 export class ErasureRun {
   /** Rows that went in this turn. */
@@ -89,6 +109,11 @@ export class ErasureRun {
       if (error instanceof Interrupted) return turn.left > 0 && !turn.signal.aborted ? 'waits' : 'more';
       return this.fail(new Map([[WHOLE, error instanceof Error ? error.message : String(error)]]));
     }
+  }
+
+  /** It waits, and others come first. */
+  async rest(): Promise<void> {
+    await saveErasure(this.options.pool, this.erasure, {}, this.options.now());
   }
 
   private step(turn: Turn): Promise<Outcome | undefined> {
@@ -148,14 +173,15 @@ export class ErasureRun {
     if (this.erasure.cause !== 'vanish') await raiseVersions(pool);
     const { succeeded, failed } = await registry.countAll(this.subject());
     this.told(failed);
-    await this.save({ stage: 'counted', countedAt: now(), counted: Object.fromEntries(succeeded) });
+    const settled = settle(this.erasure, succeeded);
+    await this.save({ stage: 'counted', countedAt: now(), ...settled, ...UNANNOUNCED });
     return undefined;
   }
 
   private async delete(turn: Turn): Promise<Outcome | undefined> {
     const { registry, pool } = this.options;
-    const { erasureId } = this.erasure;
-    await this.countUncounted();
+    const { erasureId, type } = this.erasure;
+    const failed = new Map(await this.countUncounted());
     const done = new Set(this.erasure.done);
     const deleted = new Map(Object.entries(this.erasure.deleted));
     // Stores outside tell their progress at the same time: each saving holds what the one before it held, and
@@ -166,44 +192,96 @@ export class ErasureRun {
       saving = saving.then(save, save);
       return saving;
     };
-    const { failed } = await registry.deleteAll(
-      this.subject(),
-      async (store, taken, isDone) => {
-        this.changed += taken;
-        if (isDone) done.add(store);
-        if (taken > 0) {
-          deleted.set(store, (deleted.get(store) ?? 0) + taken);
-          turn.left -= 1;
-          await keep();
-        }
-        if (turn.signal.aborted || (!isDone && turn.left <= 0)) throw new Interrupted();
-        if (!isDone && (await isStopped(pool, erasureId))) throw new Interrupted();
-      },
-      new Set([...done, ...this.empty()]),
-    );
-    await keep();
-    if (CONFIGURED.some((store) => (deleted.get(store) ?? 0) > 0)) await raiseVersions(pool);
+    const deleteBut = async (apart: readonly string[]): Promise<void> => {
+      const collected = await registry.deleteAll(
+        this.subject(),
+        async (store, taken, isDone) => {
+          this.changed += taken;
+          if (isDone) done.add(store);
+          if (taken > 0) {
+            deleted.set(store, (deleted.get(store) ?? 0) + taken);
+            turn.left -= 1;
+            await keep();
+          }
+          if (turn.signal.aborted || (!isDone && turn.left <= 0)) throw new Interrupted();
+          if (!isDone && (await isStopped(pool, erasureId))) throw new Interrupted();
+        },
+        new Set([...done, ...this.empty(), ...failed.keys(), ...apart]),
+      );
+      for (const [store, why] of collected.failed) failed.set(store, why);
+      await keep();
+      if (CONFIGURED.some((store) => (deleted.get(store) ?? 0) > 0)) await raiseVersions(pool);
+    };
+    if (this.erasure.outboxSeq === null) {
+      await deleteBut(HELD_BACK[type]);
+      if (ANNOUNCING.some((store) => failed.has(store))) return this.fail(failed);
+      await this.noteAnnounced((store) => deleted.get(store) ?? 0);
+    }
+    if (!(await this.isReadOutside())) {
+      if (failed.size > 0) return this.fail(failed);
+      if (this.erasure.failedAt !== null) await this.save({ failures: {}, failedAt: null });
+      return 'patient';
+    }
+    await deleteBut([]);
     if (failed.size > 0) return this.fail(failed);
     return this.save({ stage: 'verifying', failures: {}, failedAt: null });
   }
 
-  /** Stores that counted nothing the last time. What follows from the others is found by the next count. */
-  private empty(): string[] {
-    const { counted, verified, passes } = this.erasure;
-    const last = passes === 0 ? counted : verified;
-    return Object.keys(last).filter((store) => last[store] === 0 && !FOLLOWING.includes(store));
+  /**
+   * Every delete of this pass is in the outbox: up to where, and since when, is what its readers are measured
+   * by.
+   */
+  private async noteAnnounced(deleted: (store: string) => number): Promise<void> {
+    const { pool, now } = this.options;
+    const hasNews = (this.erasure.counted[OUTBOX] ?? 1) > 0 || ANNOUNCING.some((store) => deleted(store) > 0);
+    const announced = { outboxSeq: hasNews ? await readHead(pool) : 0, announcedAt: now() };
+    await this.save(announced);
+    this.erasure = { ...this.erasure, ...announced };
   }
 
-  /** A store that did not answer when the others were counted. */
-  private async countUncounted(): Promise<void> {
+  /**
+   * I17: every follower has acknowledged the deletes, or its time is over; what is still to come is saved for
+   * people to see.
+   */
+  private async isReadOutside(): Promise<boolean> {
+    const { erasureId, community, cause, outboxSeq, announcedAt, waits, unacknowledged } = this.erasure;
+    if (!outboxSeq || announcedAt === null) return true;
+    // After a restore the offsets that followers know are of another outbox: each must rebuild, and there is
+    // nothing to wait for.
+    const announced = { erasureId, community, seq: outboxSeq, at: announcedAt, mayWait: cause !== 'replay' };
+    const found = await lookAtReaders(this.options, announced, this.options.now());
+    const earlier = unacknowledged.filter(({ name }) =>
+      found.unacknowledged.every((follower) => follower.name !== name),
+    );
+    const noted = { waits: found.waits, unacknowledged: [...earlier, ...found.unacknowledged] };
+    if (!isDeepStrictEqual(noted, { waits, unacknowledged })) await this.save(noted);
+    return found.mayGoOn;
+  }
+
+  /** Stores that counted nothing the last time. What follows from the others is found by the next count. */
+  private empty(): string[] {
+    const { counted, added, verified, passes } = this.erasure;
+    const rows = (store: string) =>
+      passes === 0 ? counted[store]! + (added[store] ?? 0) : (verified[store] ?? 0);
+    return Object.keys(passes === 0 ? counted : verified).filter(
+      (store) => rows(store) === 0 && !FOLLOWING.includes(store),
+    );
+  }
+
+  /**
+   * A store that did not answer when the others were counted. One that still does not is not deleted from:
+   * its rows could not add up.
+   */
+  private async countUncounted(): Promise<ReadonlyMap<string, string>> {
     const { counted, done } = this.erasure;
     const names = this.options.registry
       .registeredNames()
       .filter((name) => counted[name] === undefined && !done.includes(name));
-    if (names.length === 0) return;
-    const { succeeded } = await this.options.registry.countAll(this.subject(), new Set(names));
-    await this.save({ counted: { ...counted, ...Object.fromEntries(succeeded) } });
+    if (names.length === 0) return new Map();
+    const { succeeded, failed } = await this.options.registry.countAll(this.subject(), new Set(names));
+    await this.save(settle(this.erasure, succeeded));
     await this.reread();
+    return failed;
   }
 
   private async verify(): Promise<Outcome | undefined> {
@@ -214,18 +292,21 @@ export class ErasureRun {
     const left = [...succeeded].filter(([, count]) => count > 0);
     const problems = new Map([...failed, ...kept.failed]);
     const { passes } = this.erasure;
+    const settled = settle(this.erasure, succeeded);
     if (left.length > 0 && passes + 1 < PASSES_MAX)
       return this.save({
         stage: 'deleting',
         done: [],
         passes: passes + 1,
         verified: Object.fromEntries(succeeded),
+        ...settled,
+        ...UNANNOUNCED,
       });
     for (const [store, count] of left)
       problems.set(store, `${count} are still there after ${PASSES_MAX} rounds`);
     if (problems.size > 0) return this.fail(problems);
     const stays = [...kept.succeeded].flatMap(([store, rows]) => (rows === undefined ? [] : [[store, rows]]));
-    await this.save({ verified: Object.fromEntries(succeeded), kept: Object.fromEntries(stays) });
+    await this.save({ verified: Object.fromEntries(succeeded), kept: Object.fromEntries(stays), ...settled });
     await this.reread();
     return this.complete();
   }

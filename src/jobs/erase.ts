@@ -2,6 +2,7 @@
  * Carries erasures out: of members who asked or vanished (NIP-62), and of communities. They take turns, so that a large one does not
  * hold up the small ones; what a run does not finish the next one goes on with.
  */
+import { setTimeout as delay } from 'node:timers/promises';
 import { withRegistry } from '../erasure/all.js';
 import { ErasureRun, type Outcome } from '../erasure/run.js';
 import { countVanished, dueErasures, takeUpVanished } from '../store/erasures.js';
@@ -11,6 +12,11 @@ import type { Job, JobContext, JobResult } from './job.js';
 const ERASURES_MAX = 100;
 /** Batches of one before the next has its turn. */
 const TURN_BATCHES = 20;
+/**
+ * While all that are left wait for readers of the outbox: how long a run looks whether they have come so far.
+ */
+const PATIENCE_MS = 2_000;
+const LOOK_MS = 100;
 
 export const erase: Job = {
   name: 'erase',
@@ -41,6 +47,8 @@ async function takeTurns(
 ): Promise<JobResult> {
   let waiting = [...runs];
   let left = bounds.batches;
+  let completed = 0;
+  let idleSince: number | undefined;
   const changed = () => runs.reduce((sum, run) => sum + run.changed, 0);
   while (waiting.length > 0) {
     const outcomes = new Map<ErasureRun, Outcome>();
@@ -48,10 +56,21 @@ async function takeTurns(
       if (left <= 0 || signal.aborted) return { changed: changed(), more: true };
       const turn = { left: Math.min(left, TURN_BATCHES), signal };
       const given = turn.left;
-      outcomes.set(run, await run.advance(turn));
-      left -= Math.max(1, given - turn.left);
+      const outcome = await run.advance(turn);
+      outcomes.set(run, outcome);
+      left -= Math.max(outcome === 'patient' ? 0 : 1, given - turn.left);
     }
-    waiting = waiting.filter((run) => outcomes.get(run) === 'more');
+    const are = (outcome: Outcome) => waiting.filter((run) => outcomes.get(run) === outcome);
+    completed += are('completed').length;
+    if (are('completed').length + are('more').length > 0) idleSince = undefined;
+    else idleSince ??= performance.now();
+    waiting = [...are('more'), ...are('patient')];
+    if (idleSince === undefined || waiting.length === 0) continue;
+    if (performance.now() - idleSince > PATIENCE_MS) break;
+    await delay(LOOK_MS, undefined, { signal }).catch(() => undefined);
   }
-  return { changed: changed(), more: moreErasures };
+  // Behind the others in the next run: many that wait for one follower do not hold up those of another community.
+  for (const run of waiting) await run.rest();
+  // Where nothing moves, what is left waits for the next minute.
+  return { changed: changed(), more: moreErasures && (completed > 0 || changed() > 0) };
 }

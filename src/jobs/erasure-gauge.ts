@@ -1,10 +1,14 @@
-/** How many erasures stand where, for the metrics: read from the database now and then, whoever carries them out. */
+/**
+ * How many erasures stand where, and how the followers that they wait for stand, for the metrics: read from
+ * the database now and then, whoever carries them out.
+ */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Pool } from 'pg';
 import { SHOWN_STAGES } from '../core/erasure.js';
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
 import { countByStage } from '../store/erasures.js';
+import { countFollowers } from '../store/followers.js';
 
 const REFRESH_MS = 10_000;
 
@@ -38,5 +42,7 @@ export async function refreshErasures({
   metrics,
 }: Pick<ErasureGaugeOptions, 'pool' | 'metrics'>): Promise<void> {
   const counts = new Map((await countByStage(pool)).map(({ stage, count }) => [stage, count]));
+  for (const [state, count] of Object.entries(await countFollowers(pool)))
+    metrics.followers.set({ state }, count);
   for (const stage of SHOWN_STAGES) metrics.erasures.set({ stage }, counts.get(stage) ?? 0);
 }

@@ -53,7 +53,8 @@ export async function readConfigVersions(db: Db): Promise<ConfigVersions> {
   return rows[0]!;
 }
 
-export async function readCommunities(db: Db): Promise<CommunityRow[]> {
+/** Those that are open, or those that are being erased: nothing reaches them any more. */
+export async function readCommunities(db: Db, { closing = false } = {}): Promise<CommunityRow[]> {
   const { rows } = await db.query<{
     id: number;
     slug: string;
@@ -73,7 +74,8 @@ export async function readCommunities(db: Db): Promise<CommunityRow[]> {
        ARRAY(SELECT encode(o.pubkey, 'hex') FROM operators o WHERE o.community = c.id) AS operators,
        coalesce((SELECT jsonb_agg(jsonb_build_object('type', p.type, 'version', p.version) ORDER BY p.type)
          FROM policy_versions p WHERE p.community = c.id AND p.status = 'current'), '[]') AS policies
-     FROM communities c LEFT JOIN community_settings s ON s.community = c.id WHERE c.closed_at IS NULL GROUP BY c.id ORDER BY c.id`,
+     FROM communities c LEFT JOIN community_settings s ON s.community = c.id WHERE (c.closed_at IS NULL) = $1 GROUP BY c.id ORDER BY c.id`,
+    [!closing],
   );
   return rows.map((row) => ({ ...row, settings: new Map(Object.entries(row.settings)) }));
 }

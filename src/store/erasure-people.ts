@@ -53,6 +53,7 @@ const READ = [
   ['invites', 'created_by'],
   ['invites', 'used_by'],
   ['operators', 'added_by'],
+  ['outbox_followers', 'registered_by'],
 ] as const;
 
 const PAGE_KEYS = 1_000;

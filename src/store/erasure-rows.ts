@@ -185,6 +185,14 @@ export const STORE_TABLES = {
     },
   ],
   blocked_authors: [{ table: 'blocked_authors', member: `${MINE} AND t.created_at <= :ms` }],
+  followers: [
+    {
+      table: 'outbox_followers',
+      member: 't.registered_by = :pubkey AND t.registered_at <= :ms',
+      release: 'registered_by = NULL',
+    },
+    { table: 'outbox_streams', uncounted: true },
+  ],
   personal_data_requests: [
     {
       table: 'personal_data_files',
@@ -232,7 +240,8 @@ export const STORE_TABLES = {
   moderation_rules: [
     {
       table: 'moderation_rules',
-      member: `t.conditions->'authors' ? :hex AND t.conditions->'authors' <> jsonb_build_array(:hex) AND t.updated_at <= :ms`,
+      member: `t.conditions->'authors' ? :hex AND t.conditions->'authors' <> jsonb_build_array(:hex) AND t.updated_at <= :ms
+        AND strpos((t.conditions - 'authors')::text, :hex) = 0`,
       release: `conditions = jsonb_set(u.conditions, '{authors}', (u.conditions->'authors') - :hex)`,
       memberOnly: true,
     },
@@ -242,7 +251,8 @@ export const STORE_TABLES = {
   settings: [
     {
       table: 'community_settings',
-      member: `jsonb_typeof(t.value) = 'array' AND t.value ? :hex AND t.updated_at <= :ms`,
+      member: `jsonb_typeof(t.value) = 'array' AND t.value ? :hex AND strpos((t.value - :hex)::text, :hex) = 0
+        AND t.updated_at <= :ms`,
       release: 'value = u.value - :hex',
       memberOnly: true,
     },
@@ -303,26 +313,37 @@ export async function countStores(
   stores: readonly (readonly [name: string, tables: readonly TableRows[]])[],
   subject: Subject,
 ): Promise<Map<string, number>> {
-  const counts = stores.map(([, tables]) => {
-    const each = tables.flatMap((rows) => {
-      const where = rows.uncounted ? undefined : conditionOf(rows, subject);
-      return where === undefined ? [] : [`(SELECT count(*) FROM ${rows.table} t WHERE ${where})`];
-    });
-    return each.length === 0 ? '0::bigint' : each.join(' + ');
-  });
+  const counts = stores.map(([, tables]) => countOf(tables, subject));
   const { rows } = await client.query<{ counts: number[] }>(
     named(`SELECT ARRAY[${counts.join(', ')}]::bigint[] AS counts`, subjectValues(subject)),
   );
   return new Map(stores.map(([name], at) => [name, Number(rows[0]!.counts[at])]));
 }
 
-export async function countRowsOf(client: ClientBase, rows: TableRows, subject: Subject): Promise<number> {
-  const where = conditionOf(rows, subject);
-  if (where === undefined || rows.uncounted) return 0;
-  const { rows: found } = await client.query<{ count: number }>(
-    named(`SELECT count(*) AS count FROM ${rows.table} t WHERE ${where}`, subjectValues(subject)),
+/** A row that two entries of its table name is one row. */
+function countOf(tables: readonly TableRows[], subject: Subject): string {
+  const before = new Map<string, string[]>();
+  const each = tables.flatMap((rows) => {
+    const where = rows.uncounted ? undefined : conditionOf(rows, subject);
+    if (where === undefined) return [];
+    const others = before.get(rows.table) ?? [];
+    before.set(rows.table, [...others, where]);
+    const apart = others.map((other) => ` AND (${other}) IS NOT TRUE`).join('');
+    return [`(SELECT count(*) FROM ${rows.table} t WHERE ${where}${apart})`];
+  });
+  return each.length === 0 ? '0::bigint' : each.join(' + ');
+}
+
+/** Of one store by itself. */
+export async function countRowsOf(
+  client: ClientBase,
+  tables: readonly TableRows[],
+  subject: Subject,
+): Promise<number> {
+  const { rows } = await client.query<{ count: number }>(
+    named(`SELECT ${countOf(tables, subject)} AS count`, subjectValues(subject)),
   );
-  return found[0]!.count;
+  return rows[0]!.count;
 }
 
 /** Labels that are to go next. */

@@ -1,10 +1,11 @@
 /** What the job that carries erasures out writes. Only one runs at a time, over all instances. */
 import type { Client, ClientBase, Pool } from 'pg';
-import type { ErasureStage } from '../core/erasure.js';
+import type { Counts, ErasureStage } from '../core/erasure.js';
 import { denial, isDenial } from '../core/errors.js';
+import type { Awaited, Unacknowledged } from '../core/follower.js';
 import type { VanishMark } from '../core/plan.js';
 import { bytes, changeConfig, type Db } from './config-change.js';
-import type { Counts, Erasure, KeptRows } from './erasures.js';
+import type { Erasure, KeptRows } from './erasures.js';
 
 /** Everything that was signed at any time. */
 export const FOR_EVER = Number.MAX_SAFE_INTEGER;
@@ -121,13 +122,19 @@ export interface Saved {
   readonly countedAt?: number;
   readonly passes?: number;
   readonly counted?: Counts;
+  readonly added?: Counts;
   readonly deleted?: Counts;
+  readonly otherwise?: Counts;
   readonly verified?: Counts;
   readonly failures?: Readonly<Record<string, string>>;
   readonly kept?: Readonly<Record<string, KeptRows>>;
   readonly done?: readonly string[];
   readonly failedAt?: number | null;
   readonly tries?: number;
+  readonly outboxSeq?: number | null;
+  readonly announcedAt?: number | null;
+  readonly waits?: readonly Awaited[];
+  readonly unacknowledged?: readonly Unacknowledged[];
 }
 
 const COLUMN: Record<keyof Saved, string> = {
@@ -135,15 +142,24 @@ const COLUMN: Record<keyof Saved, string> = {
   countedAt: 'counted_at',
   passes: 'passes',
   counted: 'counted',
+  added: 'added',
   deleted: 'deleted',
+  otherwise: 'otherwise',
   verified: 'verified',
   failures: 'failures',
   kept: 'kept',
   done: 'done',
   failedAt: 'failed_at',
   tries: 'tries',
+  outboxSeq: 'outbox_seq',
+  announcedAt: 'announced_at',
+  waits: 'waits',
+  unacknowledged: 'unacknowledged',
 };
-const AS_JSON = new Set(['counted', 'deleted', 'verified', 'failures', 'kept']);
+const AS_JSON: ReadonlySet<keyof Saved> = new Set([
+  ...(['counted', 'added', 'deleted', 'otherwise', 'verified'] as const),
+  ...(['failures', 'kept', 'waits', 'unacknowledged'] as const),
+]);
 
 /** As it was read: whoever has changed its course since is not overrun. False when somebody has. */
 export async function saveErasure(db: Db, read: Erasure, saved: Saved, now: number): Promise<boolean> {
@@ -197,7 +213,7 @@ export async function completeErasure(
   const done = await changeConfig(pool, { community, now }, async (change) => {
     const { db } = change;
     const { rowCount } = await db.query(
-      `UPDATE erasures SET stage = 'completed', completed_at = $2, updated_at = $2, pubkey = NULL, failed_at = NULL, failures = '{}'
+      `UPDATE erasures SET stage = 'completed', completed_at = $2, updated_at = $2, pubkey = NULL, failed_at = NULL, failures = '{}', waits = '[]'
        WHERE erasure_id = $1 AND ${UNCHANGED} AND held_at IS NULL`,
       courseOf(erasure, now),
     );

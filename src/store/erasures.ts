@@ -5,22 +5,22 @@
 import { randomUUID } from 'node:crypto';
 import type { ClientBase, Pool } from 'pg';
 import { KIND_VANISH } from '../core/classify.js';
-import type { ErasureCause, ErasureStage, ShownStage } from '../core/erasure.js';
+import type { Counts, ErasureCause, ErasureStage, Ledger, ShownStage } from '../core/erasure.js';
 import { type Denial, denial } from '../core/errors.js';
+import type { Awaited, Unacknowledged } from '../core/follower.js';
 import { DAY_MS } from '../core/retention.js';
 import { bytes, type Change, changeConfig, type Db, isUuid } from './config-change.js';
 import { STORE_TABLES, type TableRows } from './erasure-rows.js';
 import { replaceNames } from './named.js';
 import { NEWEST_FIRST, type Page, type PageOf, readPage } from './page.js';
 
-export type Counts = Readonly<Record<string, number>>;
 export interface KeptRows {
   readonly rows: number;
   readonly until: number;
   readonly why: string;
 }
 
-export interface Erasure {
+export interface Erasure extends Ledger {
   readonly erasureId: string;
   readonly community: number;
   readonly slug: string;
@@ -45,18 +45,23 @@ export interface Erasure {
   readonly pubkey: string | null;
   /** The keyed hash of whom it is about, in hex. */
   readonly subject: string | null;
-  readonly counted: Counts;
-  readonly deleted: Counts;
   readonly verified: Counts;
   readonly failures: Readonly<Record<string, string>>;
   readonly kept: Readonly<Record<string, KeptRows>>;
   readonly done: readonly string[];
+  /** The head of the outbox when the last delete of this pass was in it, and when that was; null before. */
+  readonly outboxSeq: number | null;
+  readonly announcedAt: number | null;
+  /** Followers that it waits for, and those that it went on without (I17). */
+  readonly waits: readonly Awaited[];
+  readonly unacknowledged: readonly Unacknowledged[];
 }
 
 const COLUMNS = `erasure_id AS "erasureId", community, slug, type, cause, stage, requested_at AS "requestedAt",
   updated_at AS "updatedAt", grace_until AS "graceUntil", fenced_at AS "fencedAt", counted_at AS "countedAt",
   completed_at AS "completedAt", held_at AS "heldAt", hold_reason AS "holdReason", failed_at AS "failedAt", until, tries, passes,
-  banned, encode(pubkey, 'hex') AS pubkey, encode(subject, 'hex') AS subject, counted, deleted, verified, failures, kept, done`;
+  banned, encode(pubkey, 'hex') AS pubkey, encode(subject, 'hex') AS subject, counted, added, deleted, otherwise,
+  verified, failures, kept, done, outbox_seq AS "outboxSeq", announced_at AS "announcedAt", waits, unacknowledged`;
 
 /** What people are told: a hold or a failure is more telling than where it stands. */
 export function shownStage({ stage, heldAt, failedAt }: Erasure): ShownStage {
@@ -288,6 +293,16 @@ export async function dueErasures(db: Db, now: number, limit: number): Promise<E
 export async function listWaiting(db: Db, limit: number): Promise<Erasure[]> {
   const { rows } = await db.query<Erasure>(
     `SELECT ${COLUMNS} FROM erasures WHERE stage NOT IN ('completed', 'cancelled') AND (held_at IS NOT NULL OR failed_at IS NOT NULL)
+     ORDER BY requested_at, erasure_id LIMIT $1`,
+    [limit],
+  );
+  return rows;
+}
+
+/** Those that wait for followers of the outbox, the oldest first. */
+export async function listAwaiting(db: Db, limit: number): Promise<Erasure[]> {
+  const { rows } = await db.query<Erasure>(
+    `SELECT ${COLUMNS} FROM erasures WHERE stage NOT IN ('completed', 'cancelled') AND waits <> '[]'
      ORDER BY requested_at, erasure_id LIMIT $1`,
     [limit],
   );

@@ -190,6 +190,10 @@ export const PERSONAL_SELECTS = {
     columns: `CASE WHEN pubkey = :pubkey THEN 'operator' ELSE 'added another operator' END AS role, created_at`,
     from: 'FROM operators WHERE community = :community AND (pubkey = :pubkey OR added_by = :pubkey)',
   },
+  followers: {
+    columns: 'name, limit_seconds, registered_at',
+    from: 'FROM outbox_followers WHERE community = :community AND registered_by = :pubkey ORDER BY name',
+  },
   sessions: {
     columns: 'created_at, expires_at',
     from: `FROM operator_sessions ${OF_PUBKEY} ORDER BY created_at, token_hash`,

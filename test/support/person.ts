@@ -154,6 +154,11 @@ async function fillRows(
     stranger,
   );
   await put(
+    `INSERT INTO outbox_followers (community, registered_by, name, acknowledged_seq, registered_at, seen_at, limit_seconds)
+     VALUES ($1, $2, $3, 1000000000, 1, 1, 10)`,
+    `${mark}-index`,
+  );
+  await put(
     'INSERT INTO operator_sessions (community, pubkey, created_at, expires_at, token_hash) VALUES ($1, $2, 1, $4, $3)',
     randomBytes(32),
     now + 3_600_000,
