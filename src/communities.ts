@@ -42,6 +42,9 @@ export interface Community {
   readonly topics: ReadonlyMap<string, TopicSubscription>;
   /** How short space is, by the steps in force. */
   readonly capacity: Capacity;
+  /** What was past its days when the rules were last changed came in before this; and versions were superseded before that. */
+  readonly keptSince: number;
+  readonly historyKeptSince: number;
 }
 
 export interface Communities {
@@ -82,7 +85,7 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
     const rules = await readEnabledRules(pool);
     const before = version === -1 ? undefined : byId;
     byId = new Map(
-      rows.map(({ id, slug, host, settings, authModeAt, refused, operators, policies }) => [
+      rows.map(({ id, slug, host, settings, authModeAt, refused, operators, policies, ...kept }) => [
         id,
         {
           id,
@@ -97,6 +100,7 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
           rules: compiledRules.of(id, rules.get(id) ?? []),
           topics: topics.get(id) ?? new Map(),
           capacity: capacities.get(id) ?? AT_EASE,
+          ...kept,
         },
       ]),
     );

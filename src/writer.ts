@@ -98,6 +98,7 @@ export async function startWriter(
     now,
     settingsOf,
     topicsOf: (community) => communities.get(community)?.topics ?? new Map(),
+    keptSinceOf: (community) => communities.get(community)?.keptSince ?? 0,
     ...(onCommit ? { onCommit } : {}),
   });
   const keys = new NodeKeys({ folder: config.dataDir, pool: database.apiPool, now });

@@ -346,14 +346,13 @@ describe('the drop of a month ∥ a slow REQ', () => {
     await req.query('COMMIT');
     return rows.length;
   };
-  const options = () => ({ now: clock.a, historyDays: 7, auditDays: 30 });
 
   it('waits for it, holds up nobody, and goes when the REQ has its rows', async () => {
     const { notes, req, month } = await begin();
     expect(month).toMatch(PARTITION);
     const watcher = await session();
     const dropper = await session({ lockTimeoutMs: 30_000 });
-    const dropping = dropPartitions(dropper, options(), false);
+    const dropping = dropPartitions(dropper, clock.a, false);
     await waitsForLock(watcher, dropper);
     await expectOthersGoOn();
     expect(await attached(month)).toBe(true);
@@ -366,11 +365,11 @@ describe('the drop of a month ∥ a slow REQ', () => {
   it('gives up after its lock timeout, and the next run goes on', async () => {
     const { notes, req, month } = await begin();
     const dropper = await session({ lockTimeoutMs: 100 });
-    const failed = await dropPartitions(dropper, options(), false).catch((error) => error.code as string);
+    const failed = await dropPartitions(dropper, clock.a, false).catch((error) => error.code as string);
     expect(failed).toBe(LOCK_NOT_AVAILABLE);
     await expectOthersGoOn();
     // Again in vain, in the middle of the detaching.
-    const again = await dropPartitions(dropper, options(), false).catch((error) => error.code as string);
+    const again = await dropPartitions(dropper, clock.a, false).catch((error) => error.code as string);
     expect(again).toBe(LOCK_NOT_AVAILABLE);
     await expectOthersGoOn();
     expect(await rest(req)).toBe(notes.length - 1);
@@ -382,10 +381,10 @@ describe('the drop of a month ∥ a slow REQ', () => {
   it('holds up nobody while a second try waits for it too', async () => {
     const { notes, req, month } = await begin();
     const first = await session({ lockTimeoutMs: 100 });
-    await dropPartitions(first, options(), false).catch(() => undefined);
+    await dropPartitions(first, clock.a, false).catch(() => undefined);
     const watcher = await session();
     const second = await session({ lockTimeoutMs: 30_000 });
-    const dropping = dropPartitions(second, options(), false);
+    const dropping = dropPartitions(second, clock.a, false);
     await waitsForLock(watcher, second);
     await expectOthersGoOn();
     expect(await rest(req)).toBe(notes.length - 1);

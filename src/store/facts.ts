@@ -66,6 +66,8 @@ export interface FactOptions {
   readonly settingsOf: (community: number) => Settings;
   /** The topics that the operator has set rules for. */
   readonly topicsOf?: (community: number) => ReadonlyMap<string, TopicSubscription>;
+  /** What came in before was past its days already, by rules that were changed since. */
+  readonly keptSinceOf?: (community: number) => number;
   /** Names the erased; without a key nobody was erased here. */
   readonly subjectKey?: SubjectHashes;
 }
@@ -142,8 +144,15 @@ export async function readFacts(
   const retention = new Map(
     communities.map((community) => [
       community,
-      { settings: options.settingsOf(community), topics: options.topicsOf?.(community) ?? new Map() },
+      {
+        settings: options.settingsOf(community),
+        topics: options.topicsOf?.(community) ?? new Map(),
+        keptSince: options.keptSinceOf?.(community),
+      },
     ]),
+  );
+  const keepsNoHistory = new Set(
+    communities.filter((community) => options.settingsOf(community)['retention.historyDays'] === 0),
   );
   return {
     lastSeq,
@@ -157,6 +166,7 @@ export async function readFacts(
     erased,
     deletionsLeft,
     purgesDeleted,
+    keepsNoHistory,
     retention,
     topicSettings: new Map(communities.map((community) => [community, options.settingsOf(community)])),
   };
