@@ -196,12 +196,11 @@ function conditions(context: Context, community: number, filter: Filter, settled
 const TOPIC_TAG = String.raw`\["t",("(?:[^"\\]|\\.)*")`;
 
 /**
- * The SQL twin of `isTopic`, of a value as JSON spells it: what needs an escape is a quote, a backslash, half of a surrogate pair,
- * or a control character. Lengths are those of JavaScript, where some characters count twice.
+ * The SQL twin of `isTopic`, of a value as JSON spells it: what needs an escape is a quote, a backslash or a control character. Lengths are those of JavaScript, where some characters count twice.
  */
-const IS_TOPIC = String.raw`found[1] ~ '^"(?:[^"\\\u007f]|\\["\\]|\\ud[89a-f][0-9a-f]{2})+"$'
+const IS_TOPIC = String.raw`found[1] ~ '^"(?:[^"\\\u007f]|\\["\\])+"$'
       AND (char_length(found[1]) <= ${TOPIC_LENGTH_MAX / 2 + 2} OR char_length(regexp_replace(regexp_replace(found[1],
-        '\\(?:u[0-9a-f]{4}|.)', 'x', 'g'), '[\U00010000-\U0010ffff]', 'xx', 'g')) <= ${TOPIC_LENGTH_MAX + 2})`;
+        '\\.', 'x', 'g'), '[\U00010000-\U0010ffff]', 'xx', 'g')) <= ${TOPIC_LENGTH_MAX + 2})`;
 
 /** The SQL twin of `sees` in core/access.ts. */
 function visible(params: Parameters, { parties, topics, kinds }: View): string[] {
