@@ -124,25 +124,48 @@ export const NOT_VANISHED = `(NOT (SELECT EXISTS (SELECT 1 FROM vanish_marks WHE
 
 /**
  * Retention, exact at read (I8), by the rules as they are and not by the bucket: an event is served as long as one of its topics
- * keeps it. Where a topic is asked for, it is that topic's own time that counts (`askedTags`). Which topics an event names is
- * read from its payload only when it is older than some rule keeps, and younger than another does.
+ * keeps it. Where a topic is asked for, it is that topic's own time that counts (`askedTags`).
+ *
+ * Only rows that are older than some rule keeps, and younger than another does, are looked at more closely. What the default keeps
+ * may have a topic of shorter days, and no other that keeps it; what it does not keep may have a topic of longer days. Few such
+ * topics are looked for in the payload; all topics of a payload are read only where that does not settle it.
  */
 function withinDays({ params, retention }: Context, { tags }: Filter): string {
   if (retention === undefined || tags.some((tag) => tag.name === 't')) return 'true';
   const { rules, now } = retention;
   const byDefault = defaultSince(rules, now);
-  const sinces = sincesOfTopics(rules, now);
-  const surelyKept = Math.max(byDefault, ...sinces.values());
+  const sinces = [...sincesOfTopics(rules, now)];
+  const surelyKept = Math.max(byDefault, ...sinces.map(([, since]) => since));
   if (surelyKept === 0) return 'true';
   const isKept = `e.keep < ${Keep.days30} OR e.ingested_at >= ${params.add(surelyKept, 'bigint')}`;
-  if (sinces.size === 0) return `(${isKept})`;
-  const surelyPast = params.add(Math.min(byDefault, ...sinces.values()), 'bigint');
-  const spelt = [...sinces].map(([topic, since]) => [JSON.stringify(topic), since]);
-  const bySpelling = params.add(JSON.stringify(Object.fromEntries(spelt)), 'jsonb');
+  if (sinces.length === 0) return `(${isKept})`;
+  const shorter = sinces.filter(([, since]) => since > byDefault);
+  const longer = sinces.filter(([, since]) => since < byDefault);
+  const isFew = (topics: readonly TopicSince[]) => topics.length <= FEW_TOPICS;
   const otherwise = params.add(byDefault, 'bigint');
-  return `(${isKept} OR (e.ingested_at >= ${surelyPast} AND e.ingested_at >= coalesce((
-    SELECT min(coalesce((${bySpelling} ->> found[1])::bigint, ${otherwise}))
-    FROM regexp_matches(e.payload, '${TOPIC_TAG}', 'g') AS found WHERE ${IS_TOPIC}), ${otherwise})))`;
+  const byAny = keptByAny(params, sinces, otherwise);
+  const young = isFew(shorter) ? `NOT ${namesOne(params, shorter, 'true')} OR ${byAny}` : byAny;
+  const old = isFew(longer) ? namesOne(params, longer, 'e.ingested_at >= named.since') : byAny;
+  return `(${isKept} OR CASE WHEN e.ingested_at >= ${otherwise} THEN ${young} ELSE ${old} END)`;
+}
+
+/** So many topics are looked for one by one. */
+const FEW_TOPICS = 16;
+type TopicSince = readonly [topic: string, since: number];
+
+function namesOne(params: Parameters, topics: readonly TopicSince[], which: string): string {
+  const needles = params.add(textArray(topics.map(([topic]) => `["t",${JSON.stringify(topic)}`)), 'text[]');
+  const sinces = params.add(int8Array(topics.map(([, since]) => since)), 'bigint[]');
+  return `EXISTS (SELECT 1 FROM unnest(${needles}, ${sinces}) AS named (needle, since)
+      WHERE ${which} AND strpos(e.payload, named.needle) > 0)`;
+}
+
+/** By one of its topics, or by the default when it names none. */
+function keptByAny(params: Parameters, topics: readonly TopicSince[], otherwise: string): string {
+  const spelt = topics.map(([topic, since]) => [JSON.stringify(topic), since]);
+  const sinces = params.add(JSON.stringify(Object.fromEntries(spelt)), 'jsonb');
+  return `e.ingested_at >= coalesce((SELECT min(coalesce((${sinces} ->> found[1])::bigint, ${otherwise}))
+      FROM regexp_matches(e.payload, '${TOPIC_TAG}', 'g') AS found WHERE ${IS_TOPIC}), ${otherwise})`;
 }
 
 /** The rules of the community that is asked, and the time. */
