@@ -320,15 +320,7 @@ describe('retention at read', () => {
   });
 
   it('takes the same for a topic in SQL as everywhere else, however strange its name is', async () => {
-    const strange = [
-      '',
-      'a\nb',
-      '\u0000',
-      '\u007f',
-      'quote " and \\n',
-      'x'.repeat(256),
-      'x'.repeat(257),
-    ];
+    const strange = ['', 'a\nb', '\u0000', '\u007f', 'quote " and \\n', 'x'.repeat(256), 'x'.repeat(257)];
     const long = ['🏮'.repeat(128), `${'🏮'.repeat(128)}x`, '"'.repeat(256), '\\'.repeat(257)];
     const events: NostrEvent[] = [];
     for (const name of [...strange, ...long, 'brief']) events.push(await write('brief', name));

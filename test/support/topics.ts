@@ -19,15 +19,16 @@ export async function writeTopic(
   now: number,
 ): Promise<void> {
   const { pinned, name, priority, policy } = rules;
-  await fixKeptSince(db, community, now);
+  const ownDays = policy.retentionDays !== undefined;
+  if (ownDays) await fixKeptSince(db, community, now);
   await db.query(
     `WITH changed AS (UPDATE config_version SET version = version + 1 RETURNING version)
      INSERT INTO node_subscriptions AS n
        (community, topic, pinned, public, name, priority, ingest_policy, created_at, updated_at, kept_since)
-     SELECT $1, $2, $3, $4, $5, $6, $7::jsonb, $8::bigint, $8, c.kept_since FROM changed, communities c WHERE c.id = $1
+     SELECT $1, $2, $3, $4, $5, $6, $7::jsonb, $8::bigint, $8, CASE WHEN $9 THEN c.kept_since END FROM changed, communities c WHERE c.id = $1
      ON CONFLICT (community, topic) DO UPDATE SET pinned = excluded.pinned, public = excluded.public,
        name = coalesce(excluded.name, n.name), priority = excluded.priority, ingest_policy = excluded.ingest_policy,
        updated_at = excluded.updated_at`,
-    [community, topic, pinned, rules.public, name ?? null, priority, JSON.stringify(policy), now],
+    [community, topic, pinned, rules.public, name ?? null, priority, JSON.stringify(policy), now, ownDays],
   );
 }
