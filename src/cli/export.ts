@@ -49,7 +49,8 @@ export function exportCommand(): Command {
       'after',
       `
 Events that are in force are written, oldest arrival first. With --history it is the versions of replaceable and addressable
-events that a newer one has superseded, and only those. What was deleted, has expired or vanished is in neither.
+events that a newer one has superseded, and only those. What was deleted, has expired,
+is past its days or vanished is in neither.
 
 Examples:
   $ minato export backup.jsonl.gz
