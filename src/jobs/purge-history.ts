@@ -13,15 +13,19 @@ export const purgeHistory: Job = {
   cron: '* * * * *',
   about: 'purges superseded versions, after retention.historyDays',
   purges: true,
-  run: (context) =>
-    inEachCommunity(context, (community) =>
-      context.lane.hide({
+  run: (context, client) =>
+    inEachCommunity(context, async (community) => {
+      const { lane, now, bounds } = context;
+      // Mostly there is nothing to do, and the lane need not hear of it.
+      const found = await selectOldHistory(client, community.id, historySince(community, now()), 1);
+      if (found.length === 0) return 0;
+      return lane.hide({
         hidden: 'superseded',
         purge: true,
-        select: (client, now) =>
-          selectOldHistory(client, community.id, historySince(community, now), context.bounds.rows),
-      }),
-    ),
+        select: (session, at) =>
+          selectOldHistory(session, community.id, historySince(community, at), bounds.rows),
+      });
+    }),
   dryRun: async ({ communities, now }, client) => {
     const counts = [];
     for (const community of communities.all())
