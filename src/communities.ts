@@ -44,6 +44,9 @@ export interface Community {
   readonly topics: ReadonlyMap<string, TopicSubscription>;
   /** How short space is, by the steps in force. */
   readonly capacity: Capacity;
+  /** What was past its days when the rules were last changed came in before this; and versions were superseded before that. */
+  readonly keptSince: number;
+  readonly historyKeptSince: number;
 }
 
 export interface Communities {
@@ -93,6 +96,7 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
     const before = version === -1 ? undefined : byId;
     const communityOf = (row: CommunityRow): [number, Community] => {
       const { id, slug, host, settings, authModeAt, refused, refusedUntil, operators, policies } = row;
+      const { keptSince, historyKeptSince } = row;
       const community = {
         id,
         slug,
@@ -107,6 +111,8 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
         rules: compiledRules.of(id, rules.get(id) ?? []),
         topics: topics.get(id) ?? new Map(),
         capacity: capacities.get(id) ?? AT_EASE,
+        keptSince,
+        historyKeptSince,
       };
       return [id, community];
     };

@@ -10,7 +10,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Client } from 'pg';
-import { classify, KIND_DELETION } from './core/classify.js';
+import { KIND_DELETION } from './core/classify.js';
 import type { Decision } from './core/decide.js';
 import type { Announced } from './core/hidden.js';
 import { isOutageCode } from './core/outage.js';
@@ -25,7 +25,7 @@ import {
   type VanishMark,
 } from './core/plan.js';
 import { type Outcome, outcomeOf, type Refusal, refusal } from './core/reply.js';
-import { cutoff, eventDays, type Retention, type TopicSubscription } from './core/retention.js';
+import { ages, eventSince, type Retention, type TopicSubscription } from './core/retention.js';
 import type { Settings } from './core/settings.js';
 import { topicsOf } from './core/topic.js';
 import { isNoAnswer, NoAnswer } from './in-time.js';
@@ -74,6 +74,7 @@ export interface LaneOptions {
   readonly topicsOf?: (community: number) => ReadonlyMap<string, TopicSubscription>;
   /** Seconds: what was signed up to then is of an erased community that had this one's name. */
   readonly refusedUntilOf?: (community: number) => number | undefined;
+  readonly keptSinceOf?: (community: number) => number;
   readonly subjectKey?: SubjectKey;
   /** After the commit, before the clients are told. */
   readonly onCommit?: (plan: Plan) => void;
@@ -433,8 +434,7 @@ function isPastRetention(
   retention: Retention,
   now: number,
 ): boolean {
-  if (classify(event.kind) !== 'regular') return false;
-  return row.ingestedAt < cutoff(eventDays(retention, topicsOf(event)), now);
+  return ages(event.kind) && row.ingestedAt < eventSince(retention, topicsOf(event), now);
 }
 
 /** The statements of a batch go out in two bundles: what is to be known, and what is to be written with its COMMIT. */

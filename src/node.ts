@@ -136,7 +136,18 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   }
   const topicSettingsOf = (community: number) => communities.get(community)?.settings;
   const wakeups = new Wakeups(database, log);
-  const fanout = new Fanout({ database, wakeups, memory, recent, metrics, log, now, topicSettingsOf });
+  const retentionOf = (community: number) => communities.get(community);
+  const fanout = new Fanout({
+    database,
+    wakeups,
+    memory,
+    recent,
+    metrics,
+    log,
+    now,
+    topicSettingsOf,
+    retentionOf,
+  });
   if (roles.has('relay')) await fanout.start();
   if (roles.has('relay') || roles.has('worker')) wakeups.start();
   const stop = async (): Promise<void> => {

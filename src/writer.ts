@@ -101,6 +101,7 @@ export async function startWriter(
     settingsOf,
     topicsOf: (community) => communities.get(community)?.topics ?? new Map(),
     refusedUntilOf: (community) => communities.get(community)?.refusedUntil,
+    keptSinceOf: (community) => communities.get(community)?.keptSince ?? 0,
     ...(onCommit ? { onCommit } : {}),
   });
   const audit = config.dynamodb && new DynamodbAudit(config.dynamodb);

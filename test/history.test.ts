@@ -17,7 +17,6 @@ import { createLog } from '../src/log.js';
 import { type Database, openDatabase } from '../src/postgres/database.js';
 import { addCommunity, writeSetting } from '../src/store/communities.js';
 import { HISTORY_PAGE_SQL, HISTORY_ROWS_MAX } from '../src/store/history.js';
-import { dropPartitions } from '../src/store/keeping.js';
 import { startWriter, type Writer } from '../src/writer.js';
 import { eventually } from './support/cli.js';
 import { createTestDatabase, type TestDatabase } from './support/database.js';
@@ -247,10 +246,6 @@ describe('a soft deletion', () => {
   it('keeps an older version for the time of audit, whatever becomes of its month; then it is purged', async () => {
     const versions = [article(0), article(1)];
     await postEach(SOFT, ...versions, byAddress(1));
-    const later = Date.now() + 75 * DAY_MS;
-    await dropPartitions(client, { now: later, historyDays: 7, auditDays: 30 }, true).then((dropped) =>
-      expect(dropped.some((name) => name.startsWith('events_history_'))).toBe(true),
-    );
     const { rows } = await client.query<{ tableoid: string }>(
       'SELECT tableoid::regclass::text AS tableoid FROM events WHERE id = ANY ($1)',
       [bytes(...versions)],

@@ -375,6 +375,25 @@ describe('export', () => {
     expect(sorted(await exported())).toEqual(sorted([lineOf(versions[0]!), lineOf(articles[1]!)]));
   });
 
+  test('what is past its days is left out also when no node has swept it, and by a topic that no longer keeps it', async () => {
+    const about = (content: string, ...topics: string[]) =>
+      note(content, { tags: topics.map((topic) => ['t', topic]) });
+    const [brief, both, plain] = [about('brief', 'brief'), about('both', 'brief', 'lasting'), about('plain')];
+    const young = note('young');
+    const profile = note('{}', { kind: 0 });
+    await runCli(['settings', 'set', 'retention.regularDays', '0'], env);
+    await runCli(['import'], env, jsonl([brief, both, plain, profile]));
+    await db.query('UPDATE events SET ingested_at = ingested_at - $1', [40 * 86_400_000]);
+    await runCli(['import'], env, jsonl([young]));
+    expect(await exported()).toHaveLength(5);
+    await runCli(['topics', 'set', 'brief', '--retention-days', '2'], env);
+    await runCli(['topics', 'set', 'lasting', '--retention-days', '90'], env);
+    await runCli(['settings', 'set', 'retention.regularDays', '30'], env);
+    expect(sorted(await exported())).toEqual(sorted([both, profile, young].map(lineOf)));
+    expect(await exported('--filter', '{"#t":["brief"]}')).toEqual([]);
+    expect(await exported('--filter', '{"#t":["lasting"]}')).toEqual([lineOf(both)]);
+  });
+
   test('--history writes the superseded versions and nothing else; not what was deleted, expired or vanished', async () => {
     const gone = newAuthor();
     const at = nowSeconds() - 100;

@@ -546,6 +546,7 @@ describe('the sweeps', () => {
   const shapes: [string, string, unknown[], string[]][] = [
     ['expire', sweeps.EXPIRED_SQL, [1, 500], ['events_expiry']],
     ['purge-deleted', sweeps.PURGE_DELETED_SQL, [1, 1, 500, 1], ['events_audit', 'events_place']],
+    ['purge-history', sweeps.OLD_HISTORY_SQL, [1, 1, 500], ['events_history_time']],
     ['vanished, served', events.SERVED_OF_SQL, [1, someone, 1, true, 500], ['events_author']],
     [
       'vanished, hidden',
@@ -556,7 +557,7 @@ describe('the sweeps', () => {
     ['gift wraps', events.WRAPS_SQL, ['1', 1, 0, 1, 'x'], ['event_tags_tag', 'events_place']],
     ['hidden gift wraps', events.HIDDEN_WRAPS_SQL, [1, 0, 1, 'x'], ['events_hidden_wraps']],
     ['gift wraps by place', events.PURGE_AT_SQL, [[1], [1], [1], 1], ['events_place']],
-    ['forget-dedupe', sweeps.FORGET_SQL, [1, 1, [1, 2], 500], ['event_dedupe_gone']],
+    ['forget-dedupe', sweeps.FORGET_SQL, [1, 1, [1, 2], 500], ['event_dedupe_gone', 'events_place']],
   ];
 
   it.each(shapes)(

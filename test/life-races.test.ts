@@ -23,6 +23,7 @@ import { RawClient } from './support/client.js';
 import { type Author, newAuthor, sign } from './support/events.js';
 import { hash, type Life, openLife, unsigned } from './support/life.js';
 import { startTestNode, type TestNode } from './support/node.js';
+import { writeTopic } from './support/topics.js';
 
 const START = Date.UTC(2026, 0, 10);
 const LOCK_NOT_AVAILABLE = '55P03';
@@ -287,6 +288,30 @@ describe('the second of expiry ∥ live delivery', () => {
     await near.until(() => liveOn(near, 'deleted').includes(last.id));
     expect(liveOn(near, 'deleted')).toEqual([last.id]);
   });
+
+  it('what comes out of the outbox after its days is not delivered, nor by a topic that no longer keeps it', async () => {
+    for (const [topic, retentionDays] of [
+      ['brief', 2],
+      ['lasting', 100],
+    ] as const) {
+      const rules = { pinned: true, public: true, priority: 0, policy: { retentionDays } };
+      await writeTopic(a.database.pool, 1, topic, rules, clock.a);
+      await eventually('the rules', () => b.node.communities.get(1)?.topics.has(topic) || undefined);
+    }
+    clock.b = clock.a + 3 * DAY_MS;
+    await subscribe(reader, 'brief', { '#t': ['brief'], limit: 0 });
+    await subscribe(reader, 'lasting', { '#t': ['lasting'], limit: 0 });
+    await subscribe(reader, 'author', { authors: [alice.pubkey], limit: 0 });
+    const about = (...topics: string[]) =>
+      signed({ content: topics.join(), tags: topics.map((topic) => ['t', topic]) });
+    const [brief, both, last] = [about('brief'), about('brief', 'lasting'), about('lasting')];
+    for (const event of [brief, both, last]) expect(await writer.publish(event)).toEqual([true, '']);
+    await reader.until(() => liveOn(reader, 'author').includes(last.id));
+    expect(liveOn(reader, 'author')).toEqual([both.id, last.id]);
+    expect(liveOn(reader, 'lasting')).toEqual([both.id, last.id]);
+    expect(liveOn(reader, 'brief')).toEqual([]);
+    clock.b = clock.a;
+  });
 });
 
 // ── Drop ∥ a slow REQ ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -337,6 +362,7 @@ describe('the drop of a month ∥ a slow REQ', () => {
     clock.b = clock.a;
     const maker = await session();
     await ensurePartitions(maker, clock.a);
+    await run(purgeDeletedEvents);
     expect(await run(retain)).toBeGreaterThanOrEqual(notes.length);
     expect((await writer.query({ authors: [alice.pubkey] })).events).toEqual([]);
     return { notes, req, month };
@@ -346,14 +372,13 @@ describe('the drop of a month ∥ a slow REQ', () => {
     await req.query('COMMIT');
     return rows.length;
   };
-  const options = () => ({ now: clock.a, historyDays: 7, auditDays: 30 });
 
   it('waits for it, holds up nobody, and goes when the REQ has its rows', async () => {
     const { notes, req, month } = await begin();
     expect(month).toMatch(PARTITION);
     const watcher = await session();
     const dropper = await session({ lockTimeoutMs: 30_000 });
-    const dropping = dropPartitions(dropper, options(), false);
+    const dropping = dropPartitions(dropper, clock.a, false);
     await waitsForLock(watcher, dropper);
     await expectOthersGoOn();
     expect(await attached(month)).toBe(true);
@@ -366,11 +391,11 @@ describe('the drop of a month ∥ a slow REQ', () => {
   it('gives up after its lock timeout, and the next run goes on', async () => {
     const { notes, req, month } = await begin();
     const dropper = await session({ lockTimeoutMs: 100 });
-    const failed = await dropPartitions(dropper, options(), false).catch((error) => error.code as string);
+    const failed = await dropPartitions(dropper, clock.a, false).catch((error) => error.code as string);
     expect(failed).toBe(LOCK_NOT_AVAILABLE);
     await expectOthersGoOn();
     // Again in vain, in the middle of the detaching.
-    const again = await dropPartitions(dropper, options(), false).catch((error) => error.code as string);
+    const again = await dropPartitions(dropper, clock.a, false).catch((error) => error.code as string);
     expect(again).toBe(LOCK_NOT_AVAILABLE);
     await expectOthersGoOn();
     expect(await rest(req)).toBe(notes.length - 1);
@@ -382,10 +407,10 @@ describe('the drop of a month ∥ a slow REQ', () => {
   it('holds up nobody while a second try waits for it too', async () => {
     const { notes, req, month } = await begin();
     const first = await session({ lockTimeoutMs: 100 });
-    await dropPartitions(first, options(), false).catch(() => undefined);
+    await dropPartitions(first, clock.a, false).catch(() => undefined);
     const watcher = await session();
     const second = await session({ lockTimeoutMs: 30_000 });
-    const dropping = dropPartitions(second, options(), false);
+    const dropping = dropPartitions(second, clock.a, false);
     await waitsForLock(watcher, second);
     await expectOthersGoOn();
     expect(await rest(req)).toBe(notes.length - 1);

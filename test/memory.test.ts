@@ -10,9 +10,11 @@ import { settingsFrom } from '../src/core/settings.js';
 import { fixTagHashSeed } from '../src/store/node-state.js';
 import { findEvents } from '../src/store/query.js';
 import { createTagHash, type TagHash } from '../src/store/tag-hash.js';
+import { eventually } from './support/cli.js';
 import { RawClient } from './support/client.js';
 import { type Author, type Draft, newAuthor, sign } from './support/events.js';
 import { pinTopics, startTestNode, type TestNode } from './support/node.js';
+import { writeTopic } from './support/topics.js';
 
 const PUBLIC_URL = 'wss://memory.test';
 const START = Date.UTC(2026, 0, 10);
@@ -131,6 +133,25 @@ describe.each([
     const filters = [{ authors: [alice.pubkey] }, { '#t': ['days'] }, { ids: [event.id] }];
     for (const filter of filters) expect(await keep(at, filter)).toContain(event.id);
     now += 30 * 86_400_000 + 1_000;
+    for (const filter of filters) expect(await ask(at, filter)).not.toContain(event.id);
+  });
+
+  it('does not show an event of a shorter topic past its own days, also when they are raised then', async () => {
+    const setDays = async (retentionDays: number) => {
+      const rules = { pinned: true, public: true, priority: 0, policy: { retentionDays } };
+      await writeTopic(here.database.pool, 1, 'brief', rules, now);
+      const isKnown = ({ node }: TestNode) =>
+        node.communities.get(1)?.topics.get('brief')?.policy.retentionDays === retentionDays;
+      await eventually('the rules', () => nodes.every(isKnown) || undefined);
+    };
+    await setDays(2);
+    const event = draft(alice, { tags: [['t', 'brief']] });
+    await post(0, event);
+    const filters = [{ authors: [alice.pubkey] }, { '#t': ['brief'] }, { ids: [event.id] }];
+    for (const filter of filters) expect(await keep(at, filter)).toContain(event.id);
+    now += 2.5 * 86_400_000;
+    for (const filter of filters) expect(await ask(at, filter)).not.toContain(event.id);
+    await setDays(20);
     for (const filter of filters) expect(await ask(at, filter)).not.toContain(event.id);
   });
 });

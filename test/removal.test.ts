@@ -5,7 +5,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { NostrEvent } from '../src/core/event.js';
 import { DAY_MS } from '../src/core/retention.js';
+import { purgeDeletedEvents } from '../src/jobs/purge-deleted.js';
 import { purgeRemovedEvents } from '../src/jobs/purge-removed.js';
+import { dropMonths, retain } from '../src/jobs/retain.js';
 import { readTotals } from '../src/store/communities.js';
 import { selectRemovable } from '../src/store/restore.js';
 import { newAuthor, sign } from './support/events.js';
@@ -169,6 +171,35 @@ describe('what a moderator removes', () => {
     expect((await life.client.query(kept, [Buffer.from(event.id, 'hex')])).rows).toHaveLength(0);
     expect(await restore(event)).toEqual(['unknown']);
     expect(await say(event)).toBe('blocked: removed by a moderator');
+    life.now = START;
+  });
+
+  it('keeps its month: it can be restored when everything else of the month is dropped, and the month goes when it is purged', async () => {
+    const month = Date.UTC(2032, 6, 29);
+    const isThere = async () =>
+      (await life.client.query("SELECT to_regclass('events_days30_2032_07') AS name")).rows[0].name !== null;
+    life.now = month;
+    const [removed, held, forgotten, other] = [await post(), await post(), await post(), await post()];
+    await remove(removed, held, forgotten);
+    await life.client.query(
+      `INSERT INTO moderation_cases (case_id, community, status, opened_at, updated_at, target_event, target_pubkey, reason)
+       VALUES (gen_random_uuid(), $1, 'held', $2, $2, $3, $4, 'spam')`,
+      [community, month, Buffer.from(held.id, 'hex'), Buffer.from(author.pubkey, 'hex')],
+    );
+    expect(await say(write({ kind: 5, tags: [['e', other.id]] }))).toBe('stored');
+    await life.client.query('UPDATE events SET hidden_at = $1 WHERE hidden = 2', [month - 40 * DAY_MS]);
+    life.now = month + 10 * DAY_MS;
+    for (const job of [purgeDeletedEvents, retain, dropMonths]) await life.run(job);
+    expect(await isThere()).toBe(true);
+    expect(await restore(removed)).toEqual(['stored']);
+    expect(await isServed(removed)).toBe(true);
+    life.now = month + 31 * DAY_MS;
+    for (const job of [purgeRemovedEvents, retain, dropMonths]) await life.run(job);
+    expect(await restore(forgotten), 'past moderation.undoDays').toEqual(['unknown']);
+    expect(await isThere(), 'one is still held').toBe(true);
+    await life.client.query("UPDATE moderation_cases SET status = 'dismissed', closed_at = 1");
+    for (const job of [purgeRemovedEvents, retain, dropMonths]) await life.run(job);
+    expect(await isThere()).toBe(false);
     life.now = START;
   });
 });

@@ -1,12 +1,21 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { DAY_MS } from '../src/core/retention.js';
-import { BOUNDS } from '../src/jobs/job.js';
-import { retain } from '../src/jobs/retain.js';
+import { eventIn } from '../src/api/outbox-time.js';
+import type { NostrEvent } from '../src/core/event.js';
+import { DAY_MS, eventSince } from '../src/core/retention.js';
+import { topicsOf } from '../src/core/topic.js';
+import { forgetDedupeRows } from '../src/jobs/forget-dedupe.js';
+import { BOUNDS, type Job } from '../src/jobs/job.js';
+import { dropMonths, retain } from '../src/jobs/retain.js';
 import { runJob } from '../src/jobs/run.js';
-import { dropPartitions, type SweepStep, sweepStep } from '../src/store/keeping.js';
+import { readView } from '../src/store/changes.js';
+import { readExportPage } from '../src/store/export.js';
+import { dropPartitions, moveRows, type SweepStep, sweepStep } from '../src/store/keeping.js';
 import { fixTagHashSeed } from '../src/store/node-state.js';
+import { readHead } from '../src/store/outbox.js';
 import { ensurePartitions } from '../src/store/partitions.js';
+import { changeSetting } from '../src/store/settings.js';
 import { createTagHash } from '../src/store/tag-hash.js';
+import { eventually } from './support/cli.js';
 import { RawClient } from './support/client.js';
 import { type Author, newAuthor, sign } from './support/events.js';
 import { startTestNode, type TestNode } from './support/node.js';
@@ -54,6 +63,65 @@ async function setDays(topic: string, retentionDays: number): Promise<void> {
   await maker.end();
 }
 
+async function setDefault(days: number): Promise<void> {
+  const ref = { community: 1, key: 'retention.regularDays', value: days } as const;
+  await changeSetting(relay.database.pool, ref, now);
+  await eventually('the setting', () => community().settings['retention.regularDays'] === days || undefined);
+  const maker = await relay.database.connect();
+  await ensurePartitions(maker, now);
+  await maker.end();
+}
+
+const community = () => relay.node.communities.get(1)!;
+
+async function run(job: Job): Promise<void> {
+  const { lane, communities, erasing } = relay.node;
+  const { signal } = new AbortController();
+  const context = { database: relay.database, lane, communities, erasing, signal, bounds: BOUNDS };
+  expect(await runJob(job, { ...context, now: () => now })).toMatchObject({ more: false });
+}
+
+const rowsOf = async (event: { id: string }) => {
+  const { rows } = await relay.database.pool.query<{ keep: number; hidden: number | null }>(
+    'SELECT keep, hidden FROM events WHERE id = $1',
+    [Buffer.from(event.id, 'hex')],
+  );
+  return rows;
+};
+
+const announced = async (event: { id: string }) => {
+  const { rows } = await relay.database.pool.query<{ op: string; reason: string | null }>(
+    'SELECT op, reason FROM events_outbox WHERE event_id = $1 ORDER BY seq',
+    [Buffer.from(event.id, 'hex')],
+  );
+  return rows.map(({ op, reason }) => reason ?? op);
+};
+
+const WAYS = ['ids', 'author', 'kind', 'count', 'search', 'export', 'view'] as const;
+
+/** By which ways to read an event is shown now. */
+async function waysTo(event: NostrEvent): Promise<string[]> {
+  const { pool } = relay.database;
+  const { id, pubkey, kind, content } = event;
+  const has = async (filter: object) => (await served(filter)).includes(id);
+  const from = client.frames.length;
+  client.send(['COUNT', `count ${from}`, { authors: [pubkey] }]);
+  const [, , counted] = await client.waitFor(([, name]) => name === `count ${from}`, from);
+  const head = await readHead(pool);
+  const { events } = await readExportPage(pool, community(), 0, head, now);
+  const view = await readView(pool, { after: 0, upTo: head, limit: 10_000, community: 1 });
+  const shown: Record<(typeof WAYS)[number], boolean> = {
+    ids: await has({ ids: [id] }),
+    author: await has({ authors: [pubkey] }),
+    kind: await has({ kinds: [kind] }),
+    count: (counted as { count: number }).count > 0,
+    search: await has({ search: content }),
+    export: events.some(({ payload }) => payload.includes(id)),
+    view: view.some((change) => change.id === id && eventIn(change, community(), now) !== undefined),
+  };
+  return WAYS.filter((way) => shown[way]);
+}
+
 async function sweepAll(): Promise<{ hidden: number; moved: number }> {
   const tagHash = await createTagHash(await fixTagHashSeed(relay.database.pool));
   const rules = new Map(relay.node.communities.all().map((community) => [community.id, community]));
@@ -64,13 +132,14 @@ async function sweepAll(): Promise<{ hidden: number; moved: number }> {
     const from: number = after;
     total.hidden += await relay.node.lane.hide({
       hidden: 'retention',
-      purge: false,
+      purge: true,
       select: async (session, at) => {
-        step = await sweepStep(session, from, rules, at, tagHash);
+        step = await sweepStep(session, from, rules, at);
+        await moveRows(session, step.misplaced, tagHash);
         return [...step.aged];
       },
     });
-    total.moved += step?.moved ?? 0;
+    total.moved += step?.misplaced.length ?? 0;
     after = step?.next;
   }
   return total;
@@ -163,13 +232,170 @@ describe('retention', () => {
     const keeper = await relay.database.connect();
     await ensurePartitions(keeper, now);
     await sweepAll();
-    const options = { now, historyDays: 7, auditDays: 30 };
-    const wouldDrop = await dropPartitions(keeper, options, true);
+    const wouldDrop = await dropPartitions(keeper, now, true);
     expect(wouldDrop).toContain('events_days30_2026_01');
-    expect(await dropPartitions(keeper, options, false)).toEqual(wouldDrop);
-    expect(await dropPartitions(keeper, options, false)).toEqual([]);
+    expect(await dropPartitions(keeper, now, false)).toEqual(wouldDrop);
+    expect(await dropPartitions(keeper, now, false)).toEqual([]);
     const note = await post([['t', 'fresh']]);
     expect(await served({ '#t': ['fresh'] })).toEqual([note.id]);
     await keeper.end();
+  });
+});
+
+describe('retention at read', () => {
+  let words = 0;
+  const write = async (...topics: string[]) => {
+    words += 1;
+    const tags = topics.map((topic) => ['t', topic]);
+    const draft = { kind: 1, tags, content: `wort${words}`, created_at: Math.floor(now / 1_000) };
+    const event = sign(alice, draft);
+    expect(await client.publish(event)).toEqual([true, '']);
+    return event;
+  };
+
+  beforeAll(async () => {
+    await eventually('an index to search', async () =>
+      (await client.query({ search: 'anything' })).closed === undefined ? true : undefined,
+    );
+  });
+
+  it('hides an event from the end of its days on, by every way to read it, before any sweep', async () => {
+    await setDays('brief', 2);
+    const event = await write('brief');
+    now += 2 * DAY_MS;
+    expect(await waysTo(event)).toEqual([...WAYS]);
+    now += DAY_MS / 2;
+    expect(await waysTo(event)).toEqual([]);
+    expect(await served({ '#t': ['brief'], authors: [alice.pubkey] })).toEqual([]);
+  });
+
+  it('follows a lowered default at once, and what it hid stays hidden when the default is raised again', async () => {
+    const event = await write('plain');
+    now += 15 * DAY_MS;
+    expect(await waysTo(event)).toEqual([...WAYS]);
+    await setDefault(10);
+    expect(await waysTo(event)).toEqual([]);
+    await setDefault(60);
+    const young = await write('plain');
+    expect(await waysTo(event)).not.toContain('ids');
+    expect(await served({ '#t': ['plain'], authors: [alice.pubkey] })).toEqual([young.id]);
+    await run(retain);
+    expect(await announced(event)).toEqual(['upsert', 'retention']);
+    expect(await served({ authors: [alice.pubkey] })).toEqual([young.id]);
+    expect(await client.publish(event)).toEqual([false, 'blocked: past retention']);
+    await setDefault(30);
+  });
+
+  it('serves what is served on, without a gap, when the default is raised', async () => {
+    const event = await write('plain');
+    now += 29 * DAY_MS;
+    await setDefault(60);
+    now += 5 * DAY_MS;
+    expect(await waysTo(event)).toEqual([...WAYS]);
+    await run(retain);
+    await run(dropMonths);
+    expect(await waysTo(event)).toEqual([...WAYS]);
+    expect(await served({ '#t': ['plain'], authors: [alice.pubkey] })).toEqual([event.id]);
+    now += 27 * DAY_MS;
+    expect(await waysTo(event)).toEqual([]);
+    await setDefault(30);
+  });
+
+  it('is by the longest of its topics where none is asked for, and what all of them hid stays hidden', async () => {
+    await setDays('lasting', 100);
+    const event = await write('brief', 'lasting');
+    now += 3 * DAY_MS;
+    expect(await waysTo(event)).toEqual([...WAYS]);
+    expect(await served({ '#t': ['brief'], authors: [alice.pubkey] })).toEqual([]);
+    expect(await served({ '#t': ['lasting'], authors: [alice.pubkey] })).toEqual([event.id]);
+    await setDays('brief', 50);
+    expect(await served({ '#t': ['brief'], authors: [alice.pubkey] })).toEqual([]);
+    await setDays('lasting', 2);
+    expect(await waysTo(event)).toEqual([]);
+    await setDays('lasting', 100);
+    await setDays('brief', 2);
+    expect(await waysTo(event)).toEqual([]);
+    await run(retain);
+    expect(await announced(event)).toEqual(['upsert', 'retention']);
+  });
+
+  it('takes the same for a topic in SQL as everywhere else, however strange its name is', async () => {
+    const strange = ['', 'a\nb', '\u0000', '\u007f', 'quote " and \\n', 'x'.repeat(256), 'x'.repeat(257)];
+    const long = ['🏮'.repeat(128), `${'🏮'.repeat(128)}x`, '"'.repeat(256), '\\'.repeat(257)];
+    const events: NostrEvent[] = [];
+    for (const name of [...strange, ...long, 'brief']) events.push(await write('brief', name));
+    now += 3 * DAY_MS;
+    const kept = events.filter((event) => now - 3 * DAY_MS >= eventSince(community(), topicsOf(event), now));
+    expect((await served({ authors: [alice.pubkey] })).sort()).toEqual(kept.map(({ id }) => id).sort());
+    expect(kept.length).toBe(4);
+  });
+});
+
+describe('what is past its days', () => {
+  const known = async (event: { id: string }) => {
+    const { rows } = await relay.database.pool.query('SELECT 1 FROM event_dedupe WHERE event_id = $1', [
+      Buffer.from(event.id, 'hex'),
+    ]);
+    return rows.length;
+  };
+
+  it('is purged from the bucket that is never dropped, and sent again it is never there twice', async () => {
+    await setDays('ages', 400);
+    const event = await post([['t', 'ages']]);
+    expect(await rowsOf(event)).toEqual([{ keep: 6, hidden: null }]);
+    now += 400 * DAY_MS;
+    await run(retain);
+    expect(await rowsOf(event)).toHaveLength(1);
+    now += 50 * DAY_MS;
+    expect(await served({ ids: [event.id] })).toEqual([]);
+    await run(retain);
+    expect(await rowsOf(event)).toEqual([]);
+    expect(await client.publish(event)).toEqual([false, 'blocked: past retention']);
+    now += 181 * DAY_MS;
+    await run(forgetDedupeRows);
+    expect(await known(event)).toBe(0);
+    expect(await client.publish(event)).toEqual([true, '']);
+    expect(await rowsOf(event)).toHaveLength(1);
+  });
+
+  it('is purged, too, when what was kept for ever no longer is; the rest moves to its month, made again if need be', async () => {
+    await setDefault(0);
+    const today = new Date(now);
+    now = Date.UTC(today.getUTCFullYear(), today.getUTCMonth() + 1, 10);
+    const old = await post([['t', 'plain']]);
+    now += 30 * DAY_MS;
+    const young = await post([['t', 'plain']]);
+    expect(await rowsOf(young)).toEqual([{ keep: 6, hidden: null }]);
+    now = Date.UTC(today.getUTCFullYear(), today.getUTCMonth() + 3, 5);
+    await run(dropMonths);
+    await setDefault(30);
+    expect(await served({ authors: [alice.pubkey] })).toEqual([young.id]);
+    await run(retain);
+    expect(await rowsOf(old)).toEqual([]);
+    expect(await rowsOf(young)).toEqual([{ keep: 3, hidden: null }]);
+    expect(await served({ authors: [alice.pubkey] })).toEqual([young.id]);
+  });
+
+  it('is remembered as long as its row is there, however short ids are remembered', async () => {
+    const event = await post([['t', 'plain']]);
+    // As a version before this one left it: hidden where it lay.
+    const { lane } = relay.node;
+    const rules = new Map([[1, community()]]);
+    now += 31 * DAY_MS;
+    const hide = { hidden: 'retention', purge: false } as const;
+    await lane.hide({
+      ...hide,
+      select: async (session, at) => [...(await sweepStep(session, 0, rules, at)).aged],
+    });
+    await relay.database.pool.query('UPDATE event_dedupe SET gone_at = $2 WHERE event_id = $1', [
+      Buffer.from(event.id, 'hex'),
+      now,
+    ]);
+    now += 200 * DAY_MS;
+    await run(forgetDedupeRows);
+    expect(await client.publish(event)).toEqual([false, 'blocked: past retention']);
+    await run(dropMonths);
+    await run(forgetDedupeRows);
+    expect(await known(event)).toBe(0);
   });
 });

@@ -12,8 +12,11 @@ import { expire } from '../src/jobs/expire.js';
 import { BOUNDS, type Job } from '../src/jobs/job.js';
 import { JOBS as ALL_JOBS } from '../src/jobs/list.js';
 import { retain } from '../src/jobs/retain.js';
+import { writeSetting } from '../src/store/communities.js';
 import { ensurePartitions } from '../src/store/partitions.js';
 import { countEvents, findEvents } from '../src/store/query.js';
+import type { Writer } from '../src/writer.js';
+import { eventually } from './support/cli.js';
 import {
   type Arrived,
   CLASS_OF,
@@ -28,6 +31,7 @@ import {
   vanishing,
 } from './support/event-model.js';
 import { type Life, openLife } from './support/life.js';
+import { writeTopic } from './support/topics.js';
 
 /** The daily look of erasures changes nothing. */
 const JOBS = ALL_JOBS.filter(({ name }) => name !== 'reaudit-erasures');
@@ -36,13 +40,13 @@ const DAY = 86_400;
 const ALL = 5_000;
 const LIMIT_MS = 100_000;
 const TOPICS = ['sea', 'wind'];
-/** The longest of the rules below: an event that is past its own days may be seen for so long until a sweep has come by. */
-const BUCKET_DAYS = 5;
 /** Short times, so that a run sees their end. In the first, ids are remembered; in the others they are soon forgotten. */
+const FIRST_DAYS = { regular: 3, wind: 5 };
+const wind = (retentionDays: number) => ({ retentionDays, maxEvents: 3 });
 const RULES = [
   {
-    settings: { 'retention.regularDays': 3 },
-    topics: { wind: { retentionDays: BUCKET_DAYS, maxEvents: 3 } },
+    settings: { 'retention.regularDays': FIRST_DAYS.regular },
+    topics: { wind: wind(FIRST_DAYS.wind) },
   },
   {
     settings: {
@@ -69,7 +73,10 @@ const seconds = () => Math.floor(life.now / 1_000);
 type Step =
   | { readonly type: 'arrive'; readonly count: number; readonly instances: readonly number[] }
   | { readonly type: 'job'; readonly job: Job; readonly instance: number; readonly small: boolean }
+  | { readonly type: 'rules'; readonly days: Days }
   | { readonly type: 'pass'; readonly seconds: number };
+/** Of the first community: by default, and of a topic of its own. */
+type Days = typeof FIRST_DAYS;
 
 const instance = fc.constantFrom(0, 1);
 const step: fc.Arbitrary<Step> = fc.oneof(
@@ -88,6 +95,13 @@ const step: fc.Arbitrary<Step> = fc.oneof(
       job: fc.constantFrom(...JOBS, expire, retain, capacity, capacity, capacity),
       instance,
       small: fc.boolean(),
+    }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      type: fc.constant('rules' as const),
+      days: fc.record({ regular: fc.constantFrom(1, 3, 7), wind: fc.constantFrom(1, 5, 400) }),
     }),
   },
   {
@@ -118,31 +132,36 @@ class Model {
   readonly arrived: Arrived[] = [];
   /** Community and id of what went for want of space. */
   readonly removed = new Set<string>();
+  /** Community and id of what was past its days once, by whichever rules. */
+  private readonly aged = new Set<string>();
+
+  /** To be called whenever the clock or the rules have changed. */
+  age(): void {
+    for (const [place, id] of life.communities.entries()) {
+      const rules = life.writers[0]!.communities.get(id)!;
+      for (const { event } of this.arrived.filter((one) => one.community === place))
+        if (!this.isWithin(place, event, topicDays(rules, topicOf(event))))
+          this.aged.add(`${place}/${event.id}`);
+    }
+  }
 
   arrive(events: readonly Sent[]): void {
     this.arrived.push(...events.map((one) => ({ ...one, clock: seconds() })));
   }
 
-  private keptFor(place: number, event: NostrEvent, days: number): boolean {
+  private isWithin(place: number, event: NostrEvent, days: number): boolean {
     if (days === 0 || !ages(event)) return true;
     const first = this.arrived.find(
       (one) => one.community === place && one.event.id === event.id && !isExpired(event, one.clock),
     );
-    return first!.clock >= seconds() - days * DAY;
+    return first === undefined || first.clock >= seconds() - days * DAY;
   }
 
-  /** What is served; or, with other days than their own, what a query that names no topic may still show. */
-  view(place: number, days?: number): NostrEvent[] {
-    const rules = life.writers[0]!.communities.get(life.communities[place]!)!;
-    return [...modelView(this.arrived, place, seconds()).values()].filter(
-      (event) =>
-        !this.removed.has(`${place}/${event.id}`) &&
-        this.keptFor(
-          place,
-          event,
-          rules.settings['retention.regularDays'] === 0 ? 0 : (days ?? topicDays(rules, topicOf(event))),
-        ),
-    );
+  /** What is served. */
+  view(place: number): NostrEvent[] {
+    const isGone = ({ id }: NostrEvent) =>
+      this.removed.has(`${place}/${id}`) || this.aged.has(`${place}/${id}`);
+    return [...modelView(this.arrived, place, seconds()).values()].filter((event) => !isGone(event));
   }
 }
 
@@ -187,9 +206,7 @@ class Witness {
         topic,
       ).toEqual(idsOf(expected.filter(isOf)));
     });
-    expect(all).toEqual(expect.arrayContaining(idsOf(expected)));
-    const atMost = new Set(idsOf(this.model.view(place, BUCKET_DAYS)));
-    expect(all!.filter((id) => !atMost.has(id))).toEqual([]);
+    expect(all).toEqual(idsOf(expected));
     this.expectNoReturn(place, all!);
   }
 
@@ -254,6 +271,12 @@ async function startAgain(): Promise<void> {
     `TRUNCATE erasures, erasure_marks, erasure_certificates, events, event_tags, event_dedupe, event_heads, events_outbox, deletion_tombstones, deletion_quotas,
        vanish_marks, community_totals, topic_totals, capacity_steps, live_bus`,
   );
+  await setDays(FIRST_DAYS);
+  await life.client.query('UPDATE communities SET kept_since = 0');
+  await life.client.query('UPDATE node_subscriptions SET kept_since = NULL');
+  await life.client.query('UPDATE config_version SET version = version + 1');
+  const isReset = ({ communities }: Writer) => communities.all().every(({ keptSince }) => keptSince === 0);
+  await eventually('the rules', () => life.writers.every(isReset) || undefined);
   await ensurePartitions(life.client, life.now);
 }
 
@@ -276,9 +299,29 @@ async function take(next: Step, waiting: Sent[], model: Model, before: number): 
     case 'job':
       await life.run(next.job, next.instance, next.small ? { rows: 3, batches: 2 } : BOUNDS);
       return noteRemoved(model, await outboxAfter(before));
+    case 'rules':
+      await setDays(next.days);
+      return model.age();
     case 'pass':
       life.now += next.seconds * 1_000;
+      model.age();
   }
+}
+
+/** In force on both instances. */
+async function setDays(days: Days): Promise<void> {
+  const [community] = life.communities as [number];
+  const { pool } = life.database;
+  await writeSetting(pool, community, 'retention.regularDays', days.regular, life.now);
+  const rules = { pinned: true, public: true, priority: 0, policy: wind(days.wind) };
+  await writeTopic(pool, community, 'wind', rules, life.now);
+  const isKnown = ({ communities }: Writer) => {
+    const { settings, topics } = communities.get(community)!;
+    const { retentionDays } = topics.get('wind')!.policy;
+    return settings['retention.regularDays'] === days.regular && retentionDays === days.wind;
+  };
+  await eventually('the rules', () => life.writers.every(isKnown) || undefined);
+  await ensurePartitions(life.client, life.now);
 }
 
 /** All jobs have run: nothing is shown past its days, and what the outbox tells is the view. */
@@ -325,6 +368,7 @@ it('any interleaving of arrivals, jobs and time ends in the view of the model, a
     await witness.look();
     await expectSwept(model, before);
     life.now += 45 * DAY * 1_000;
+    model.age();
     await expectSwept(model, before);
     await expectPurged();
     for (const { op, reason } of await outboxAfter(before)) if (op === 'delete') reasons.add(reason);

@@ -10,7 +10,8 @@ import { isExpired } from '../core/expiration.js';
 import { parseFilter } from '../core/filter.js';
 import { KIND_LABEL, LABELS } from '../core/labels.js';
 import { isRefusal } from '../core/reply.js';
-import { asMatched, type MatchedEvent } from '../core/topic.js';
+import { asKept } from '../core/retention.js';
+import type { MatchedEvent } from '../core/topic.js';
 import { type KeptLabel, labelsAbout } from '../store/labels.js';
 import { readEventsById } from '../store/query.js';
 import { readRights, rightsKey } from '../store/subscriptions.js';
@@ -61,7 +62,7 @@ export function labelRoutes({ pool }: { readonly pool: Pool }): Route[] {
             problems: [{ path: 'querystring/target', message: 'neither an id nor a key' }],
           });
         const mayRead = await readingOf(pool, community, reader);
-        return tell(pool, community.id, asked, mayRead, now);
+        return tell(pool, community, asked, mayRead, now);
       },
     }),
   ];
@@ -103,14 +104,15 @@ async function readingOf(pool: Pool, community: Community, reader: string | unde
 
 async function tell(
   pool: Pool,
-  community: number,
+  rules: Community,
   { event, pubkey: person }: Asked,
   mayRead: MayRead,
   now: number,
 ): Promise<z.output<typeof told>> {
+  const { id: community } = rules;
   const ofEvent = event === undefined ? [] : await labelsAbout(pool, { community, event }, now);
   const ofPerson = person === undefined ? [] : await labelsAbout(pool, { community, pubkey: person }, now);
-  const shown = event === undefined ? undefined : await shownEvent(pool, community, event, mayRead, now);
+  const shown = event === undefined ? undefined : await shownEvent(pool, rules, event, mayRead, now);
   const readable = ofEvent.filter((label) => mayRead(asEvent(label)));
   const isEvent = shown !== undefined || readable.length > 0 || person === undefined;
   return {
@@ -130,15 +132,17 @@ async function tell(
 
 async function shownEvent(
   pool: Pool,
-  community: number,
+  rules: Community,
   id: string,
   mayRead: MayRead,
   now: number,
 ): Promise<NostrEvent | undefined> {
+  const { id: community } = rules;
   const found = (await readEventsById(pool, [{ community, id }])).get(`${community}/${id}`);
   if (found === undefined) return undefined;
   const event = JSON.parse(found.payload) as NostrEvent;
-  const isHere = mayRead(asMatched(event, found.bound)) && !isExpired(event, Math.floor(now / 1_000));
+  const kept = asKept(rules, event, found, now);
+  const isHere = kept !== undefined && mayRead(kept) && !isExpired(event, Math.floor(now / 1_000));
   return isHere ? event : undefined;
 }
 

@@ -2,8 +2,7 @@
 import type { Community } from '../communities.js';
 import type { NostrEvent } from '../core/event.js';
 import { isExpired } from '../core/expiration.js';
-import { Keep, keepOf } from '../core/keep.js';
-import { cutoff, eventDays } from '../core/retention.js';
+import { ages, eventSince } from '../core/retention.js';
 import type { Change } from '../store/changes.js';
 
 /** The event of a change, as JSON, while it is effective. */
@@ -20,7 +19,7 @@ export function eventIn(change: Change, community: Community | undefined, now: n
 
 /** Days are those of the topics that it names; only regular events have them. */
 function isAged({ kind, topics, bound, ingestedAt }: Change, community: Community, now: number): boolean {
-  if (keepOf(kind, 0) !== Keep.forever) return false;
+  if (!ages(kind)) return false;
   const named = topics.filter((topic) => !bound.includes(topic));
-  return ingestedAt < cutoff(eventDays(community, named), now);
+  return ingestedAt < eventSince(community, named, now);
 }

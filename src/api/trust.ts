@@ -8,7 +8,7 @@ import type { Community } from '../communities.js';
 import { isHex64, type NostrEvent } from '../core/event.js';
 import { isExpired } from '../core/expiration.js';
 import { pubkeyOf } from '../core/public-key-text.js';
-import { asMatched } from '../core/topic.js';
+import { asKept } from '../core/retention.js';
 import { CLAIMS, type Claim, isPublic, rankOf, windowStart } from '../core/trust.js';
 import { currentKey } from '../store/node-keys.js';
 import { readEventsById } from '../store/query.js';
@@ -140,8 +140,8 @@ async function shownContacts(pool: Pool, community: Community, subject: string, 
   const isShown = ({ eventId: event }: ShownContact): boolean => {
     const held = events.get(`${id}/${event}`);
     if (held === undefined) return false;
-    const read = asMatched(JSON.parse(held.payload) as NostrEvent, held.bound);
-    return isPublic(read, community) && !isExpired(read, Math.floor(now / 1_000));
+    const read = asKept(community, JSON.parse(held.payload) as NostrEvent, held, now);
+    return read !== undefined && isPublic(read, community) && !isExpired(read, Math.floor(now / 1_000));
   };
   return found
     .filter(isShown)

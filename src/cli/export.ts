@@ -9,14 +9,11 @@ import { Command } from 'commander';
 import type { Pool } from 'pg';
 import { z } from 'zod';
 import type { Community } from '../communities.js';
-import type { NostrEvent } from '../core/event.js';
 import { type Filter, matchFilter, parseFilter } from '../core/filter.js';
 import { isRefusal } from '../core/reply.js';
-import { asMatched } from '../core/topic.js';
 import { readTotals } from '../store/communities.js';
 import { type Exported, readExportPage } from '../store/export.js';
 import { readHead } from '../store/outbox.js';
-import type { ReadEvent } from '../store/query.js';
 import { type Checkpoint, checkpointAt } from './checkpoint.js';
 import { COMMUNITY_OPTION, withCommunity } from './context.js';
 import { gzip, isGzipName, isStandardStream } from './jsonl.js';
@@ -52,7 +49,8 @@ export function exportCommand(): Command {
       'after',
       `
 Events that are in force are written, oldest arrival first. With --history it is the versions of replaceable and addressable
-events that a newer one has superseded, and only those. What was deleted, has expired or vanished is in neither.
+events that a newer one has superseded, and only those. What was deleted, has expired,
+is past its days or vanished is in neither.
 
 Examples:
   $ minato export backup.jsonl.gz
@@ -134,9 +132,11 @@ async function writeEvents({ pool, community, filter, what, target, signal }: Jo
     for (let chases = 0; chases < HEAD_CHASES_MAX; chases++) {
       while (seq < head) {
         if (signal.aborted) return 'interrupted';
-        const page = await readExportPage(pool, community.id, seq, head, Date.now(), what);
+        const page = await readExportPage(pool, community, seq, head, Date.now(), what);
         const matching =
-          filter === undefined ? page.events : page.events.filter((one) => matches(filter, one));
+          filter === undefined
+            ? page.events
+            : page.events.filter(({ matched }) => matchFilter(filter, matched));
         const payloads = matching.map(({ payload }) => payload);
         seq = page.seq;
         events += payloads.length;
@@ -155,10 +155,6 @@ async function writeEvents({ pool, community, filter, what, target, signal }: Jo
   progress.stop();
   process.stderr.write(`${count(events)} events, ${bytesText(target.bytes)}, ${count(rate())} events/s\n`);
   return end;
-}
-
-function matches(filter: Filter, { payload, bound }: ReadEvent): boolean {
-  return matchFilter(filter, asMatched(JSON.parse(payload) as NostrEvent, bound));
 }
 
 // ─── Where it goes ─────────────────────────────────────────────────────────────────────────────────────────────

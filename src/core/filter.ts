@@ -3,7 +3,7 @@
  * an empty list matches nothing. The SQL twin is `store/query.ts`; a test holds the two, and a naive third, together.
  */
 import { sees, type View } from './access.js';
-import { isHex64, KIND_MAX, type NostrEvent } from './event.js';
+import { isHex64, KIND_MAX } from './event.js';
 import { isRefusal, type Refusal, refusal } from './reply.js';
 import { matchSearch, parseSearch, type SearchQuery } from './search.js';
 import { wordsOf } from './search-words.js';
@@ -175,9 +175,10 @@ function matchBound(filter: Filter, { name, values }: TagCondition, { kind, boun
   return bound.some((topic) => values.has(topic));
 }
 
-function matchTag(condition: TagCondition, event: NostrEvent): boolean {
-  for (const tag of event.tags) {
-    if (tag[0] === condition.name && tag[1] !== undefined && condition.values.has(tag[1])) return true;
+function matchTag({ name, values }: TagCondition, { tags, past }: MatchedEvent): boolean {
+  for (const tag of tags) {
+    if (tag[0] !== name || tag[1] === undefined || !values.has(tag[1])) continue;
+    if (past === undefined || name !== 't' || !past.includes(tag[1])) return true;
   }
   return false;
 }

@@ -65,6 +65,8 @@ export interface BatchFacts {
   readonly deletionsLeft: ReadonlyMap<string, number>;
   /** Communities whose deletions are physical at once (`deletion.mode`). */
   readonly purgesDeleted: ReadonlySet<number>;
+  /** Communities that keep no superseded versions (`retention.historyDays` is 0). */
+  readonly keepsNoHistory?: ReadonlySet<number>;
   /** How long each community keeps its topics. */
   readonly retention?: ReadonlyMap<number, Retention>;
   /** What each community asks of events about topics. */
@@ -465,6 +467,7 @@ class Planner {
     const { id, created_at, topics, row } = head;
     const old = { id, created_at, pubkey: event.pubkey, kind: event.kind };
     this.hide(community, old, row, topics, address, 'superseded');
+    if (this.facts.keepsNoHistory?.has(community)) return;
     this.history.add({ community, address, id, created_at, pubkey: event.pubkey, topics, row });
   }
 
@@ -534,7 +537,9 @@ class Planner {
   ): void {
     const idKey = factKey(community, event.id);
     const keep = hidden === 'superseded' ? Keep.history : row.keep;
-    const purge = hidden === 'deleted' && this.facts.purgesDeleted.has(community);
+    const purges = { deleted: this.facts.purgesDeleted, superseded: this.facts.keepsNoHistory };
+    const purge =
+      (hidden === 'deleted' || hidden === 'superseded') && (purges[hidden]?.has(community) ?? false);
     const planned = this.rows.get(row.seq);
     if (planned === undefined) this.hiddenRows.set(row.seq, { community, id: event.id, row, hidden, purge });
     else this.rows.set(row.seq, { ...planned, keep, hidden, purge });

@@ -119,9 +119,12 @@ export const settingDefinitions = {
     'Days that regular events are kept; 0 means for ever',
   ),
   'retention.historyDays': define(
-    count(0, 36_500),
-    7,
-    'Days that superseded versions are kept for the operator',
+    z.union(
+      [count(0, 36_500), z.literal('forever')],
+      'a number of days from 0 to 36500, or forever',
+    ) as z.ZodType<number | 'forever'>,
+    7 as number | 'forever',
+    'Days that superseded versions are kept for the operator; 0 means not at all, forever means for ever',
   ),
 
   'retention.dedupeDays': define(

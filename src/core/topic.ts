@@ -68,6 +68,8 @@ export function allTopics(event: NostrEvent, bound: readonly string[]): string[]
 /** The event as filters see it. Never served. */
 export interface MatchedEvent extends NostrEvent {
   readonly bound?: readonly string[];
+  /** Topics that it names and whose days are over for it: it is not found by them. */
+  readonly past?: readonly string[];
 }
 
 export function asMatched(event: NostrEvent, bound: readonly string[]): MatchedEvent {

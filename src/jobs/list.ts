@@ -9,6 +9,7 @@ import { forgetTokens, forgetUsage } from './forget-usage.js';
 import type { Job } from './job.js';
 import { purgeDeletedEvents } from './purge-deleted.js';
 import { purgeDocumentsOfDeleted } from './purge-documents.js';
+import { purgeHistory } from './purge-history.js';
 import { purgeRemovedEvents } from './purge-removed.js';
 import { reauditErasures } from './reaudit.js';
 import { dropMonths, retain } from './retain.js';
@@ -23,6 +24,7 @@ export const JOBS: readonly Job[] = [
   purgeDeletedEvents,
   purgeDocumentsOfDeleted,
   purgeRemovedEvents,
+  purgeHistory,
   retain,
   dropMonths,
   capacity,

@@ -1,15 +1,15 @@
 /**
- * Retention: announces regular events that are past their days, moves those whose rules have changed to their bucket, and
- * drops the months and outbox ranges in which nothing is left. The sweep walks on from where its last run stopped, so that
+ * Retention: announces regular events that are past their days and purges them, moves those whose rules have changed to their
+ * bucket, and drops the months and outbox ranges in which nothing is left. The sweep walks on from where its last run stopped, so that
  * what is kept longer does not stand in the way of what is not.
  */
 import type { Client } from 'pg';
 import type { Community } from '../communities.js';
 import { cutoff } from '../core/retention.js';
-import { dropPartitions, type SweepStep, sweepStep } from '../store/keeping.js';
+import { dropPartitions, moveRows, type SweepStep, sweepStep } from '../store/keeping.js';
 import { fixTagHashSeed, readCursor, writeCursor } from '../store/node-state.js';
 import { dropOutboxRanges } from '../store/outbox.js';
-import { ensurePastPartitions } from '../store/partitions.js';
+import { ensurePartitionsOf } from '../store/partitions.js';
 import { createTagHash } from '../store/tag-hash.js';
 import type { DryRunCount, Job, JobContext, JobResult } from './job.js';
 import { Tally } from './tally.js';
@@ -24,7 +24,7 @@ const rulesOf = ({ communities }: JobContext) =>
 export const retain: Job = {
   name: 'retain',
   cron: '* * * * *',
-  about: 'announces regular events that are past the days of their topics',
+  about: 'announces regular events that are past the days of their topics, and purges them',
   purges: true,
   run: async (context, client): Promise<JobResult> => {
     const tagHash = await createTagHash(await fixTagHashSeed(client));
@@ -38,37 +38,36 @@ export const retain: Job = {
       const sweep = () =>
         context.lane.hide({
           hidden: 'retention',
-          purge: false,
+          purge: true,
           select: async (session, now) => {
-            step = await sweepStep(session, from, rules, now, tagHash);
+            step = await sweepStep(session, from, rules, now);
+            await moveRows(session, step.misplaced, tagHash);
             return [...step.aged];
           },
         });
       changed += await sweep().catch(async (error: { code?: string }) => {
         if (error.code !== NO_PARTITION) throw error;
-        await ensurePastPartitions(client, context.now());
+        const moved = step?.misplaced ?? [];
+        await ensurePartitionsOf(
+          client,
+          moved.map(({ row, to }) => ({ keep: to, ingestedAt: row.ingestedAt })),
+        );
         return sweep();
       });
-      changed += step?.moved ?? 0;
+      changed += step?.misplaced.length ?? 0;
       after = step?.next;
       await writeCursor(client, CURSOR, after ?? 0);
     }
     return { changed, more: after !== undefined };
   },
-  /** Looks with the same eyes, in a transaction that is rolled back. */
+  /** Looks with the same eyes, and changes nothing. */
   dryRun: async (context, client): Promise<DryRunCount[]> => {
-    const tagHash = await createTagHash(await fixTagHashSeed(client));
     const tally = new Tally();
     let after: number | undefined = 0;
     for (let done = 0; done < context.bounds.batches && after !== undefined; done += 1) {
-      await client.query('BEGIN');
-      try {
-        const step: SweepStep = await sweepStep(client, after, rulesOf(context), context.now(), tagHash);
-        for (const { event } of step.aged) tally.addEvent(event);
-        after = step.next;
-      } finally {
-        await client.query('ROLLBACK');
-      }
+      const step: SweepStep = await sweepStep(client, after, rulesOf(context), context.now());
+      for (const { event } of step.aged) tally.addEvent(event);
+      after = step.next;
     }
     return tally.counts('retention');
   },
@@ -81,22 +80,18 @@ function longest(context: JobContext, days: (community: Community) => number): n
 }
 
 async function drop(context: JobContext, client: Client, dryRun: boolean): Promise<string[]> {
-  const options = {
-    now: context.now(),
-    historyDays: longest(context, ({ settings }) => settings['retention.historyDays']),
-    auditDays: longest(context, ({ settings }) => settings['deletion.auditDays']),
-  };
+  const now = context.now();
   const outboxDays = longest(context, ({ settings }) => settings['retention.outboxDays']);
   return [
-    ...(await dropPartitions(client, options, dryRun)),
-    ...(await dropOutboxRanges(client, cutoff(outboxDays, options.now), dryRun)),
+    ...(await dropPartitions(client, now, dryRun)),
+    ...(await dropOutboxRanges(client, cutoff(outboxDays, now), dryRun)),
   ];
 }
 
 export const dropMonths: Job = {
   name: 'drop-months',
   cron: '17 * * * *',
-  about: 'drops the months in which nothing is served any more, and old ranges of the outbox',
+  about: 'drops the months in which nothing is left, and old ranges of the outbox',
   purges: true,
   run: async (context, client) => ({ changed: (await drop(context, client, false)).length, more: false }),
   dryRun: async (context, client) => {

@@ -9,6 +9,7 @@ import type { RecentIds } from '../admission.js';
 import type { NostrEvent } from '../core/event.js';
 import { isExpired } from '../core/expiration.js';
 import { factKey, type Plan } from '../core/plan.js';
+import { asKept, type Retention } from '../core/retention.js';
 import { asMatched, impliedTopics, type MatchedEvent, type TopicSettings, UNBOUND } from '../core/topic.js';
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
@@ -56,6 +57,7 @@ export interface FanoutOptions {
   readonly now: () => number;
   /** Of a community that is there. */
   readonly topicSettingsOf: (community: number) => TopicSettings | undefined;
+  readonly retentionOf: (community: number) => Retention | undefined;
 }
 
 export class Fanout {
@@ -235,8 +237,14 @@ export class Fanout {
     // No payload: it is no longer effective, and a later row of the outbox says why.
     if (live === undefined) return;
     const { event, bound } = live;
+    const rules = this.options.retentionOf(community);
+    // Read late: what is past its days by now is not delivered either, nor by the topics that do not keep it any more (I8).
+    const matched =
+      rules === undefined
+        ? asMatched(event, bound)
+        : asKept(rules, event, { bound, ingestedAt }, this.options.now());
+    if (matched === undefined) return;
     const payload = Buffer.from(live.payload);
-    const matched = asMatched(event, bound);
     memory.onUpsert(community, hold(seq, ingestedAt, event, payload, bound), matched);
     this.deliver(community, { seq, event, payload }, matched);
   }
@@ -274,7 +282,7 @@ interface Waiting {
   reject(why: unknown): void;
 }
 
-interface Parsed extends Omit<ReadEvent, 'seq'> {
+interface Parsed extends Omit<ReadEvent, 'seq' | 'ingestedAt'> {
   readonly event: NostrEvent;
 }
 

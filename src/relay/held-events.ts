@@ -7,9 +7,15 @@ import { LRUCache } from 'lru-cache';
 import type { NostrEvent } from '../core/event.js';
 import { expirationOf } from '../core/expiration.js';
 import type { Filter } from '../core/filter.js';
-import { Keep, keepOf } from '../core/keep.js';
 import { factKey } from '../core/plan.js';
-import { cutoff, eventDays, type Retention, shortestDays, topicDays } from '../core/retention.js';
+import {
+  ages,
+  defaultSince,
+  eventSince,
+  type Retention,
+  surelySince,
+  topicSince,
+} from '../core/retention.js';
 import { asMatched, type MatchedEvent, topicsOf, UNBOUND } from '../core/topic.js';
 
 const BYTES_MAX = 64 * 1_048_576;
@@ -66,16 +72,14 @@ export class HeldEvent {
  */
 export function agedFor({ tags }: Filter, rules: Retention, now: number): (held: HeldEvent) => boolean {
   const asked = tags.find(({ name }) => name === 't')?.values;
-  const days = asked === undefined ? [shortestDays(rules)] : [...asked].map((t) => topicDays(rules, t));
-  const sure = Math.max(...days.map((candidate) => cutoff(candidate, now)));
-  const boundSure = Math.max(sure, cutoff(rules.settings['retention.regularDays'], now));
+  const sure =
+    asked === undefined
+      ? surelySince(rules, now)
+      : Math.max(...[...asked].map((topic) => topicSince(rules, topic, now)));
+  const boundSure = Math.max(sure, defaultSince(rules, now));
   return (held) => {
-    if (
-      held.ingestedAt >= (held.bound.length === 0 ? sure : boundSure) ||
-      keepOf(held.kind, 0) !== Keep.forever
-    )
-      return false;
-    return asked !== undefined || held.ingestedAt < cutoff(eventDays(rules, held.topicsIn()), now);
+    if (held.ingestedAt >= (held.bound.length === 0 ? sure : boundSure) || !ages(held.kind)) return false;
+    return asked !== undefined || held.ingestedAt < eventSince(rules, held.topicsIn(), now);
   };
 }
 

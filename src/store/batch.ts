@@ -189,8 +189,7 @@ const ROWS_SQL = `
   ), deduped AS (
     INSERT INTO event_dedupe (seq, ingested_at, first_seen_at, gone_at, community, keep, hidden, event_id, author)
     SELECT seq, $18::bigint, $18::bigint,
-      CASE WHEN purge = 1 OR hidden = ${HIDDEN_CODES.superseded} THEN $18::bigint END, community, keep, nullif(hidden, 0),
-      id, pubkey FROM rows
+      CASE WHEN purge = 1 THEN $18::bigint END, community, keep, nullif(hidden, 0), id, pubkey FROM rows
   ), stored AS (
     INSERT INTO events
       (seq, ingested_at, created_at, community, kind, keep, hidden, hidden_at, expires_at, id, pubkey, payload, bound)

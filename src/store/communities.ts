@@ -3,6 +3,7 @@ import type { ClientBase, Pool } from 'pg';
 import type { PolicyRef } from '../core/policies.js';
 import { type SettingKey, settingDefinitions } from '../core/settings.js';
 import { globalTopic } from '../core/topic-id.js';
+import { fixKeptSince, isRetentionKey } from './kept-since.js';
 import { SUBJECT_PRINT } from './node-state.js';
 import { pinGlobalTopic } from './topics.js';
 
@@ -21,6 +22,9 @@ export interface CommunityRow {
   readonly operators: readonly string[];
   /** What is current of the texts that members agree to. */
   readonly policies: readonly PolicyRef[];
+  /** What came in before was past its days already, and superseded versions by when they were superseded; milliseconds. */
+  readonly keptSince: number;
+  readonly historyKeptSince: number;
 }
 
 export interface ConfigVersions {
@@ -65,8 +69,11 @@ export async function readCommunities(db: Db, { closing = false } = {}): Promise
     refusedUntil: number | null;
     operators: string[];
     policies: PolicyRef[];
+    keptSince: number;
+    historyKeptSince: number;
   }>(
-    `SELECT c.id, c.slug, c.host, c.refused_until AS "refusedUntil", coalesce(jsonb_object_agg(s.key, s.value) FILTER (WHERE s.key IS NOT NULL), '{}') AS settings,
+    `SELECT c.id, c.slug, c.host, c.refused_until AS "refusedUntil", c.kept_since AS "keptSince", c.history_kept_since AS "historyKeptSince",
+       coalesce(jsonb_object_agg(s.key, s.value) FILTER (WHERE s.key IS NOT NULL), '{}') AS settings,
        coalesce(max(s.updated_at) FILTER (WHERE s.key = 'auth.mode'), 0) AS "authModeAt",
        ARRAY(SELECT encode(m.pubkey, 'hex') FROM members m WHERE m.community = c.id AND m.status <> 'active'
          UNION SELECT encode(e.pubkey, 'hex') FROM erasures e WHERE e.community = c.id
@@ -155,6 +162,7 @@ export async function writeSetting(
   value: unknown,
   now: number,
 ): Promise<number> {
+  if (isRetentionKey(key)) await fixKeptSince(db, community, now);
   const { rows } = await db.query<{ version: number }>(
     `WITH changed AS (UPDATE config_version SET version = version + 1 RETURNING version)
      INSERT INTO community_settings AS s (community, key, value, version, updated_at)

@@ -9,7 +9,8 @@ import type { NostrEvent } from '../core/event.js';
 import { isExpired } from '../core/expiration.js';
 import { HIDDEN_CODES } from '../core/hidden.js';
 import { Keep } from '../core/keep.js';
-import { UNBOUND } from '../core/topic.js';
+import { asKept, type HistoryRetention, historySince, type Retention } from '../core/retention.js';
+import { type MatchedEvent, UNBOUND } from '../core/topic.js';
 import { addressHash, readHistoryDeletions } from './history.js';
 import { NOT_VANISHED, type ReadEvent } from './query.js';
 
@@ -18,18 +19,23 @@ const PAGE_BYTES_MAX = 4 * 1_048_576;
 const PAGE_SEQS_MAX = 200_000;
 
 export interface ExportPage {
-  readonly events: readonly ReadEvent[];
+  readonly events: readonly ExportedEvent[];
   /** Everything up to this `seq` has been read. */
   readonly seq: number;
 }
 
+export interface ExportedEvent extends Pick<ReadEvent, 'seq' | 'payload'> {
+  /** As filters see it. */
+  readonly matched: MatchedEvent;
+}
+
 /** The size of a payload is known without reading it, so what lies past the bytes' bound is never read. */
 const pageSql = (which: string) => `
-  SELECT seq, payload, bound FROM (
-    SELECT seq, payload, bound, sum(octet_length(payload)) OVER (ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+  SELECT seq, ingested_at, payload, bound FROM (
+    SELECT seq, ingested_at, payload, bound, sum(octet_length(payload)) OVER (ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
       AS bytes_before
     FROM (
-      SELECT e.seq, e.payload, e.bound FROM events e
+      SELECT e.seq, e.ingested_at, e.payload, e.bound FROM events e
       WHERE e.seq > $1::bigint AND e.seq <= $2::bigint AND e.community = $3::int
         AND ${which} AND ${NOT_VANISHED}
       ORDER BY e.seq LIMIT ${PAGE_ROWS_MAX}) walked
@@ -38,7 +44,7 @@ const pageSql = (which: string) => `
   ORDER BY seq`;
 export const EXPORT_PAGE_SQL = pageSql(`e.hidden IS NULL AND e.keep <> ${Keep.history}`);
 export const HISTORY_EXPORT_SQL = pageSql(
-  `e.hidden = ${HIDDEN_CODES.superseded} AND e.keep = ${Keep.history}`,
+  `e.hidden = ${HIDDEN_CODES.superseded} AND e.keep = ${Keep.history} AND e.ingested_at >= $4::bigint`,
 );
 
 export type Exported = 'served' | 'history';
@@ -46,24 +52,28 @@ export type Exported = 'served' | 'history';
 /** The next page after `after`, at most up to `head`. An empty one still moves on. */
 export async function readExportPage(
   pool: Pool,
-  community: number,
+  community: Retention & HistoryRetention & { readonly id: number },
   after: number,
   head: number,
   now: number,
   what: Exported = 'served',
 ): Promise<ExportPage> {
   const upTo = Math.min(head, after + PAGE_SEQS_MAX);
-  const { rows } = await pool.query<[number, string, string[] | null]>({
+  const { rows } = await pool.query<[number, number, string, string[] | null]>({
     name: `export-${what}`,
     text: what === 'served' ? EXPORT_PAGE_SQL : HISTORY_EXPORT_SQL,
-    values: [after, upTo, community],
+    values: [after, upTo, community.id, ...(what === 'served' ? [] : [historySince(community, now)])],
     rowMode: 'array',
   });
   const nowSeconds = Math.floor(now / 1_000);
-  const inTime = rows
-    .map(([seq, payload, bound]) => ({ seq, payload, bound: bound ?? UNBOUND }))
-    .filter(({ payload }) => !isPast(payload, nowSeconds));
-  const events = what === 'served' ? inTime : await withoutDeleted(pool, community, inTime);
+  const inTime = rows.flatMap(([seq, ingestedAt, payload, bound]): ExportedEvent[] => {
+    const event = JSON.parse(payload) as NostrEvent;
+    // From its second of expiry on it is not exported either, nor when its days are over, also before a sweep comes by (I7, I8).
+    if (isExpired(event, nowSeconds)) return [];
+    const matched = asKept(community, event, { bound: bound ?? UNBOUND, ingestedAt }, now);
+    return matched === undefined ? [] : [{ seq, payload, matched }];
+  });
+  const events = what === 'served' ? inTime : await withoutDeleted(pool, community.id, inTime);
   return { events, seq: rows.at(-1)?.[0] ?? upTo };
 }
 
@@ -71,21 +81,17 @@ export async function readExportPage(
 async function withoutDeleted(
   pool: Pool,
   community: number,
-  rows: readonly ReadEvent[],
-): Promise<ReadEvent[]> {
-  const versions = rows.map((row) => {
-    const event = JSON.parse(row.payload) as NostrEvent;
-    return { row, createdAt: event.created_at, hash: addressHash(addressOf(event)!) };
-  });
+  rows: readonly ExportedEvent[],
+): Promise<ExportedEvent[]> {
+  const versions = rows.map((row) => ({
+    row,
+    createdAt: row.matched.created_at,
+    hash: addressHash(addressOf(row.matched)!),
+  }));
   const deletions = await readHistoryDeletions(pool, community, [
     ...new Set(versions.map(({ hash }) => hash)),
   ]);
   return versions
     .filter(({ hash, createdAt }) => createdAt > (deletions.get(hash) ?? Number.NEGATIVE_INFINITY))
     .map(({ row }) => row);
-}
-
-/** From its second of expiry on an event is not exported either, also before the sweep comes by (I7). */
-function isPast(payload: string, nowSeconds: number): boolean {
-  return payload.includes('["expiration",') && isExpired(JSON.parse(payload) as NostrEvent, nowSeconds);
 }

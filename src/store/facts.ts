@@ -68,6 +68,8 @@ export interface FactOptions {
   readonly topicsOf?: (community: number) => ReadonlyMap<string, TopicSubscription>;
   /** Seconds: what was signed up to then is of an erased community that had this one's name. */
   readonly refusedUntilOf?: (community: number) => number | undefined;
+  /** What came in before was past its days already, by rules that were changed since. */
+  readonly keptSinceOf?: (community: number) => number;
   /** Names the erased; without a key nobody was erased here. */
   readonly subjectKey?: SubjectHashes;
 }
@@ -149,8 +151,15 @@ export async function readFacts(
   const retention = new Map(
     communities.map((community) => [
       community,
-      { settings: options.settingsOf(community), topics: options.topicsOf?.(community) ?? new Map() },
+      {
+        settings: options.settingsOf(community),
+        topics: options.topicsOf?.(community) ?? new Map(),
+        keptSince: options.keptSinceOf?.(community),
+      },
     ]),
+  );
+  const keepsNoHistory = new Set(
+    communities.filter((community) => options.settingsOf(community)['retention.historyDays'] === 0),
   );
   return {
     lastSeq,
@@ -164,6 +173,7 @@ export async function readFacts(
     erased,
     deletionsLeft,
     purgesDeleted,
+    keepsNoHistory,
     retention,
     topicSettings: new Map(communities.map((community) => [community, options.settingsOf(community)])),
   };

@@ -33,10 +33,9 @@ const NEW_PLACE = (row: string) => `keep = CASE WHEN ${IS_SUPERSEDED} THEN ${Kee
 const IN_FORCE = `coalesce(e.hidden, ${HIDDEN_CODES.superseded}) = ${HIDDEN_CODES.superseded}`;
 const WAS_HIDDEN = `CASE WHEN g.keep = ${Keep.history} THEN ${HIDDEN_CODES.superseded} END AS was_hidden`;
 
-/** What is only hidden until its partition is dropped counts as gone from now on; what was deleted or removed, when it is purged. */
+/** Its dedupe row stays as long as the row itself, and counts its days from the purge: no id is stored twice (I3). */
 const HIDE_SQL = `${GONE}, known AS (
-    UPDATE event_dedupe d SET hidden = g.hidden, ${NEW_PLACE('d')},
-      gone_at = CASE WHEN g.hidden NOT IN (${HIDDEN_CODES.deleted}, ${HIDDEN_CODES.removed}) THEN $7::bigint END FROM gone g
+    UPDATE event_dedupe d SET hidden = g.hidden, ${NEW_PLACE('d')}, gone_at = NULL FROM gone g
     WHERE d.community = g.community AND d.event_id = g.event_id
   )
   UPDATE events e SET ${NEW_PLACE('e')}, hidden = g.hidden, hidden_at = $7::bigint FROM gone g

@@ -1,13 +1,14 @@
 /**
  * What is kept and for how long: the sweep that finds regular events past their days, moves those whose rules have
- * changed to their bucket, and the drop of partitions in which nothing is served any more.
+ * changed to their bucket, and the drop of partitions in which nothing is left.
  * I11: current versions and requests lie in other buckets; dedupe rows, tombstones and marks are other tables.
  */
 import type { Client, ClientBase } from 'pg';
 import type { NostrEvent } from '../core/event.js';
+import { HIDDEN_CODES } from '../core/hidden.js';
 import { type Keep, REGULAR_KEEPS, stepOf } from '../core/keep.js';
 import type { StoredEvent } from '../core/plan.js';
-import { cutoff, eventDays, type Retention } from '../core/retention.js';
+import { eventDays, eventSince, type Retention, surelySince } from '../core/retention.js';
 import { topicsOf, UNBOUND } from '../core/topic.js';
 import { hexArray, int2Array, int4Array, int8Array } from './binary.js';
 import { PARTITION_END } from './partition-bound.js';
@@ -18,11 +19,16 @@ export const SWEEP_ROWS_MAX = 500;
 export type AgedRow = StoredEvent & { readonly community: number };
 
 export interface SweepStep {
-  /** Past their days: to be hidden. */
+  /** Past their days: to be purged. */
   readonly aged: readonly AgedRow[];
-  readonly moved: number;
+  /** Kept, in a bucket that is not theirs any more. */
+  readonly misplaced: readonly MisplacedRow[];
   /** Where the next step goes on; undefined when the end was reached. */
   readonly next: number | undefined;
+}
+
+export interface MisplacedRow extends AgedRow {
+  readonly to: Keep;
 }
 
 /** Served regular rows after a place, oldest first: one walk along `seq` over the partitions. */
@@ -42,39 +48,29 @@ interface SweptRow {
 
 /**
  * One bounded step of the sweep, inside the lane's transaction: looks at the next rows older than the shortest days of any
- * rule, and gives those that are past their own.
+ * rule, and gives those that are past their own, and those that lie in another bucket than they should.
  */
 export async function sweepStep(
   client: ClientBase,
   after: number,
   rules: ReadonlyMap<number, Retention>,
   now: number,
-  tagHash: TagHash,
 ): Promise<SweepStep> {
-  const { rows } = await client.query<SweptRow>(SWEEP_SQL, [after, youngestCutoff(rules, now)]);
+  const surely = Math.max(0, ...[...rules.values()].map((retention) => surelySince(retention, now)));
+  const { rows } = await client.query<SweptRow>(SWEEP_SQL, [after, surely]);
   const aged: AgedRow[] = [];
-  const misplaced: { row: SweptRow; event: NostrEvent; to: Keep }[] = [];
-  for (const row of rows) {
-    const retention = rules.get(row.community);
+  const misplaced: MisplacedRow[] = [];
+  for (const { community, seq, ingested_at: ingestedAt, keep, payload, bound } of rows) {
+    const retention = rules.get(community);
     if (retention === undefined) continue;
-    const event = JSON.parse(row.payload) as NostrEvent;
-    const days = eventDays(retention, topicsOf(event));
-    if (row.ingested_at < cutoff(days, now)) {
-      const place = { seq: row.seq, ingestedAt: row.ingested_at, keep: row.keep };
-      aged.push({ community: row.community, event, bound: row.bound ?? UNBOUND, row: place });
-    } else if (stepOf(days) !== row.keep) misplaced.push({ row, event, to: stepOf(days) });
+    const event = JSON.parse(payload) as NostrEvent;
+    const topics = topicsOf(event);
+    const found = { community, event, bound: bound ?? UNBOUND, row: { seq, ingestedAt, keep } };
+    const to = stepOf(eventDays(retention, topics));
+    if (ingestedAt < eventSince(retention, topics, now)) aged.push(found);
+    else if (to !== keep) misplaced.push({ ...found, to });
   }
-  if (misplaced.length > 0) await moveRows(client, misplaced, tagHash);
-  return { aged, moved: misplaced.length, next: rows.length < SWEEP_ROWS_MAX ? undefined : rows.at(-1)!.seq };
-}
-
-/** Nothing younger than this can be past its days; 0 when everything is kept for ever. */
-function youngestCutoff(rules: ReadonlyMap<number, Retention>, now: number): number {
-  const days = [...rules.values()].flatMap((retention) => [
-    retention.settings['retention.regularDays'],
-    ...[...retention.topics.values()].flatMap(({ policy }) => policy.retentionDays ?? []),
-  ]);
-  return Math.max(0, ...days.map((candidate) => cutoff(candidate, now)));
+  return { aged, misplaced, next: rows.length < SWEEP_ROWS_MAX ? undefined : rows.at(-1)!.seq };
 }
 
 const MOVE_EVENTS_SQL = `
@@ -92,31 +88,32 @@ const MOVE_TAGS_SQL = `
   WHERE t.tag = g.tag AND t.created_at = g.created_at AND t.seq = g.seq
     AND t.ingested_at = g.ingested_at AND t.keep = g.keep`;
 
-/** Rows whose rules have changed go to the bucket where they are kept long enough, with their tags. */
-async function moveRows(
+/** Rows whose rules have changed go to the bucket where they are kept long enough, with their tags. In the lane's transaction. */
+export async function moveRows(
   client: ClientBase,
-  misplaced: readonly { row: SweptRow; event: NostrEvent; to: Keep }[],
+  misplaced: readonly MisplacedRow[],
   tagHash: TagHash,
 ): Promise<void> {
+  if (misplaced.length === 0) return;
   await client.query(MOVE_EVENTS_SQL, [
     int8Array(misplaced.map(({ row }) => row.seq)),
-    int8Array(misplaced.map(({ row }) => row.ingested_at)),
+    int8Array(misplaced.map(({ row }) => row.ingestedAt)),
     int2Array(misplaced.map(({ row }) => row.keep)),
     int2Array(misplaced.map(({ to }) => to)),
   ]);
   await client.query(MOVE_DEDUPE_SQL, [
-    int4Array(misplaced.map(({ row }) => row.community)),
+    int4Array(misplaced.map(({ community }) => community)),
     hexArray(misplaced.map(({ event }) => event.id)),
     int2Array(misplaced.map(({ to }) => to)),
   ]);
-  const tags = misplaced.flatMap(({ row, event, to }) =>
-    tagKeys(row.community, event, tagHash, row.bound ?? UNBOUND).map((tag) => ({ row, event, to, tag })),
+  const tags = misplaced.flatMap((one) =>
+    tagKeys(one.community, one.event, tagHash, one.bound).map((tag) => ({ ...one, tag })),
   );
   await client.query(MOVE_TAGS_SQL, [
     int8Array(tags.map(({ tag }) => tag)),
     int8Array(tags.map(({ event }) => event.created_at)),
     int8Array(tags.map(({ row }) => row.seq)),
-    int8Array(tags.map(({ row }) => row.ingested_at)),
+    int8Array(tags.map(({ row }) => row.ingestedAt)),
     int2Array(tags.map(({ row }) => row.keep)),
     int2Array(tags.map(({ to }) => to)),
   ]);
@@ -141,28 +138,17 @@ async function datedPartitions(client: Client): Promise<DatedPartition[]> {
   return rows;
 }
 
-export interface DropOptions {
-  readonly now: number;
-  readonly historyDays: number;
-  /** Deleted rows stay this long, also when their month is over. */
-  readonly auditDays: number;
-}
-
 /**
- * Drops the months in which nothing is served any more. Outside the lane: the detaching waits for running queries without
+ * Drops the months that are over and hold nothing that is kept. What goes before its month does is purged by row. Outside the lane: the detaching waits for running queries without
  * stopping new ones, and gives up after the session's lock timeout; the next run goes on where it stopped.
  */
-export async function dropPartitions(
-  client: Client,
-  options: DropOptions,
-  dryRun: boolean,
-): Promise<string[]> {
+export async function dropPartitions(client: Client, now: number, dryRun: boolean): Promise<string[]> {
   await setUpDropping(client);
   const partitions = await datedPartitions(client);
   const left = new Set(partitions.map(({ name }) => name));
   const dropped: string[] = [];
   for (const partition of partitions) {
-    if (!partition.detaching && !(await mayDrop(client, partition, left, options))) continue;
+    if (!partition.detaching && !(await mayDrop(client, partition, left, now))) continue;
     dropped.push(partition.name);
     left.delete(partition.name);
     if (dryRun) continue;
@@ -174,7 +160,7 @@ export async function dropPartitions(
 }
 
 /**
- * What is looked for is found by an index that is empty then, not by reading a million hidden rows. And autovacuum, at work on
+ * What is looked for is found by an index that is empty then, not by reading a million rows that are gone. And autovacuum, at work on
  * what was just swept, is asked to leave at once, not after a second; only a superuser may set that.
  */
 async function setUpDropping(client: Client): Promise<void> {
@@ -189,18 +175,18 @@ async function mayDrop(
   client: Client,
   { parent, name, to }: DatedPartition,
   left: ReadonlySet<string>,
-  options: DropOptions,
+  now: number,
 ): Promise<boolean> {
-  const { now, historyDays, auditDays } = options;
-  if (parent === 'events_history') return to <= cutoff(historyDays, now);
   if (to > now) return false;
   // Tags of events that are gone say nothing.
   if (name.startsWith('event_tags_')) return !left.has(name.replace('event_tags_', 'events_'));
-  const served = `SELECT 1 FROM ${name} WHERE hidden IS NULL LIMIT 1`;
-  const audited = `SELECT 1 FROM ${name} WHERE hidden = 2 AND hidden_at >= ${cutoff(auditDays, now)} LIMIT 1`;
-  return (await isEmpty(client, served)) && (await isEmpty(client, audited));
+  for (const kept of parent === 'events_history' ? KEPT_HISTORY : KEPT) {
+    const { rowCount } = await client.query(`SELECT 1 FROM ${name} WHERE ${kept} LIMIT 1`);
+    if (rowCount !== 0) return false;
+  }
+  return true;
 }
 
-async function isEmpty(client: Client, query: string): Promise<boolean> {
-  return (await client.query(query)).rowCount === 0;
-}
+/** Served; deleted, for the time of audit; held or removed by moderation, as long as that can be undone. One index each. */
+const KEPT = ['hidden IS NULL', `hidden = ${HIDDEN_CODES.deleted}`, `hidden = ${HIDDEN_CODES.removed}`];
+const KEPT_HISTORY = ['true'];

@@ -6,6 +6,7 @@ import type { Pool } from 'pg';
 import { type Denial, denial, isDenial } from '../core/errors.js';
 import { type IngestPolicy, ingestPolicySchema } from '../core/retention.js';
 import { type Change, changeConfig, type Db } from './config-change.js';
+import { fixKeptSince } from './kept-since.js';
 import { BY_TOPIC, type Page, type PageOf, readPage } from './page.js';
 
 export interface NodeTopic {
@@ -199,10 +200,14 @@ export function createNodeTopic(
     mindingCarriage(change, topic, enabledMax, async () => {
       if ((await readNodeTopic(change.db, community, topic)) !== undefined) return denial('TOPIC_EXISTS');
       const fields = { pinned: true, public: false, name: null, priority: 0, policy: {}, ...given };
+      // What the default does not keep any more at this moment is not brought back by days of its own.
+      const hasDays = fields.policy.retentionDays !== undefined;
+      if (hasDays) await fixKeptSince(change.db, community, now);
       await change.db.query(
-        `INSERT INTO node_subscriptions (community, topic, pinned, public, name, priority, ingest_policy, created_at, updated_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)`,
-        [community, topic, ...columnsOf(fields), now],
+        `INSERT INTO node_subscriptions
+           (community, topic, pinned, public, name, priority, ingest_policy, created_at, updated_at, kept_since)
+         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $8, CASE WHEN $9 THEN c.kept_since END FROM communities c WHERE c.id = $1`,
+        [community, topic, ...columnsOf(fields), now, hasDays],
       );
       await change.audit('topic.create', topic, fields);
       change.raiseVersion();
@@ -232,6 +237,8 @@ export function changeNodeTopic(
       const wanted = enabled === undefined ? given : { ...given, pinned: enabled };
       const changed = differences(before, wanted);
       if (Object.keys(changed).length === 0) return before;
+      const changesDays = changed.policy && changed.policy.retentionDays !== before.policy.retentionDays;
+      if (changesDays) await fixKeptSince(change.db, community, now);
       await change.db.query(
         `UPDATE node_subscriptions SET pinned = $3, public = $4, name = $5, priority = $6, ingest_policy = $7, updated_at = $8
          WHERE community = $1 AND topic = $2`,

@@ -34,11 +34,6 @@ export function monthsFrom(now: number, count: number): Month[] {
   });
 }
 
-function monthsBetween(from: number, to: number): number {
-  const [start, end] = [new Date(from), new Date(to)];
-  return (end.getUTCFullYear() - start.getUTCFullYear()) * 12 + end.getUTCMonth() - start.getUTCMonth();
-}
-
 function nameOf(keep: Keep): string {
   return Object.keys(Keep).find((name) => Keep[name as keyof typeof Keep] === keep) ?? '';
 }
@@ -69,31 +64,25 @@ export async function missingPartitions(client: ClientBase, now: number): Promis
 }
 
 /**
- * Makes those of the past as well, back to the oldest month that holds regular events: a changed rule moves them to a bucket
- * that was not in use in their month, or whose month was empty and is dropped.
+ * Makes those of single rows of the past: a changed rule moves them to a bucket that was not in use in their month, or whose month
+ * was empty and is dropped.
  */
-export async function ensurePastPartitions(client: Client, now: number): Promise<string[]> {
-  const wanted = await wantedPartitions(client, now, await oldestMonth(client));
-  return makeMissing(
-    client,
-    wanted.filter(({ keep }) => keep !== Keep.history),
+export async function ensurePartitionsOf(
+  client: Client,
+  rows: readonly { readonly keep: Keep; readonly ingestedAt: number }[],
+): Promise<string[]> {
+  const wanted = rows.flatMap(({ keep, ingestedAt }) =>
+    partitionsOf(new Set([keep]), monthsFrom(ingestedAt, 1)),
   );
+  return makeMissing(client, [...new Map(wanted.map((one) => [one.name, one])).values()]);
 }
 
-async function oldestMonth(client: ClientBase): Promise<number | undefined> {
-  const { rows } = await client.query<{ year: number; month: number }>(
-    `SELECT split_part(s.suffix, '_', 1)::int AS year, split_part(s.suffix, '_', 2)::int AS month
-     FROM (SELECT substring(c.relname from '^events_days\\d+_(\\d{4}_\\d{2})$') AS suffix
-       FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid) s
-     WHERE s.suffix IS NOT NULL ORDER BY s.suffix LIMIT 1`,
-  );
-  return rows[0] === undefined ? undefined : Date.UTC(rows[0].year, rows[0].month - 1, 1);
+async function wantedPartitions(client: ClientBase, now: number): Promise<Partition[]> {
+  return partitionsOf(await keepsInUse(client), monthsFrom(now, MONTHS_AHEAD + 1));
 }
 
-async function wantedPartitions(client: ClientBase, now: number, from = now): Promise<Partition[]> {
-  const inUse = await keepsInUse(client);
-  const months = monthsFrom(from, monthsBetween(from, now) + MONTHS_AHEAD + 1);
-  return PARENTS.filter(({ keep }) => inUse.has(keep)).flatMap((parent) =>
+function partitionsOf(keeps: ReadonlySet<Keep>, months: readonly Month[]): Partition[] {
+  return PARENTS.filter(({ keep }) => keeps.has(keep)).flatMap((parent) =>
     (parent.keep === Keep.forever ? [ALL_TIME] : months).map((month) => ({
       ...parent,
       ...month,

@@ -11,10 +11,10 @@ import { allowedTopics, type View } from '../core/access.js';
 import { KIND_DELETION } from '../core/classify.js';
 import { KIND_GIFT_WRAP } from '../core/deletion.js';
 import type { Filter, TagCondition } from '../core/filter.js';
-import { Keep, keepsOf, REGULAR_KEEPS, STEPS } from '../core/keep.js';
-import { bucketDays, cutoff, type Retention, topicDays } from '../core/retention.js';
+import { Keep, keepsOf, REGULAR_KEEPS } from '../core/keep.js';
+import { defaultSince, type Retention, sincesOfTopics, topicSince } from '../core/retention.js';
 import { toTsquery } from '../core/search.js';
-import { findsBound, isTopic, UNBOUND } from '../core/topic.js';
+import { findsBound, isTopic, TOPIC_LENGTH_MAX, UNBOUND } from '../core/topic.js';
 import { hexArray, int2Array, int4Array, int8Array, textArray } from './binary.js';
 import type { TagHash } from './tag-hash.js';
 
@@ -123,16 +123,49 @@ export const NOT_VANISHED = `(NOT (SELECT EXISTS (SELECT 1 FROM vanish_marks WHE
         AND strpos(e.payload, '["p","' || encode(v.pubkey, 'hex') || '"') > 0))))`;
 
 /**
- * Retention, exact at read: an event of a bucket is served up to the longest days that the rules give to any event there;
- * where a topic is asked for, up to that topic's own days (`askedTags`). The sweep hides each in its own time.
+ * Retention, exact at read (I8), by the rules as they are and not by the bucket: an event is served as long as one of its topics
+ * keeps it. Where a topic is asked for, it is that topic's own time that counts (`askedTags`).
+ *
+ * Only rows that are older than some rule keeps, and younger than another does, are looked at more closely. What the default keeps
+ * may have a topic of shorter days, and no other that keeps it; what it does not keep may have a topic of longer days. Few such
+ * topics are looked for in the payload; all topics of a payload are read only where that does not settle it.
  */
-function withinBucket({ params, retention }: Context, { tags }: Filter): string {
+function withinDays({ params, retention }: Context, { tags }: Filter): string {
   if (retention === undefined || tags.some((tag) => tag.name === 't')) return 'true';
-  const days = bucketDays(retention.rules);
-  const cutoffs = STEPS.map(
-    ({ keep }) => `WHEN ${keep} THEN ${params.add(cutoff(days.get(keep) ?? 0, retention.now), 'bigint')}`,
-  );
-  return `e.ingested_at >= CASE e.keep ${cutoffs.join(' ')} ELSE 0 END`;
+  const { rules, now } = retention;
+  const byDefault = defaultSince(rules, now);
+  const sinces = [...sincesOfTopics(rules, now)];
+  const surelyKept = Math.max(byDefault, ...sinces.map(([, since]) => since));
+  if (surelyKept === 0) return 'true';
+  const isKept = `e.keep < ${Keep.days30} OR e.ingested_at >= ${params.add(surelyKept, 'bigint')}`;
+  if (sinces.length === 0) return `(${isKept})`;
+  const shorter = sinces.filter(([, since]) => since > byDefault);
+  const longer = sinces.filter(([, since]) => since < byDefault);
+  const isFew = (topics: readonly TopicSince[]) => topics.length <= FEW_TOPICS;
+  const otherwise = params.add(byDefault, 'bigint');
+  const byAny = keptByAny(params, sinces, otherwise);
+  const young = isFew(shorter) ? `NOT ${namesOne(params, shorter, 'true')} OR ${byAny}` : byAny;
+  const old = isFew(longer) ? namesOne(params, longer, 'e.ingested_at >= named.since') : byAny;
+  return `(${isKept} OR CASE WHEN e.ingested_at >= ${otherwise} THEN ${young} ELSE ${old} END)`;
+}
+
+/** So many topics are looked for one by one. */
+const FEW_TOPICS = 16;
+type TopicSince = readonly [topic: string, since: number];
+
+function namesOne(params: Parameters, topics: readonly TopicSince[], which: string): string {
+  const needles = params.add(textArray(topics.map(([topic]) => `["t",${JSON.stringify(topic)}`)), 'text[]');
+  const sinces = params.add(int8Array(topics.map(([, since]) => since)), 'bigint[]');
+  return `EXISTS (SELECT 1 FROM unnest(${needles}, ${sinces}) AS named (needle, since)
+      WHERE ${which} AND strpos(e.payload, named.needle) > 0)`;
+}
+
+/** By one of its topics, or by the default when it names none. */
+function keptByAny(params: Parameters, topics: readonly TopicSince[], otherwise: string): string {
+  const spelt = topics.map(([topic, since]) => [JSON.stringify(topic), since]);
+  const sinces = params.add(JSON.stringify(Object.fromEntries(spelt)), 'jsonb');
+  return `e.ingested_at >= coalesce((SELECT min(coalesce((${sinces} ->> found[1])::bigint, ${otherwise}))
+      FROM regexp_matches(e.payload, '${TOPIC_TAG}', 'g') AS found WHERE ${IS_TOPIC}), ${otherwise})`;
 }
 
 /** The rules of the community that is asked, and the time. */
@@ -157,7 +190,7 @@ function conditions(context: Context, community: number, filter: Filter, settled
     `e.keep IN (${servedKeeps(filter)})`,
     `(e.expires_at IS NULL OR e.expires_at > ${context.nowSeconds})`,
     NOT_VANISHED,
-    withinBucket(context, filter),
+    withinDays(context, filter),
   ];
   if (filter.since !== undefined) all.push(`e.created_at >= ${params.add(filter.since, 'bigint')}`);
   if (filter.until !== undefined) all.push(`e.created_at <= ${params.add(filter.until, 'bigint')}`);
@@ -184,6 +217,13 @@ function conditions(context: Context, community: number, filter: Filter, settled
 
 /** A `t` tag in a payload, with its value as JSON spells it. */
 const TOPIC_TAG = String.raw`\["t",("(?:[^"\\]|\\.)*")`;
+
+/**
+ * The SQL twin of `isTopic`, of a value as JSON spells it: what needs an escape is a quote, a backslash or a control character. Lengths are those of JavaScript, where some characters count twice.
+ */
+const IS_TOPIC = String.raw`found[1] ~ '^"(?:[^"\\\u007f]|\\["\\])+"$'
+      AND (char_length(found[1]) <= ${TOPIC_LENGTH_MAX / 2 + 2} OR char_length(regexp_replace(regexp_replace(found[1],
+        '\\.', 'x', 'g'), '[\U00010000-\U0010ffff]', 'xx', 'g')) <= ${TOPIC_LENGTH_MAX + 2})`;
 
 /** The SQL twin of `sees` in core/access.ts. */
 function visible(params: Parameters, { parties, topics, kinds }: View): string[] {
@@ -239,13 +279,13 @@ function askedTags(
   const hashes = params.add(int8Array(list.map((value) => tagHash(community, name, value))), 'bigint[]');
   const needles = params.add(textArray(list.map((value) => `["${name}",${JSON.stringify(value)}`)), 'text[]');
   if (name !== 't') return `unnest(${hashes}, ${needles}) AS asked (tag, needle)`;
-  const since = (days: (rules: Retention) => number) =>
-    retention === undefined ? 0 : cutoff(days(retention.rules), retention.now);
-  const boundSince = since(({ settings }) => settings['retention.regularDays']);
+  const boundSince = retention === undefined ? 0 : defaultSince(retention.rules, retention.now);
+  const since = (topic: string) =>
+    retention === undefined ? 0 : topicSince(retention.rules, topic, retention.now);
   const columns = [
     // What is no topic has nothing bound to it, and may hold what text cannot.
     params.add(textArray(list.map((topic) => (isTopic(topic) ? topic : ''))), 'text[]'),
-    params.add(int8Array(list.map((topic) => since((rules) => topicDays(rules, topic)))), 'bigint[]'),
+    params.add(int8Array(list.map(since)), 'bigint[]'),
     params.add(int8Array(list.map(() => boundSince)), 'bigint[]'),
   ];
   return `unnest(${hashes}, ${needles}, ${columns.join(', ')}) AS asked (tag, needle, topic, kept_since, bound_since)`;
@@ -507,6 +547,7 @@ export async function readPayloads(
 export interface ReadEvent {
   /** The number of its upsert. */
   readonly seq: number;
+  readonly ingestedAt: number;
   readonly payload: string;
   readonly bound: readonly string[];
 }
@@ -516,8 +557,8 @@ export async function readEventsById(
   pool: Pool | ClientBase,
   asked: readonly { readonly community: number; readonly id: string }[],
 ): Promise<Map<string, ReadEvent>> {
-  const { rows } = await run<[number, string, number, string, string[] | null]>(pool, {
-    text: `SELECT d.community, encode(d.event_id, 'hex'), e.seq, e.payload, e.bound
+  const { rows } = await run<[number, string, number, number, string, string[] | null]>(pool, {
+    text: `SELECT d.community, encode(d.event_id, 'hex'), e.seq, e.ingested_at, e.payload, e.bound
       FROM unnest($1::int[], $2::bytea[]) AS asked (community, event_id)
       ${dedupeOf('asked.community', 'asked.event_id')}
       ${eventAt('d')}
@@ -525,9 +566,9 @@ export async function readEventsById(
     values: [int4Array(asked.map((a) => a.community)), hexArray(asked.map((a) => a.id))],
   });
   return new Map(
-    rows.map(([community, id, seq, payload, bound]) => [
+    rows.map(([community, id, seq, ingestedAt, payload, bound]) => [
       `${community}/${id}`,
-      { seq, payload, bound: bound ?? UNBOUND },
+      { seq, ingestedAt, payload, bound: bound ?? UNBOUND },
     ]),
   );
 }

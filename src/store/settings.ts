@@ -4,6 +4,7 @@ import { type Denial, denial } from '../core/errors.js';
 import { type SettingKey, settingsFrom } from '../core/settings.js';
 import { resetSetting, writeSetting } from './communities.js';
 import { type Change, changeConfig, type Db } from './config-change.js';
+import { fixKeptSince, isRetentionKey } from './kept-since.js';
 
 /** A setting at its default has version 0. */
 export interface StoredSetting {
@@ -54,6 +55,7 @@ export function clearSetting(pool: Pool, ref: SettingRef, now: number): Promise<
   const { community, key } = ref;
   return withSetting(pool, ref, now, async (change, before) => {
     if (before.version === 0) return;
+    if (isRetentionKey(key)) await fixKeptSince(change.db, community, now);
     await resetSetting(change.db, community, key);
     await change.audit('setting.reset', key, { from: before.value });
   });

@@ -7,6 +7,7 @@
 import type { Client } from 'pg';
 import type { NostrEvent } from '../core/event.js';
 import { HIDDEN_CODES, type Hidden, hiddenOf } from '../core/hidden.js';
+import { Keep } from '../core/keep.js';
 import type { StoredEvent } from '../core/plan.js';
 import { topicsOf, UNBOUND } from '../core/topic.js';
 import { int2Array } from './binary.js';
@@ -121,6 +122,30 @@ export function countExpired(client: Client, nowSeconds: number): Promise<KindCo
   return countByKind(client, EXPIRED, [nowSeconds]);
 }
 
+// ── History ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Superseded versions, by when they were superseded. */
+const OLD_HISTORY = `FROM events e WHERE e.keep = ${Keep.history} AND e.community = $1 AND e.ingested_at < $2
+    AND e.hidden = ${HIDDEN_CODES.superseded}`;
+export const OLD_HISTORY_SQL = bounded(`SELECT ${COLUMNS} ${OLD_HISTORY} ORDER BY e.ingested_at LIMIT $3`);
+
+export function selectOldHistory(
+  client: Client,
+  community: number,
+  supersededBefore: number,
+  limit: number,
+): Promise<SweptRow[]> {
+  return selectEvents(client, OLD_HISTORY_SQL, [community, supersededBefore, limit]);
+}
+
+export function countOldHistory(
+  client: Client,
+  community: number,
+  supersededBefore: number,
+): Promise<KindCount[]> {
+  return countByKind(client, OLD_HISTORY, [community, supersededBefore]);
+}
+
 // ── Hidden rows: deleted with their content; their dedupe rows stay and say when ──────────────────────────────────
 
 /** Where the place is known: said so that no index of hidden rows looks like a way in to the planner. */
@@ -179,9 +204,12 @@ export function countDeleted(client: Client, community: number, hiddenBefore: nu
 // ── Dedupe rows ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 const FORGETTABLE = 'd.community = $1 AND d.gone_at IS NOT NULL AND d.gone_at <= $2 AND d.hidden = ANY ($3)';
+/** While its row is there, no id is forgotten: sent again, it would get a second one (I3). Fenced, so that the place is the way in. */
+const IS_THERE = `EXISTS (SELECT 1 FROM events e
+      WHERE e.keep = d.keep AND e.ingested_at = d.ingested_at AND e.seq = d.seq OFFSET 0)`;
 export const FORGET_SQL = `
   WITH old AS MATERIALIZED (
-    SELECT d.event_id FROM event_dedupe d WHERE ${FORGETTABLE} ORDER BY d.gone_at LIMIT $4)
+    SELECT d.event_id FROM event_dedupe d WHERE ${FORGETTABLE} AND NOT ${IS_THERE} ORDER BY d.gone_at LIMIT $4)
   DELETE FROM event_dedupe d USING old
   WHERE d.community = $1 AND d.event_id = old.event_id AND d.gone_at IS NOT NULL`;
 

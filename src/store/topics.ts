@@ -16,18 +16,21 @@ export async function readTopics(db: Db): Promise<Map<number, Map<string, TopicS
     public: boolean;
     priority: number;
     ingest_policy: unknown;
+    kept_since: number | null;
   }>(
-    `SELECT community, topic, enabled, blocked, public, priority, ingest_policy FROM node_topics
+    `SELECT t.community, t.topic, t.enabled, t.blocked, t.public, t.priority, t.ingest_policy, n.kept_since
+     FROM node_topics t JOIN node_subscriptions n ON n.community = t.community AND n.topic = t.topic
      UNION ALL
-     SELECT community, topic, false, true, false, 0, '{}' FROM blocked_topics b WHERE NOT EXISTS (
+     SELECT community, topic, false, true, false, 0, '{}', NULL FROM blocked_topics b WHERE NOT EXISTS (
        SELECT 1 FROM node_subscriptions n WHERE n.community = b.community AND n.topic = b.topic)
      ORDER BY community, topic`,
   );
   const topics = new Map<number, Map<string, TopicSubscription>>();
-  for (const { community, topic, enabled, blocked, public: isPublic, priority, ingest_policy } of rows) {
-    const policy = ingestPolicySchema.safeParse(ingest_policy).data ?? {};
-    const ofCommunity = topics.get(community) ?? new Map();
-    topics.set(community, ofCommunity.set(topic, { enabled, blocked, public: isPublic, priority, policy }));
+  for (const { community, topic, enabled, blocked, public: isPublic, priority, ...row } of rows) {
+    const policy = ingestPolicySchema.safeParse(row.ingest_policy).data ?? {};
+    const keptSince = row.kept_since ?? undefined;
+    const rules = { enabled, blocked, public: isPublic, priority, policy, keptSince };
+    topics.set(community, (topics.get(community) ?? new Map()).set(topic, rules));
   }
   return topics;
 }
