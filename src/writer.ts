@@ -21,6 +21,7 @@ import type { Log } from './log.js';
 import { createMetrics, type Metrics } from './metrics.js';
 import type { Database } from './postgres/database.js';
 import { prepareDatabase } from './prepare.js';
+import { type RoomMaker, startRoomMaker } from './room.js';
 import { SeenCounts, startSeenFlush } from './seen-counts.js';
 import { hasErasureMarks } from './store/erasure-steps.js';
 import { readSubjectPrint } from './store/node-state.js';
@@ -36,6 +37,8 @@ export interface WriterOptions {
   readonly config: Config;
   readonly log: Log;
   readonly now?: () => number;
+  /** Purge for space right after the commits that fill it; else only the job does. */
+  readonly makesRoom?: boolean;
 }
 
 /** What writes events, without a server: an import needs no more. */
@@ -80,7 +83,8 @@ export async function startWriter(
   options: WriterOptions,
   { onCommit, port, rates }: WriterHooks = {},
 ): Promise<Writer> {
-  const { database, config, log, now = Date.now } = options;
+  const { database, config, log, now = Date.now, makesRoom = true } = options;
+  let room: RoomMaker | undefined;
   const metrics = createMetrics();
   const recent = new RecentIds();
   const { tagHash, networkId } = await prepareDatabase(database, config, now, log);
@@ -98,8 +102,12 @@ export async function startWriter(
     now,
     settingsOf,
     topicsOf: (community) => communities.get(community)?.topics ?? new Map(),
-    ...(onCommit ? { onCommit } : {}),
+    onCommit: (plan) => {
+      onCommit?.(plan);
+      room?.note(plan);
+    },
   });
+  if (makesRoom) room = startRoomMaker({ database, lane, communities, tagHash, now, log });
   const keys = new NodeKeys({ folder: config.dataDir, pool: database.apiPool, now });
   const audit = config.dynamodb && new DynamodbAudit(config.dynamodb);
   const erasing: Erasing = {
@@ -156,6 +164,7 @@ export async function startWriter(
     recent,
     metrics,
     close: async () => {
+      await room?.close();
       await lane.close();
       await audit?.close();
       await stopSeen();

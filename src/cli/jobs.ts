@@ -2,7 +2,7 @@ import { Command } from 'commander';
 import type { Config } from '../config.js';
 import { BOUNDS, type DryRunCount, type Job, type JobContext } from '../jobs/job.js';
 import { JOBS } from '../jobs/list.js';
-import { dryRunJob, runJob } from '../jobs/run.js';
+import { dryRunJobs, runJob } from '../jobs/run.js';
 import { prepareDatabase } from '../prepare.js';
 import { type JobRun, readJobRuns } from '../store/job-runs.js';
 import { withDatabase } from './context.js';
@@ -89,24 +89,40 @@ export function withJobs(work: (context: JobContext, config: Config) => Promise<
   });
 }
 
+/** What a command did to the end, or until the operator interrupted it. */
+export interface Ran {
+  readonly job: string;
+  readonly state: 'done' | 'interrupted';
+  readonly changed: number;
+  /** What changed, in words, where the job says it. */
+  readonly said: readonly string[];
+}
+
 /** Run after run, each bounded, until nothing is left or the operator interrupts. */
-export async function runNow(job: Job, context: JobContext): Promise<void> {
+export async function runToEnd(job: Job, context: JobContext): Promise<Ran> {
   let changed = 0;
-  for (;;) {
-    const result = await runJob(job, context);
+  const said: string[] = [];
+  const say = (line: string) => {
+    if (said.length < SAID_MAX) said.push(line);
+  };
+  for (let first = true; ; first = false) {
+    const result = await runJob(job, { ...context, say, fromStart: first });
     if (result === 'busy') throw new Error('another job is running; try again when it has ended');
     changed += result.changed;
     if (!result.more || context.signal.aborted) break;
   }
-  const state = context.signal.aborted ? 'interrupted' : 'done';
+  return { job: job.name, state: context.signal.aborted ? 'interrupted' : 'done', changed, said };
+}
+const SAID_MAX = 1_000;
+
+export async function runNow(job: Job, context: JobContext): Promise<void> {
+  const { state, changed, said } = await runToEnd(job, context);
   process.stdout.write(`${job.name.padEnd(16)} ${state}, ${count(changed)} changed\n`);
+  for (const line of said) process.stdout.write(`${''.padEnd(16)} ${line}\n`);
 }
 
 export async function showDryRun(jobs: readonly Job[], context: JobContext, json = false): Promise<void> {
-  const rows: (DryRunCount & { job: string })[] = [];
-  for (const job of jobs) {
-    for (const found of await dryRunJob(job, context)) rows.push({ job: job.name, ...found });
-  }
+  const rows = await dryRunJobs(jobs, context);
   if (json) process.stdout.write(`${JSON.stringify(rows, null, 2)}\n`);
   else process.stdout.write(rows.length === 0 ? 'nothing to do now\n' : rows.flatMap(lines).join(''));
 }

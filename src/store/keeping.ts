@@ -5,13 +5,14 @@
  */
 import type { Client, ClientBase } from 'pg';
 import type { NostrEvent } from '../core/event.js';
-import { type Keep, REGULAR_KEEPS, stepOf } from '../core/keep.js';
-import type { StoredEvent } from '../core/plan.js';
+import { Keep, REGULAR_KEEPS, stepOf } from '../core/keep.js';
+import type { RowRef, StoredEvent } from '../core/plan.js';
 import { cutoff, eventDays, type Retention } from '../core/retention.js';
 import { topicsOf, UNBOUND } from '../core/topic.js';
 import { hexArray, int2Array, int4Array, int8Array } from './binary.js';
 import { PARTITION_END } from './partition-bound.js';
 import { type TagHash, tagKeys } from './tag-hash.js';
+import { IS_LEFT_HERE, type WouldGo } from './would-go.js';
 
 export const SWEEP_ROWS_MAX = 500;
 
@@ -21,6 +22,8 @@ export interface SweepStep {
   /** Past their days: to be hidden. */
   readonly aged: readonly AgedRow[];
   readonly moved: number;
+  /** Where those that are moved lie afterwards. */
+  readonly places: readonly RowRef[];
   /** Where the next step goes on; undefined when the end was reached. */
   readonly next: number | undefined;
 }
@@ -49,7 +52,8 @@ export async function sweepStep(
   after: number,
   rules: ReadonlyMap<number, Retention>,
   now: number,
-  tagHash: TagHash,
+  /** None: only looks, and moves nothing. */
+  tagHash: TagHash | undefined,
 ): Promise<SweepStep> {
   const { rows } = await client.query<SweptRow>(SWEEP_SQL, [after, youngestCutoff(rules, now)]);
   const aged: AgedRow[] = [];
@@ -64,8 +68,10 @@ export async function sweepStep(
       aged.push({ community: row.community, event, bound: row.bound ?? UNBOUND, row: place });
     } else if (stepOf(days) !== row.keep) misplaced.push({ row, event, to: stepOf(days) });
   }
-  if (misplaced.length > 0) await moveRows(client, misplaced, tagHash);
-  return { aged, moved: misplaced.length, next: rows.length < SWEEP_ROWS_MAX ? undefined : rows.at(-1)!.seq };
+  if (misplaced.length > 0 && tagHash !== undefined) await moveRows(client, misplaced, tagHash);
+  const places = misplaced.map(({ row, to }) => ({ seq: row.seq, ingestedAt: row.ingested_at, keep: to }));
+  const next = rows.length < SWEEP_ROWS_MAX ? undefined : rows.at(-1)!.seq;
+  return { aged, moved: misplaced.length, places, next };
 }
 
 /** Nothing younger than this can be past its days; 0 when everything is kept for ever. */
@@ -155,17 +161,19 @@ export interface DropOptions {
 export async function dropPartitions(
   client: Client,
   options: DropOptions,
-  dryRun: boolean,
+  /** Names them only; after the jobs of a dry run, by what those would have left. */
+  dryRun: boolean | WouldGo,
 ): Promise<string[]> {
   await setUpDropping(client);
   const partitions = await datedPartitions(client);
   const left = new Set(partitions.map(({ name }) => name));
   const dropped: string[] = [];
   for (const partition of partitions) {
-    if (!partition.detaching && !(await mayDrop(client, partition, left, options))) continue;
+    const gone = typeof dryRun === 'boolean' ? undefined : dryRun;
+    if (!partition.detaching && !(await mayDrop(client, partition, left, { ...options, gone }))) continue;
     dropped.push(partition.name);
     left.delete(partition.name);
-    if (dryRun) continue;
+    if (dryRun !== false) continue;
     const how = partition.detaching ? 'FINALIZE' : 'CONCURRENTLY';
     await client.query(`ALTER TABLE ${partition.parent} DETACH PARTITION ${partition.name} ${how}`);
     await client.query(`DROP TABLE ${partition.name}`);
@@ -189,16 +197,25 @@ async function mayDrop(
   client: Client,
   { parent, name, to }: DatedPartition,
   left: ReadonlySet<string>,
-  options: DropOptions,
+  options: DropOptions & { readonly gone: WouldGo | undefined },
 ): Promise<boolean> {
-  const { now, historyDays, auditDays } = options;
+  const { now, historyDays, auditDays, gone } = options;
   if (parent === 'events_history') return to <= cutoff(historyDays, now);
   if (to > now) return false;
   // Tags of events that are gone say nothing.
   if (name.startsWith('event_tags_')) return !left.has(name.replace('event_tags_', 'events_'));
-  const served = `SELECT 1 FROM ${name} WHERE hidden IS NULL LIMIT 1`;
-  const audited = `SELECT 1 FROM ${name} WHERE hidden = 2 AND hidden_at >= ${cutoff(auditDays, now)} LIMIT 1`;
-  return (await isEmpty(client, served)) && (await isEmpty(client, audited));
+  const isLeft = gone === undefined ? 'true' : IS_LEFT_HERE;
+  const served = `SELECT 1 FROM ${name} e WHERE hidden IS NULL AND ${isLeft} LIMIT 1`;
+  const audited = `SELECT 1 FROM ${name} e WHERE hidden = 2 AND hidden_at >= ${cutoff(auditDays, now)} AND ${isLeft} LIMIT 1`;
+  if (!(await isEmpty(client, served)) || !(await isEmpty(client, audited))) return false;
+  return gone === undefined || !(await gone.movesInto(...monthOf(parent, to)));
+}
+
+/** The bucket of a month and its stretch, by its parent and its end. */
+function monthOf(parent: string, to: number): [keep: number, from: number, to: number] {
+  const keep = Keep[parent.replace('events_', '') as keyof typeof Keep];
+  const end = new Date(to);
+  return [keep, Date.UTC(end.getUTCFullYear(), end.getUTCMonth() - 1, 1), to];
 }
 
 async function isEmpty(client: Client, query: string): Promise<boolean> {
