@@ -281,7 +281,7 @@ export function startRoomMaker(options: RoomMakerOptions): RoomMaker {
     const { database, lane, tagHash, now } = options;
     const bounds = { rows: PURGE_ROWS, batches: PURGE_BATCHES };
     const slugOf = (id: number) => communities.get(id)?.slug ?? String(id);
-    const say = (line: string) => log.info({ room: line }, 'room was made');
+    const say = (line: string) => log.debug({ room: line }, 'room was made');
     const context = { lane, now, signal: stopping.signal, bounds, tagHash, slugOf, say };
     let session: Client | undefined;
     try {

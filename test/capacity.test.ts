@@ -3,6 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished }
 import type { Community } from '../src/communities.js';
 import { highestStep, type Step } from '../src/core/capacity.js';
 import type { NostrEvent } from '../src/core/event.js';
+import type { IngestPolicy } from '../src/core/retention.js';
 import type { SettingKey } from '../src/core/settings.js';
 import { topicsOf } from '../src/core/topic.js';
 import { capacity } from '../src/jobs/capacity.js';
@@ -67,11 +68,7 @@ async function setLimit(key: 'capacity.maxEvents' | 'capacity.maxBytes', value: 
   await followed(({ settings }) => settings[key] === value);
 }
 
-async function setTopic(
-  topic: string,
-  priority: number,
-  policy: { maxEvents?: number; maxBytes?: number },
-): Promise<void> {
+async function setTopic(topic: string, priority: number, policy: IngestPolicy): Promise<void> {
   await writeTopic(
     relay.database.pool,
     community,
@@ -583,6 +580,48 @@ describe('a topic with limits of its own', () => {
     expect(rows[0]!.upserts).toBe(count);
     expect(rows[0]!.deletes).toBe(count - (await sizeOf('chat')));
     await expectExact(['chat']);
+  });
+});
+
+describe('an event that comes late', () => {
+  const aged = (seconds: number, draft: Draft = {}) => ({
+    tags: topic('news'),
+    ...draft,
+    created_at: nowSeconds() - seconds,
+  });
+  const LATE = (seconds: number) => [
+    false,
+    `invalid: created too long ago for topic news, at most ${seconds} s`,
+  ];
+
+  it('is refused by the delay of its topic, unless backfill is allowed; never a deletion, a profile or a repeat', async () => {
+    await setTopic('news', 0, {});
+    const before = await post(aged(7_200));
+    await setTopic('news', 0, { maxDelaySeconds: 3_600 });
+    expect(await say(aged(60))).toEqual(STORED);
+    expect(await say(aged(3_700))).toEqual(LATE(3_600));
+    expect(await say(aged(3_700, { tags: topic('news', 'other') }))).toEqual(LATE(3_600));
+    expect(await say(aged(3_700, { tags: topic('other') }))).toEqual(STORED);
+    expect(await client.publish(before), 'it is here').toEqual([true, 'duplicate: already have this event']);
+    expect(await say(aged(day, { kind: 0 }))).toEqual(STORED);
+    expect(await say(aged(day, { kind: 30_000, tags: [['d', 'x'], ...topic('news')] }))).toEqual(STORED);
+    expect(await say(aged(3_700, { kind: 5, tags: [['e', before.id], ...topic('news')] }))).toEqual(STORED);
+    expect(await served({ ids: [before.id] })).toEqual([]);
+    await setTopic('news', 0, { maxDelaySeconds: 3_600, allowBackfill: true });
+    expect(await say(aged(400 * day))).toEqual(STORED);
+    await setTopic('news', 0, { allowBackfill: false });
+    expect(await say(aged(day - 60))).toEqual(STORED);
+    expect(await say(aged(day + 60))).toEqual(LATE(day));
+  });
+
+  it('is refused in an import as well', async () => {
+    await setTopic('news', 0, { maxDelaySeconds: 3_600 });
+    const lines = [write(aged(60)), write(aged(3_700))].map((event) => `${JSON.stringify(event)}\n`).join('');
+    const env = { DATABASE_URL: relay.test.url };
+    const { code, stdout, stderr } = await runCli(['import', '-c', slug], env, lines);
+    expect(code).toBe(2);
+    expect(`${stdout}${stderr}`).toContain('created too long ago for topic news');
+    expect(await served({ '#t': ['news'] })).toHaveLength(1);
   });
 });
 
