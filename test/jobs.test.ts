@@ -374,6 +374,34 @@ describe('erase', () => {
   });
 });
 
+describe('forget-dedupe', () => {
+  it('forgets ids that are long gone, and what must stay away still does', async () => {
+    const note = sign(alice);
+    const request = sign(alice, { kind: 5, tags: [['e', note.id]] });
+    const expired = expiring(alice);
+    const served = sign(alice, { content: 'served' });
+    await postAll(note, request, expired, served);
+    await hideLongAgo(31, note);
+    aheadMs = 101_000;
+    await run(expire);
+    await run(purgeDeletedEvents);
+    const vanished = sign(bob, { created_at: nowSeconds() - 10 });
+    await postAll(vanished, vanish(bob, nowSeconds() - 5));
+    await toEnd(erase);
+    expect(await run(forgetDedupeRows)).toEqual({ changed: 0, more: false });
+    await client.query('UPDATE event_dedupe SET gone_at = $1 WHERE gone_at IS NOT NULL', [
+      now() - 180 * DAY_MS,
+    ]);
+    expect((await run(forgetDedupeRows)).changed).toBeGreaterThanOrEqual(3);
+    expect(await dedupe(note, expired, vanished)).toEqual([]);
+    expect(await dedupe(served, request)).toHaveLength(2);
+    expect(await rows('SELECT 1 FROM event_dedupe WHERE gone_at IS NOT NULL')).toEqual([]);
+    expect(await post(note)).toBe('blocked: deleted by its author');
+    expect(await post(expired)).toContain('expired');
+    expect(await post(vanished)).toBe('blocked: its author asked to vanish');
+  });
+});
+
 describe('forget-requests', () => {
   const tombstones = (...events: NostrEvent[]) =>
     rows('SELECT 1 FROM deletion_tombstones WHERE target = ANY ($1)', [bytes(...events)]);
@@ -425,34 +453,6 @@ describe('forget-requests', () => {
     await toEnd(forgetDedupeRows);
     expect(await post(late)).toBe('blocked: deleted by its author');
     expect(await post(early)).toBe('stored');
-  });
-});
-
-describe('forget-dedupe', () => {
-  it('forgets ids that are long gone, and what must stay away still does', async () => {
-    const note = sign(alice);
-    const request = sign(alice, { kind: 5, tags: [['e', note.id]] });
-    const expired = expiring(alice);
-    const served = sign(alice, { content: 'served' });
-    await postAll(note, request, expired, served);
-    await hideLongAgo(31, note);
-    aheadMs = 101_000;
-    await run(expire);
-    await run(purgeDeletedEvents);
-    const vanished = sign(bob, { created_at: nowSeconds() - 10 });
-    await postAll(vanished, vanish(bob, nowSeconds() - 5));
-    await toEnd(erase);
-    expect(await run(forgetDedupeRows)).toEqual({ changed: 0, more: false });
-    await client.query('UPDATE event_dedupe SET gone_at = $1 WHERE gone_at IS NOT NULL', [
-      now() - 180 * DAY_MS,
-    ]);
-    expect((await run(forgetDedupeRows)).changed).toBeGreaterThanOrEqual(3);
-    expect(await dedupe(note, expired, vanished)).toEqual([]);
-    expect(await dedupe(served, request)).toHaveLength(2);
-    expect(await rows('SELECT 1 FROM event_dedupe WHERE gone_at IS NOT NULL')).toEqual([]);
-    expect(await post(note)).toBe('blocked: deleted by its author');
-    expect(await post(expired)).toContain('expired');
-    expect(await post(vanished)).toBe('blocked: its author asked to vanish');
   });
 });
 

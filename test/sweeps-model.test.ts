@@ -41,7 +41,8 @@ const BUCKET_DAYS = 5;
 /** Short times, so that a run sees their end. In the first, ids are remembered; in the others they are soon forgotten. */
 const RULES = [
   {
-    settings: { 'retention.regularDays': 3 },
+    // The test replays the whole outbox.
+    settings: { 'retention.regularDays': 3, 'retention.outboxDays': 3_650 },
     topics: { wind: { retentionDays: BUCKET_DAYS, maxEvents: 3 } },
   },
   {

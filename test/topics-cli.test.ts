@@ -111,10 +111,10 @@ describe('topics set', () => {
     ];
     await topics('set', 'sails', ...rules, '--allow-backfill', 'yes');
     expect(await lineOf('sails')).toContain(
-      '{"retentionDays":9,"maxEvents":100,"maxBytes":5000,"allowBackfill":true,"maxDelaySeconds":60}',
+      '{"retentionDays":9,"maxEvents":100,"maxBytes":5000,"maxDelaySeconds":60,"allowBackfill":true}',
     );
     await topics('set', 'sails', '--max-events', 'none', '--max-delay', 'none', '--allow-backfill', 'none');
-    expect(await lineOf('sails')).toContain('{"maxBytes":5000,"retentionDays":9}');
+    expect(await lineOf('sails')).toContain('{"retentionDays":9,"maxBytes":5000}');
     await topics('set', 'sails', '--max-bytes', 'none', '--retention-days', 'none');
     expect(await lineOf('sails')).toMatch(/priority 0 +\{\}$/);
     expect(await topics('set', 'sails', '--allow-backfill', 'maybe')).toMatchObject({

@@ -47,7 +47,8 @@ export const retain: Job = {
         });
       changed += await sweep().catch(async (error: { code?: string }) => {
         if (error.code !== NO_PARTITION) throw error;
-        await ensurePastPartitions(client, context.now());
+        const { places } = await sweepStep(client, from, rules, context.now(), undefined);
+        await ensurePastPartitions(client, context.now(), places);
         return sweep();
       });
       changed += step?.moved ?? 0;

@@ -4,6 +4,7 @@
  */
 import type { Client, ClientBase } from 'pg';
 import { Keep, REGULAR_KEEPS, stepOf } from '../core/keep.js';
+import type { RowRef } from '../core/plan.js';
 import { settingDefinitions } from '../core/settings.js';
 import { ensureOutboxRange } from './outbox.js';
 
@@ -69,14 +70,20 @@ export async function missingPartitions(client: ClientBase, now: number): Promis
 }
 
 /**
- * Makes those of the past as well, back to the oldest month that holds regular events: a changed rule moves them to a bucket
- * that was not in use in their month, or whose month was empty and is dropped.
+ * Makes those of the past that rows are to move to: a changed rule moves them to a bucket that was not in use in their month, or
+ * whose month was empty and is dropped.
  */
-export async function ensurePastPartitions(client: Client, now: number): Promise<string[]> {
+export async function ensurePastPartitions(
+  client: Client,
+  now: number,
+  places: readonly Pick<RowRef, 'keep' | 'ingestedAt'>[],
+): Promise<string[]> {
   const wanted = await wantedPartitions(client, now, await oldestMonth(client));
   return makeMissing(
     client,
-    wanted.filter(({ keep }) => keep !== Keep.history),
+    wanted.filter(({ keep, from, to }) =>
+      places.some((place) => place.keep === keep && place.ingestedAt >= from && place.ingestedAt < to),
+    ),
   );
 }
 
