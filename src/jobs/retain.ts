@@ -66,7 +66,8 @@ export const retain: Job = {
       const going = (await gone.left(step.aged)).map((row) => ({ ...row, bytes: bytesOf(row.event) }));
       for (const { event } of going) tally.addEvent(event);
       await gone.take(going, { served: true });
-      await gone.move(step.places);
+      const moving = await gone.left(step.places.map((row) => ({ row })));
+      await gone.move(moving.map(({ row }) => row));
       after = step.next;
     }
     return tally.counts('retention');
