@@ -201,14 +201,16 @@ describe('a small outbox', () => {
     expect(await held()).toEqual([3, 4, 5, 6, 7, 8, 9, 10]);
   });
 
-  it('leaves a full range whole that can be dropped within a day, and trims one that cannot', async () => {
+  it('leaves a full range whole that is dropped within a day, and trims one that lasts longer', async () => {
+    const writtenAt = (seq: number, at: number) =>
+      client.query('UPDATE events_outbox SET ingested_at = $1 WHERE seq = $2', [at, seq]);
     await fillRanges(2);
+    await writtenAt(1, NOW - 3_600_000);
     expect(await trimOutbox(client, NOW - 1, 100), 'it is dropped in a moment').toBe(0);
-    await client.query('UPDATE events_outbox SET ingested_at = $1 WHERE seq = $2', [
-      NOW + 3 * DAY_MS,
-      RANGE - 1,
-    ]);
-    expect(await trimOutbox(client, NOW + 1, 100)).toBe(3);
+    await writtenAt(1, NOW - 2 * DAY_MS);
+    expect(await trimOutbox(client, NOW - 1, 100), 'it has been growing old for days').toBe(1);
+    await writtenAt(RANGE - 1, NOW + 3 * DAY_MS);
+    expect(await trimOutbox(client, NOW + 1, 100), 'it will be for days').toBe(2);
     expect(await floor()).toBe(4);
   });
 

@@ -143,9 +143,12 @@ export async function dropOutboxRanges(
 }
 
 /** When its newest row was written; 0 when it has none. */
-async function newestIn(client: ClientBase, range: string): Promise<number> {
+const newestIn = (client: ClientBase, range: string) => writtenAt(client, `${range} ORDER BY seq DESC`);
+const oldestIn = (client: ClientBase, range: string) => writtenAt(client, `${range} ORDER BY seq`);
+
+async function writtenAt(client: ClientBase, rowsInOrder: string): Promise<number> {
   const { rows } = await client.query<{ ingested_at: number }>(
-    `SELECT ingested_at FROM ${range} ORDER BY seq DESC LIMIT 1`,
+    `SELECT ingested_at FROM ${rowsInOrder} LIMIT 1`,
   );
   return rows[0]?.ingested_at ?? 0;
 }
@@ -154,10 +157,10 @@ async function raiseFloor(client: ClientBase, floor: number): Promise<void> {
   await client.query('UPDATE lane_state SET outbox_floor = greatest(outbox_floor, $1)', [floor]);
 }
 
-/** A full range that can be dropped as a whole so soon is not worth deleting row by row. */
+/** A full range that has begun to grow old so lately, and ends as soon, is dropped as a whole then: not row by row. */
 const DROPPED_SOON_MS = 86_400_000;
 
-/** From where rows are deleted one by one: in the first range that stays for longer, unless it is a full one that goes soon. */
+/** From where rows are deleted one by one: in the first range that stays, unless it is a full one that is dropped soon. */
 async function trimsFrom(
   client: ClientBase,
   cutoff: number,
@@ -167,7 +170,11 @@ async function trimsFrom(
   const range = ranges.find(({ name }) => !dropped.includes(name));
   if (range === undefined) return undefined;
   const isFull = (await readHead(client)) >= range.to - 1;
-  if (isFull && (await newestIn(client, range.name)) < cutoff + DROPPED_SOON_MS) return undefined;
+  const isDroppedSoon =
+    isFull &&
+    (await oldestIn(client, range.name)) >= cutoff - DROPPED_SOON_MS &&
+    (await newestIn(client, range.name)) < cutoff + DROPPED_SOON_MS;
+  if (isDroppedSoon) return undefined;
   const before = ranges.filter(({ name }) => dropped.includes(name)).map(({ to }) => to);
   return Math.max((await readReach(client)).floor, ...before);
 }
