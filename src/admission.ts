@@ -7,9 +7,10 @@ import { LRUCache } from 'lru-cache';
 import { addressesOf } from './addresses.js';
 import type { Communities, Community } from './communities.js';
 import type { Access } from './core/access.js';
-import { highestStep, refuseForSpace } from './core/capacity.js';
+import { highestStep, refuseForSpace, scopeSteps } from './core/capacity.js';
 import { KIND_VANISH } from './core/classify.js';
 import { type NostrEvent, parseEvent, serializeEvent } from './core/event.js';
+import { refuseLate } from './core/lateness.js';
 import type { Rule } from './core/moderation.js';
 import { factKey, type Submission } from './core/plan.js';
 import { refuseArrival } from './core/policy.js';
@@ -101,7 +102,10 @@ export interface Admission {
 
 export function createAdmission(options: AdmissionOptions): Admission {
   const { lane, verifier, recent, seen, metrics, now, communities } = options;
-  metrics.watchCapacity(() => Math.max(0, ...communities.all().map(({ capacity }) => highestStep(capacity))));
+  metrics.watchCapacity(
+    () => Math.max(0, ...communities.all().map(({ capacity }) => highestStep(capacity))),
+    () => communities.all().flatMap(({ capacity }) => [...scopeSteps(capacity)]),
+  );
   let verifyingBytes = 0;
   let lookups = 0;
 
@@ -117,7 +121,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
     return verdict === 'wrong-signature' ? refusal('invalid', 'signature verification failed') : undefined;
   };
 
-  /** What is here already takes no room, so it is told so; `recent` knows only the latest of it. */
+  /** What is here already takes no room and is not late, so it gets that answer; `recent` knows only the latest of it. */
   const withoutRoom = async (community: number, event: NostrEvent, short: Refusal) => {
     if (lookups >= LOOKUPS_MAX) return BUSY;
     lookups += 1;
@@ -205,7 +209,8 @@ export function createAdmission(options: AdmissionOptions): Admission {
     const vanishIn = event.kind === KIND_VANISH ? vanishCommunities(event, community, options) : undefined;
     if (isRefusal(vanishIn)) return vanishIn;
     if (recent.has(community.id, event.id)) return 'duplicate';
-    const short = refuseForSpace({ event, settings, nowSeconds, capacity, topics });
+    const arrival = { event, settings, nowSeconds, capacity, topics };
+    const short = refuseLate(arrival) ?? refuseForSpace(arrival);
     if (short !== undefined) return withoutRoom(community.id, event, short);
     const wrong = await verify(payload);
     if (wrong !== undefined) return wrong;

@@ -493,10 +493,10 @@ async function writeAndCommit(
 
 /** Ephemeral events are not kept, so their commit need not wait for the disk. All others do, whatever the server's default. */
 function commitOf(
-  { outbox, rows, heads, tombstones, hidden, vanishMarks }: Plan,
+  { outbox, rows, heads, tombstones, appliedTombstones, hidden, vanishMarks }: Plan,
   { isDurable }: Fate,
 ): string {
-  const written = [outbox, rows, heads, tombstones, hidden, vanishMarks];
+  const written = [outbox, rows, heads, tombstones, appliedTombstones, hidden, vanishMarks];
   const durable = isDurable ?? written.some(({ length }) => length > 0);
   return `SET LOCAL synchronous_commit = ${durable ? 'on' : 'off'}; COMMIT`;
 }

@@ -5,11 +5,18 @@ const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5
 
 export type Metrics = ReturnType<typeof createMetrics>;
 
+/** A community or a topic that is in a step against short space; which one is not told (I13). */
+export interface ScopeStep {
+  readonly scope: 'community' | 'topic';
+  readonly step: number;
+}
+
 export function createMetrics() {
   const registers = [new Registry()];
   const registry = registers[0]!;
   collectDefaultMetrics({ register: registry });
   let highestStep = (): number => 0;
+  let stepsInForce = (): Iterable<ScopeStep> => [];
   const consumerGauge = (name: string, help: string) =>
     new Gauge({ name: `minato_consumer_${name}`, help, labelNames: ['consumer'], registers });
   return {
@@ -93,9 +100,22 @@ export function createMetrics() {
         this.set(highestStep());
       },
     }),
+    capacityScopes: new Gauge({
+      name: 'minato_capacity_scopes',
+      help: 'How many communities, and topics with limits of their own, are in a step against short space',
+      labelNames: ['scope', 'step'],
+      registers,
+      collect() {
+        this.reset();
+        for (const scope of ['community', 'topic'] as const)
+          for (const step of ['1', '2', '3']) this.set({ scope, step }, 0);
+        for (const { scope, step } of stepsInForce()) this.inc({ scope, step: String(step) });
+      },
+    }),
     /** Who knows the steps says how to read them; asked at each scrape. */
-    watchCapacity: (read: () => number): void => {
+    watchCapacity: (read: () => number, readScopes: () => Iterable<ScopeStep>): void => {
       highestStep = read;
+      stepsInForce = readScopes;
     },
     hidden: new Counter({
       name: 'minato_hidden_events_total',

@@ -21,6 +21,7 @@ import type { Log } from './log.js';
 import { createMetrics, type Metrics } from './metrics.js';
 import type { Database } from './postgres/database.js';
 import { prepareDatabase } from './prepare.js';
+import { type RoomMaker, startRoomMaker } from './room.js';
 import { SeenCounts, startSeenFlush } from './seen-counts.js';
 import { hasErasureMarks } from './store/erasure-steps.js';
 import { readSubjectPrint } from './store/node-state.js';
@@ -36,6 +37,8 @@ export interface WriterOptions {
   readonly config: Config;
   readonly log: Log;
   readonly now?: () => number;
+  /** Purge for space right after the commits that fill it; else only the job does. */
+  readonly makesRoom?: boolean;
 }
 
 /** What writes events, without a server: an import needs no more. */
@@ -82,7 +85,8 @@ export async function startWriter(
   options: WriterOptions,
   { onCommit, port, rates, signs = false }: WriterHooks = {},
 ): Promise<Writer> {
-  const { database, config, log, now = Date.now } = options;
+  const { database, config, log, now = Date.now, makesRoom = true } = options;
+  let room: RoomMaker | undefined;
   const metrics = createMetrics();
   const recent = new RecentIds();
   const { tagHash, networkId } = await prepareDatabase(database, config, now, log);
@@ -102,8 +106,12 @@ export async function startWriter(
     topicsOf: (community) => communities.get(community)?.topics ?? new Map(),
     refusedUntilOf: (community) => communities.get(community)?.refusedUntil,
     keptSinceOf: (community) => communities.get(community)?.keptSince ?? 0,
-    ...(onCommit ? { onCommit } : {}),
+    onCommit: (plan) => {
+      onCommit?.(plan);
+      room?.note(plan);
+    },
   });
+  if (makesRoom) room = startRoomMaker({ database, lane, communities, tagHash, now, log });
   const audit = config.dynamodb && new DynamodbAudit(config.dynamodb);
   const erasing: Erasing = {
     pool: database.apiPool,
@@ -160,6 +168,7 @@ export async function startWriter(
     recent,
     metrics,
     close: async () => {
+      await room?.close();
       await lane.close();
       await audit?.close();
       await stopSeen();

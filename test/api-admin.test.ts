@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { isDenial } from '../src/core/errors.js';
 import { settingKeys } from '../src/core/settings.js';
 import { addCommunity } from '../src/store/communities.js';
+import { lockJobs } from '../src/store/job-runs.js';
 import { readRights, rightsKey } from '../src/store/subscriptions.js';
 import { requestTopic } from '../src/store/topic-requests.js';
 import {
@@ -159,6 +160,13 @@ function samples(): Sample[] {
     );
 }
 
+/** No job changes the steps of a test while this session holds their lock. */
+async function holdJobs() {
+  const session = await relay.database.connect();
+  expect(await lockJobs(session)).toBe(true);
+  return session;
+}
+
 describe('every route of operators', () => {
   it('is there', () => {
     const routes = samples().map(({ method, template }) => `${method} ${template.replace('/v1/admin', '')}`);
@@ -176,6 +184,7 @@ describe('every route of operators', () => {
         'GET /node-subscriptions/{topic_id}',
         'PATCH /node-subscriptions/{topic_id}',
         'DELETE /node-subscriptions/{topic_id}',
+        'GET /capacity',
         'GET /blocked-topics',
         'PUT /blocked-topics/{topic_id}',
         'DELETE /blocked-topics/{topic_id}',
@@ -455,6 +464,7 @@ describe('topics of the node', () => {
       ingest_policy: { retentionDays: 3 },
       events: 0,
       bytes: 0,
+      capacity: { step: 0, since: null, percent: 0, full: false },
       created_at: expect.any(Number),
       updated_at: expect.any(Number),
     });
@@ -475,6 +485,42 @@ describe('topics of the node', () => {
         target: topic,
       })),
     );
+  });
+
+  it('show the step against short space that each is in, and a limit goes by null', async () => {
+    const topic = newTopic();
+    const policy = { maxEvents: 20, maxBytes: 1_000, maxDelaySeconds: 60, allowBackfill: true };
+    const held = await holdJobs();
+    await done('POST', TOPICS, { topic_id: topic, ingest_policy: policy });
+    const { pool } = relay.database;
+    await pool.query('INSERT INTO topic_totals (community, topic, events, bytes) VALUES (1, $1, 19, 500)', [
+      topic,
+    ]);
+    await pool.query(`INSERT INTO capacity_steps (community, topic, step, since) VALUES (1, $1, 1, 5000)`, [
+      topic,
+    ]);
+    expect(await done('GET', `${TOPICS}/${topic}`)).toMatchObject({
+      ingest_policy: policy,
+      capacity: { step: 1, since: 5_000, percent: 95, full: false },
+    });
+    const cleared = {
+      ...policy,
+      maxEvents: null,
+      maxDelaySeconds: null,
+      allowBackfill: null,
+      retentionDays: null,
+    };
+    expect(await done('PATCH', `${TOPICS}/${topic}`, { ingest_policy: cleared })).toMatchObject({
+      ingest_policy: { maxBytes: 1_000 },
+      capacity: { step: 1, percent: 50 },
+    });
+    const { rows } = await pool.query('SELECT ingest_policy FROM node_subscriptions WHERE topic = $1', [
+      topic,
+    ]);
+    expect(rows).toEqual([{ ingest_policy: { maxBytes: 1_000 } }]);
+    await pool.query(`DELETE FROM capacity_steps WHERE topic = $1`, [topic]);
+    await pool.query(`DELETE FROM topic_totals WHERE topic = $1`, [topic]);
+    await held.end();
   });
 
   it('are not created twice, above the cap, or with an id that is none', async () => {
@@ -539,6 +585,32 @@ describe('topics of the node', () => {
     await refused(404, 'NOT_FOUND', 'PATCH', `${TOPICS}/${topic}`, { body: { public: true } });
     await refused(404, 'NOT_FOUND', 'DELETE', `${TOPICS}/${topic}`);
     expect(await done('GET', `/c/art${TOPICS}/${topic}`, undefined, artist)).toMatchObject({ public: false });
+  });
+});
+
+describe('capacity', () => {
+  it('of a community is its step, what it holds, its limits and the marks; of no other community', async () => {
+    const { pool } = relay.database;
+    const held = await holdJobs();
+    await pool.query(`INSERT INTO capacity_steps (community, topic, step, since, cause)
+      VALUES (1, '', 2, 7000, 'space'), (1, '', 1, 8000, 'lag')`);
+    const { rows } = await pool.query<{ events: number; bytes: number }>(
+      'SELECT events, bytes FROM community_totals WHERE community = 1',
+    );
+    const { events, bytes } = rows[0] ?? { events: 0, bytes: 0 };
+    await withSetting('capacity.maxEvents', 1_000_000, async () => {
+      expect(await done('GET', '/v1/admin/capacity')).toEqual({
+        space: { step: 2, since: 7_000, percent: 0, events, bytes, max_events: 1_000_000, max_bytes: 0 },
+        lag: { step: 1, since: 8_000 },
+        marks: { 1: { from: 90, until: 85 }, 2: { from: 95, until: 90 }, 3: { from: 100, until: 90 } },
+      });
+    });
+    expect(await done('GET', '/c/art/v1/admin/capacity', undefined, artist)).toMatchObject({
+      space: { step: 0, since: null },
+      lag: { step: 0, since: null },
+    });
+    await pool.query(`DELETE FROM capacity_steps WHERE topic = ''`);
+    await held.end();
   });
 });
 

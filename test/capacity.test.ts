@@ -1,8 +1,9 @@
 import { readFile } from 'node:fs/promises';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import type { Community } from '../src/communities.js';
 import { highestStep, type Step } from '../src/core/capacity.js';
 import type { NostrEvent } from '../src/core/event.js';
+import type { IngestPolicy } from '../src/core/retention.js';
 import type { SettingKey } from '../src/core/settings.js';
 import { topicsOf } from '../src/core/topic.js';
 import { capacity } from '../src/jobs/capacity.js';
@@ -17,6 +18,7 @@ import { type Author, type Draft, newAuthor, nowSeconds, sign } from './support/
 import { startTestNode, type TestNode } from './support/node.js';
 import { writeTopic } from './support/topics.js';
 
+const day = 86_400;
 const SHORT = 'restricted: space is short: ';
 const LOW = [false, `${SHORT}only topics of higher priority take posts now`];
 const FULL = [false, `${SHORT}this topic takes no posts now`];
@@ -66,11 +68,7 @@ async function setLimit(key: 'capacity.maxEvents' | 'capacity.maxBytes', value: 
   await followed(({ settings }) => settings[key] === value);
 }
 
-async function setTopic(
-  topic: string,
-  priority: number,
-  policy: { maxEvents?: number; maxBytes?: number },
-): Promise<void> {
+async function setTopic(topic: string, priority: number, policy: IngestPolicy): Promise<void> {
   await writeTopic(
     relay.database.pool,
     community,
@@ -224,13 +222,11 @@ describe('totals', () => {
 });
 
 describe('a community that is short of space', () => {
-  const day = 86_400;
-
   it('first refuses backfill, then all but topics of higher priority, and takes them again with five points to spare', async () => {
     await setTopic('main', 1, {});
     await setLimit('capacity.maxEvents', 20);
     const old = () => ({ created_at: nowSeconds() - day - 60, tags: topic('main') });
-    const notes = await postMany(17);
+    await postMany(17);
     await check(0);
     await post(old());
     await check(1);
@@ -241,23 +237,23 @@ describe('a community that is short of space', () => {
     expect(await say({})).toEqual(LOW);
     expect(await say({ tags: topic('other') })).toEqual(LOW);
     expect(await say({ kind: 20_001 })).toEqual(STORED);
-    expect(await say({ kind: 0 })).toEqual(STORED);
-    expect(await relay.node.metrics.registry.metrics()).toMatch(/^minato_capacity_step 2$/m);
+    const metrics = await relay.node.metrics.registry.metrics();
+    expect(metrics).toMatch(/^minato_capacity_step 2$/m);
+    expect(metrics).toMatch(/^minato_capacity_scopes\{scope="community",step="2"\} 1$/m);
+    expect(metrics).toMatch(/^minato_capacity_scopes\{scope="topic",step="1"\} 0$/m);
 
-    // 20 of 20 now. What is deleted counts no more, but the request itself does.
-    await setLimit('capacity.maxEvents', 21);
+    await setLimit('capacity.maxEvents', 22);
+    expect(await say({ kind: 0 })).toEqual(STORED);
     await check(2);
     expect(await say({ tags: topic('main', 'other') })).toEqual(STORED);
-    await setLimit('capacity.maxEvents', 100);
-    await post({ kind: 5, tags: notes.slice(0, 10).map((note) => ['e', note.id]) });
-    await setLimit('capacity.maxEvents', 13);
+    // 21 of 23 is not below the mark yet, 21 of 24 is.
+    await setLimit('capacity.maxEvents', 23);
     await check(2);
-    await setLimit('capacity.maxEvents', 14);
-    expect((await totals()).kept.whole.events).toBe(12);
+    await setLimit('capacity.maxEvents', 24);
     await check(1);
     expect(await say({ tags: topic('other') })).toEqual(STORED);
     expect(await say(old())).toEqual(OLD);
-    await setLimit('capacity.maxEvents', 16);
+    await setLimit('capacity.maxEvents', 27);
     await check(0);
     expect(await say(old())).toEqual(STORED);
   });
@@ -344,7 +340,9 @@ describe('a community that is short of space', () => {
     const far = await postMany(4);
     expect(await oldest()).toBeLessThan(rows[0]!.last_seq - 2 * WALK_SEQS_MAX);
     await setLimit('capacity.maxEvents', 5);
-    expect(await dryRunJob(capacity, contextOf(bounds))).toMatchObject([{ rows: 4 }]);
+    expect(await dryRunJob(capacity, contextOf(bounds)), 'all of it, by however many runs').toMatchObject([
+      { rows: 8 },
+    ]);
     expect(await cursor()).toBe(0);
     expect(await run(capacity, bounds)).toEqual({ changed: 4, more: true });
     const second = await cursor();
@@ -415,6 +413,26 @@ describe('a community that is short of space', () => {
     await session.end();
   });
 
+  it('that has refused posts of low priority for an hour makes room instead', async () => {
+    const notes = await postMany(19);
+    await setLimit('capacity.maxEvents', 20);
+    await check(2);
+    expect(await say({})).toEqual(LOW);
+    ahead += 3_000_000;
+    await check(2);
+    expect(await served()).toHaveLength(19);
+    ahead += 700_000;
+    await check(1);
+    expect((await served()).sort()).toEqual(
+      notes
+        .slice(2)
+        .map(({ id }) => id)
+        .sort(),
+    );
+    expect(await say({})).toEqual(STORED);
+    ahead -= 3_700_000;
+  });
+
   it('does not concern another', async () => {
     await postMany(2);
     await setLimit('capacity.maxEvents', 2);
@@ -428,34 +446,193 @@ describe('a community that is short of space', () => {
 });
 
 describe('a topic with limits of its own', () => {
-  it('goes through the steps alone: no backfill, no posts at all, then its oldest go', async () => {
+  const old = (name: string) => ({ created_at: nowSeconds() - 90_000, tags: topic(name) });
+  const chatNow = async () => (await served({ '#t': ['chat'] })).sort();
+  const newest = (notes: readonly NostrEvent[], count: number) =>
+    notes
+      .slice(-count)
+      .map(({ id }) => id)
+      .sort();
+  const sizeOf = async (name: string) =>
+    (
+      await relay.database.pool.query<{ events: number }>(
+        'SELECT events FROM topic_totals WHERE community = $1 AND topic = $2',
+        [community, name],
+      )
+    ).rows[0]?.events ?? 0;
+
+  it('refuses backfill near its limit, and at its limit purges its oldest and goes on taking posts', async () => {
     await setTopic('chat', 5, { maxEvents: 20 });
-    const old = (name: string) => ({ created_at: nowSeconds() - 90_000, tags: topic(name) });
     const elsewhere = await post({ tags: topic('other') });
     const notes = await postMany(18, { tags: topic('chat') });
     await check(0, { chat: 1 });
     expect(await say(old('chat'))).toEqual(OLD);
     expect(await say(old('other'))).toEqual(STORED);
     notes.push(await post({ tags: topic('chat') }));
-    await check(0, { chat: 2 });
-    expect(await say({ tags: topic('chat') })).toEqual(FULL);
-    expect(await say({ tags: topic('chat', 'other') })).toEqual(FULL);
-    expect(await say({ tags: topic('other') })).toEqual(STORED);
-
-    await setTopic('chat', 5, { maxEvents: 19 });
-    expect(await check(0, { chat: 1 })).toBe(2);
-    expect((await served({ '#t': ['chat'] })).sort()).toEqual(
-      notes
-        .slice(2)
-        .map((note) => note.id)
-        .sort(),
+    await check(0, { chat: 1 });
+    // Far beyond the limit, and ten days later too: every post is taken, and the oldest go.
+    notes.push(...(await postMany(15, { tags: topic('chat', 'other') })));
+    ahead += 10 * day * 1_000;
+    notes.push(...(await postMany(15, { created_at: nowSeconds() + 10 * day, tags: topic('chat') })));
+    await eventually('there is room', async () => ((await sizeOf('chat')) < 20 ? true : undefined));
+    await run(capacity);
+    const left = await sizeOf('chat');
+    expect(left).toBeGreaterThan(15);
+    expect(await chatNow()).toEqual(newest(notes, left));
+    const { rows } = await relay.database.pool.query(
+      `SELECT DISTINCT reason FROM events_outbox WHERE community = $1 AND op = 'delete'`,
+      [community],
     );
+    expect(rows).toEqual([{ reason: 'capacity' }]);
     expect(await served({ ids: [elsewhere.id] })).toEqual([elsewhere.id]);
+    ahead -= 10 * day * 1_000;
 
     // Rules that are taken away take their step along.
     await setTopic('chat', 5, {});
     await check(0);
     expect(await say(old('chat'))).toEqual(STORED);
+  });
+
+  it('makes room by the job alone where the writers have not, and the job says what it changed', async () => {
+    const notes = await postMany(20, { tags: topic('chat') });
+    await setTopic('chat', 0, { maxEvents: 20 });
+    expect(await dryRunJob(capacity, contextOf())).toMatchObject([{ reason: 'capacity', rows: 3 }]);
+    const lines: string[] = [];
+    await runJob(capacity, { ...contextOf(), say: (line: string) => lines.push(line) });
+    expect(lines).toEqual([
+      `community ${slug}, topic "chat": step 0 → 1: backfill is refused, 85 % of its limit`,
+      `community ${slug}, topic "chat": 3 of the oldest events purged`,
+    ]);
+    expect(await chatNow()).toEqual(newest(notes, 17));
+    const { stdout } = await runCli(['jobs', 'run', 'capacity'], { DATABASE_URL: relay.test.url });
+    expect(stdout).toMatch(/^capacity +done, 0 changed\n$/);
+    await setTopic('chat', 0, { maxEvents: 15 });
+    const ran = await runCli(['jobs', 'run', 'capacity'], { DATABASE_URL: relay.test.url });
+    expect(ran.stdout).toMatch(/^capacity +done, 4 changed\n +community .*, topic "chat": 4 of the oldest/);
+  });
+
+  it('of one event keeps the newest one', async () => {
+    await setTopic('chat', 0, { maxEvents: 1 });
+    await post({ tags: topic('chat') });
+    const last = await post({ tags: topic('chat') });
+    await eventually('there is room', async () => ((await sizeOf('chat')) === 1 ? true : undefined));
+    await run(capacity);
+    expect(await chatNow()).toEqual([last.id]);
+    await post({ tags: topic('chat') });
+  });
+
+  it('that is full of what is never purged takes no posts, but every deletion and profile, until one is deleted', async () => {
+    await setTopic('chat', 0, { maxEvents: 3 });
+    const lists: NostrEvent[] = [];
+    for (const d of ['a', 'b', 'c'])
+      lists.push(await post({ kind: 30_000, tags: [['d', d], ...topic('chat')] }));
+    const doomed = await post({ tags: topic('chat') });
+    await followed((now) => now.capacity.full.has('chat'));
+    await eventually('the post is purged', async () => ((await sizeOf('chat')) === 3 ? true : undefined));
+    expect(await served({ ids: [doomed.id] })).toEqual([]);
+    expect((await chatNow()).length, 'current versions stay (I11)').toBe(3);
+    expect(await say({ tags: topic('chat') })).toEqual(FULL);
+    expect(await say({ tags: topic('chat', 'other') })).toEqual(FULL);
+    expect(await say({ kind: 30_000, tags: [['d', 'd'], ...topic('chat')] })).toEqual(FULL);
+    expect(await say({ tags: topic('other') })).toEqual(STORED);
+    await post({ kind: 5, tags: [['e', lists[0]!.id]] });
+    await run(capacity);
+    await followed((now) => !now.capacity.full.has('chat'));
+    expect(await say({ tags: topic('chat') })).toEqual(STORED);
+  });
+
+  it('overshoots by some batches of the lane in a burst, and every post of the burst is taken', async () => {
+    await setTopic('chat', 0, { maxEvents: 20 });
+    const { lane } = relay.node;
+    const count = 20_000;
+    let most = 0;
+    let over = false;
+    const watching = (async () => {
+      while (!over) most = Math.max(most, await sizeOf('chat'));
+    })();
+    onTestFinished(() => {
+      over = true;
+      return watching;
+    });
+    // Signatures are not what is tested here.
+    const burst = Array.from({ length: count }, (_, at) => {
+      const tags = topic('chat');
+      const id = at.toString(16).padStart(8, '0').repeat(8);
+      const event = {
+        id,
+        pubkey: alice.pubkey,
+        created_at: 1_700_000_000 + at,
+        kind: 1,
+        tags,
+        content: '',
+        sig: '',
+      };
+      return { community, event, payload: JSON.stringify(event) };
+    });
+    const told = new Set<unknown>();
+    for (let at = 0; at < count; at += 5_000) {
+      const part = burst.slice(at, at + 5_000);
+      for (const outcome of await Promise.all(part.map((one) => lane.submit(one)))) told.add(outcome);
+    }
+    await eventually('there is room', async () => ((await sizeOf('chat')) < 20 ? true : undefined));
+    over = true;
+    await watching;
+    expect([...told]).toEqual(['stored']);
+    expect(most, 'the purge keeps up with the posts').toBeLessThan(count / 2);
+    const { rows } = await relay.database.pool.query<{ upserts: number; deletes: number }>(
+      `SELECT count(*) FILTER (WHERE op = 'upsert') AS upserts, count(*) FILTER (WHERE reason = 'capacity') AS deletes
+       FROM events_outbox WHERE community = $1`,
+      [community],
+    );
+    expect(rows[0]!.upserts).toBe(count);
+    expect(rows[0]!.deletes).toBe(count - (await sizeOf('chat')));
+    await expectExact(['chat']);
+  });
+});
+
+describe('an event that comes late', () => {
+  const aged = (seconds: number, draft: Draft = {}) => ({
+    tags: topic('news'),
+    ...draft,
+    created_at: Math.floor((Date.now() + ahead) / 1_000) - seconds,
+  });
+  const LATE = (seconds: number) => [
+    false,
+    `invalid: created too long ago for topic news, at most ${seconds} s`,
+  ];
+
+  it('is refused by the delay of its topic, unless backfill is allowed; never a deletion, a profile or a repeat', async () => {
+    await setTopic('news', 0, {});
+    const before = await post(aged(7_200));
+    await setTopic('news', 0, { maxDelaySeconds: 3_600 });
+    expect(await say(aged(60))).toEqual(STORED);
+    expect(await say(aged(3_700))).toEqual(LATE(3_600));
+    expect(await say(aged(3_700, { tags: topic('news', 'other') }))).toEqual(LATE(3_600));
+    expect(await say(aged(3_700, { tags: topic('other') }))).toEqual(STORED);
+    expect(await client.publish(before), 'it is here').toEqual([true, 'duplicate: already have this event']);
+    expect(await say(aged(day, { kind: 0 }))).toEqual(STORED);
+    expect(await say(aged(day, { kind: 30_000, tags: [['d', 'x'], ...topic('news')] }))).toEqual(STORED);
+    expect(await say(aged(3_700, { kind: 5, tags: [['e', before.id], ...topic('news')] }))).toEqual(STORED);
+    expect(await served({ ids: [before.id] })).toEqual([]);
+    await setTopic('news', 0, { maxDelaySeconds: 3_600, allowBackfill: true });
+    expect(await say(aged(400 * day))).toEqual(STORED);
+    await setTopic('news', 0, { allowBackfill: false });
+    expect(await say(aged(day - 60))).toEqual(STORED);
+    expect(await say(aged(day + 60))).toEqual(LATE(day));
+  });
+
+  it('is refused in an import as well', async () => {
+    await setTopic('news', 0, { maxDelaySeconds: 3_600 });
+    // The command goes by the real clock.
+    const lines = [60, 3_700]
+      .map((seconds) => write({ tags: topic('news'), created_at: nowSeconds() - seconds }))
+      .map((event) => `${JSON.stringify(event)}\n`)
+      .join('');
+    const env = { DATABASE_URL: relay.test.url };
+    const { code, stdout, stderr } = await runCli(['import', '-c', slug], env, lines);
+    expect(code).toBe(2);
+    expect(`${stdout}${stderr}`).toContain('created too long ago for topic news');
+    expect(await served({ '#t': ['news'] })).toHaveLength(1);
   });
 });
 
@@ -545,6 +722,7 @@ describe('a step', () => {
 
   it('is shown by doctor, with what to do', async () => {
     await setTopic('chat "a"', 0, { maxBytes: 100 });
+    await setTopic('calm', 0, { maxEvents: 50 });
     await postMany(19);
     await post({ kind: 30_000, tags: [['d', 'x'], ...topic('chat "a"')] });
     await setLimit('capacity.maxEvents', 21);
@@ -560,6 +738,12 @@ describe('a step', () => {
       ),
     );
     expect(stdout).toContain('→ Raise capacity.maxEvents or capacity.maxBytes');
+    expect(stdout, 'without a limit as well').toContain(
+      'ok   community default: space, step 0 of 3: all is taken in; no limit is set\n',
+    );
+    expect(stdout).toContain(
+      `ok   community ${slug}, topic "calm": space, step 0 of 3: all is taken in; 0 of 50 events\n`,
+    );
     expect(stdout).toContain(`--max-events N --max-bytes N -c ${slug}`);
     await setLimit('capacity.maxEvents', 0);
     await check(0, { 'chat "a"': 3 });

@@ -295,6 +295,39 @@ describe('a deletion request', () => {
     expect(await served({ ids: [note.id] })).toEqual([]);
   });
 
+  it('that comes first is applied when its target comes, by id, by address and by the recipient of a gift wrap', async () => {
+    const appliedAt = async (author: Author) =>
+      (
+        await relay.database.pool.query<{ applied_at: number | null }>(
+          'SELECT applied_at FROM deletion_tombstones WHERE author = $1 ORDER BY is_address',
+          [Buffer.from(author.pubkey, 'hex')],
+        )
+      ).rows.map(({ applied_at }) => applied_at);
+    const at = nowSeconds();
+    const note = sign(alice, { created_at: at });
+    const article = sign(alice, { kind: 30_023, created_at: at, tags: [['d', 'x']] });
+    const tags = [
+      ['e', note.id],
+      ['a', `30023:${alice.pubkey}:x`],
+    ];
+    await client.publish(sign(alice, { kind: 5, created_at: at, tags }));
+    expect(await appliedAt(alice), 'nothing was there').toEqual([null, null]);
+    await expectBlocked(client, note);
+    const [first] = await appliedAt(alice);
+    expect(first).toBeGreaterThanOrEqual(at * 1_000);
+    expect(await appliedAt(alice)).toEqual([first, null]);
+    await expectBlocked(client, article);
+    await expectBlocked(client, note);
+    const [again, second] = await appliedAt(alice);
+    expect(again, 'the first time counts').toBe(first);
+    expect(second).toBeGreaterThanOrEqual(first!);
+
+    const wrap = sign(newAuthor(), { kind: 1_059, tags: [['p', bob.pubkey]] });
+    await client.publish(sign(bob, { kind: 5, tags: [['e', wrap.id]] }));
+    expect(await client.publish(wrap)).toEqual(BLOCKED);
+    expect(await appliedAt(bob)).toEqual([expect.any(Number)]);
+  });
+
   it('of a stranger has no effect, before or after', async () => {
     const note = sign(alice);
     await client.publish(sign(bob, { kind: 5, tags: [['e', note.id]] }));

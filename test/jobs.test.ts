@@ -11,6 +11,7 @@ import { DAY_MS } from '../src/core/retention.js';
 import { erase } from '../src/jobs/erase.js';
 import { expire } from '../src/jobs/expire.js';
 import { forgetDedupeRows } from '../src/jobs/forget-dedupe.js';
+import { forgetRequests } from '../src/jobs/forget-requests.js';
 import { BOUNDS, type Job, type JobContext } from '../src/jobs/job.js';
 import { JOBS } from '../src/jobs/list.js';
 import { purgeDeletedEvents } from '../src/jobs/purge-deleted.js';
@@ -398,6 +399,60 @@ describe('forget-dedupe', () => {
     expect(await post(note)).toBe('blocked: deleted by its author');
     expect(await post(expired)).toContain('expired');
     expect(await post(vanished)).toBe('blocked: its author asked to vanish');
+  });
+});
+
+describe('forget-requests', () => {
+  const tombstones = (...events: NostrEvent[]) =>
+    rows('SELECT 1 FROM deletion_tombstones WHERE target = ANY ($1)', [bytes(...events)]);
+  const keep = async (days: number | 'forever') => {
+    await writeSetting(database.pool, 1, 'deletion.keepRequestsDays', days, Date.now());
+    await eventually('the setting is known', () => {
+      const known = writer.communities.get(1)?.settings['deletion.keepRequestsDays'];
+      return known === days || undefined;
+    });
+  };
+
+  it('keeps requests and their tombstones for ever, until a community bounds both', async () => {
+    const [early, late, again] = [
+      sign(alice),
+      sign(alice, { content: 'late' }),
+      sign(alice, { content: 'again' }),
+    ];
+    const first = sign(alice, { kind: 5, tags: [early, again].map(({ id }) => ['e', id]) });
+    await postAll(early, again, first);
+    aheadMs = 60 * DAY_MS;
+    const second = sign(alice, {
+      kind: 5,
+      created_at: nowSeconds() + 60 * 86_400,
+      tags: [
+        ['e', late.id],
+        ['e', again.id],
+      ],
+    });
+    await postAll(second);
+    aheadMs = 100 * DAY_MS;
+    expect((await toEnd(forgetRequests)).taken).toBe(0);
+    expect(await tombstones(early, late, again)).toHaveLength(3);
+
+    await keep(90);
+    expect(await dryRunJob(forgetRequests, context)).toMatchObject([
+      { reason: 'retention', class: 'regular' },
+    ]);
+    expect((await toEnd(forgetRequests)).taken).toBeGreaterThanOrEqual(1);
+    expect(await stored(first, second)).toEqual([second.id]);
+    expect(await deletes(first)).toEqual(['retention']);
+    expect(await tombstones(early), 'with its request').toEqual([]);
+    expect(await tombstones(late, again), 'a later request keeps its own').toHaveLength(2);
+    // What is still known by its id stays away; what nobody knows any more can come again: that is what the setting gives up.
+    expect(await post(early)).toBe('blocked: deleted by its author');
+    expect(await post(late)).toBe('blocked: deleted by its author');
+    await toEnd(purgeDeletedEvents);
+    await keep('forever');
+    aheadMs = (100 + 181) * DAY_MS;
+    await toEnd(forgetDedupeRows);
+    expect(await post(late)).toBe('blocked: deleted by its author');
+    expect(await post(early)).toBe('stored');
   });
 });
 
@@ -806,6 +861,36 @@ describe('the commands', () => {
     expect(await stored(note)).toEqual([]);
     expect(await deletes(note)).toEqual(['expiration']);
     expect((await minato('purge', '--dry-run')).stdout).toBe('nothing to do now\n');
+  });
+
+  it('purge --json purges nothing by itself: it asks which is meant, and --yes prints what was purged', async () => {
+    await toEnd(expire);
+    const note = expiring(alice);
+    await postAll(note);
+    await client.query('UPDATE events SET expires_at = $1 WHERE id = $2', [nowSeconds() - 1, ...bytes(note)]);
+    expect(await minato('purge', '--json')).toEqual({
+      code: 1,
+      stdout: '',
+      stderr:
+        'minato: with --json, say which is meant: --dry-run prints what would go, --yes purges and prints what was purged\n',
+    });
+    expect(await stored(note)).toEqual([note.id]);
+    const dry = await minato('purge', '--json', '--dry-run');
+    expect(JSON.parse(dry.stdout)).toContainEqual({
+      job: 'expire',
+      reason: 'expired',
+      class: 'regular',
+      rows: 1,
+      topics: [{ topic: 'sea', rows: 1 }],
+    });
+    expect(await stored(note)).toEqual([note.id]);
+    const { code, stdout } = await minato('purge', '--json', '--yes');
+    expect(code).toBe(0);
+    expect(JSON.parse(stdout)).toContainEqual({ job: 'expire', state: 'done', changed: 1, said: [] });
+    expect(JSON.parse(stdout).map(({ job }: { job: string }) => job)).toEqual(
+      JOBS.filter(({ purges }) => purges).map(({ name }) => name),
+    );
+    expect(await stored(note)).toEqual([]);
   });
 
   it('jobs run says what it changed, and which jobs there are', async () => {

@@ -5,9 +5,16 @@
 import type { Client } from 'pg';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { DAY_MS } from '../src/core/retention.js';
-import { dropMonths } from '../src/jobs/retain.js';
-import { runJob } from '../src/jobs/run.js';
-import { dropOutboxRanges, ensureOutboxRange, OutboxBehind, readOutbox } from '../src/store/outbox.js';
+import { dryRunJob, runJob } from '../src/jobs/run.js';
+import { trimOutboxRows } from '../src/jobs/trim-outbox.js';
+import {
+  countTrimmed,
+  dropOutboxRanges,
+  ensureOutboxRange,
+  OutboxBehind,
+  readOutbox,
+  trimOutbox,
+} from '../src/store/outbox.js';
 import { eventually } from './support/cli.js';
 import { RawClient } from './support/client.js';
 import { newAuthor, sign } from './support/events.js';
@@ -149,6 +156,100 @@ describe('dropping ranges', () => {
   });
 });
 
+describe('a small outbox', () => {
+  /** Five rows a day, for some days. */
+  const fillDays = async (days: number) => {
+    for (let day = 0; day < days; day += 1) {
+      await post(5);
+      now += DAY_MS;
+    }
+  };
+  const held = async () =>
+    (await client.query<{ seq: number }>('SELECT seq FROM events_outbox ORDER BY seq')).rows.map(
+      ({ seq }) => seq,
+    );
+
+  it('loses the rows that are older than the days, in batches, and its floor is above them first', async () => {
+    await fillDays(4);
+    const cutoff = NOW + 2 * DAY_MS;
+    expect(await countTrimmed(client, cutoff, [])).toBe(10);
+    expect(await trimOutbox(client, cutoff, 4)).toBe(4);
+    expect([await floor(), (await held())[0]]).toEqual([5, 5]);
+    expect(await trimOutbox(client, cutoff, 4)).toBe(4);
+    expect(await trimOutbox(client, cutoff, 4)).toBe(2);
+    expect(await trimOutbox(client, cutoff, 4), 'what is of the day itself stays').toBe(0);
+    expect(await held()).toEqual([11, 12, 13, 14, 15, 16, 17, 18, 19, 20]);
+    expect(await floor()).toBe(11);
+    expect(await readOn(10)).toHaveLength(10);
+    expect(await readOn(9)).toMatchObject({ after: 9, floor: 11 });
+    expect(await countTrimmed(client, cutoff, [])).toBe(0);
+  });
+
+  it('may lose all of them, and goes on', async () => {
+    await fillDays(1);
+    expect(await trimOutbox(client, now, 100)).toBe(5);
+    expect([await held(), await floor()]).toEqual([[], 6]);
+    await post();
+    expect(await readOn(5)).toEqual([6]);
+    expect(await readOn(4)).toBeInstanceOf(OutboxBehind);
+  });
+
+  it('keeps what comes after a row whose clock was ahead', async () => {
+    await fillDays(2);
+    await client.query('UPDATE events_outbox SET ingested_at = $1 WHERE seq = 3', [now]);
+    expect(await trimOutbox(client, now, 100)).toBe(2);
+    expect(await held()).toEqual([3, 4, 5, 6, 7, 8, 9, 10]);
+  });
+
+  it('leaves a full range whole that is dropped within a day, and trims one that lasts longer', async () => {
+    const writtenAt = (seq: number, at: number) =>
+      client.query('UPDATE events_outbox SET ingested_at = $1 WHERE seq = $2', [at, seq]);
+    await fillRanges(2);
+    await writtenAt(1, NOW - 3_600_000);
+    expect(await trimOutbox(client, NOW - 1, 100), 'it is dropped in a moment').toBe(0);
+    await writtenAt(1, NOW - 2 * DAY_MS);
+    expect(await trimOutbox(client, NOW - 1, 100), 'it has been growing old for days').toBe(1);
+    await writtenAt(RANGE - 1, NOW + 3 * DAY_MS);
+    expect(await trimOutbox(client, NOW + 1, 100), 'it will be for days').toBe(2);
+    expect(await floor()).toBe(4);
+  });
+
+  it('drops a range that was passed and of which no row is left', async () => {
+    await fillDays(1);
+    await trimOutbox(client, now, 100);
+    await moveTo(RANGE + 10);
+    await post();
+    expect(await dropOutboxRanges(client, now, false)).toEqual(['events_outbox_0']);
+    expect(await readOn(RANGE - 1)).toEqual([RANGE + 11]);
+  });
+
+  it('takes no more space in its second month than in its first', async () => {
+    const size = async () => {
+      await client.query('VACUUM events_outbox');
+      return (await client.query<{ size: number }>(`SELECT pg_relation_size('events_outbox_0')::int AS size`))
+        .rows[0]!.size;
+    };
+    const month = async () => {
+      for (let day = 0; day < 20; day += 1) {
+        await client.query(
+          `WITH taken AS (UPDATE lane_state SET last_seq = last_seq + 200 RETURNING last_seq - 200 AS before)
+           INSERT INTO events_outbox (seq, ingested_at, created_at, community, kind, op, event_id, author, topics)
+           SELECT before + n, $1::bigint, 0, 1, 1, 'upsert', sha256(n::text::bytea), sha256('me'), '{}'
+           FROM taken, generate_series(1, 200) AS n`,
+          [now],
+        );
+        now += DAY_MS;
+        while ((await trimOutbox(client, now - 10 * DAY_MS, 100)) > 0);
+        await client.query('VACUUM events_outbox');
+      }
+      return size();
+    };
+    const first = await month();
+    expect(await month()).toBeLessThanOrEqual(first * 1.25);
+    expect(await held()).toHaveLength(2_000);
+  });
+});
+
 describe('a reader', () => {
   const FIRST = RANGE;
 
@@ -209,9 +310,20 @@ describe('a node', () => {
       signal,
       bounds: { rows: 1, batches: 1 },
     };
-    await runJob(dropMonths, context);
-    await first.close();
+    expect(await dryRunJob(trimOutboxRows, context)).toEqual([
+      { reason: 'old', class: 'partition', rows: 1 },
+    ]);
+    expect(await runJob(trimOutboxRows, context)).toMatchObject({ changed: 1 });
     expect(await ranges()).not.toContain('events_outbox_0');
+    expect(await numbers(RANGE - 1), 'what is a day younger stays').toHaveLength(3);
+    now += DAY_MS + 1;
+    expect(await dryRunJob(trimOutboxRows, context)).toEqual([{ reason: 'old', class: 'outbox', rows: 3 }]);
+    expect(await runJob(trimOutboxRows, { ...context, bounds: { rows: 2, batches: 5 } })).toEqual({
+      changed: 3,
+      more: false,
+    });
+    expect(await numbers(RANGE + 2)).toEqual([]);
+    await first.close();
 
     const second = await startTestNode({ on: store.test, now: () => now });
     const reader = await RawClient.connect(second.url);

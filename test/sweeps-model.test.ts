@@ -45,7 +45,8 @@ const FIRST_DAYS = { regular: 3, wind: 5 };
 const wind = (retentionDays: number) => ({ retentionDays, maxEvents: 3 });
 const RULES = [
   {
-    settings: { 'retention.regularDays': FIRST_DAYS.regular },
+    // The test replays the whole outbox.
+    settings: { 'retention.regularDays': FIRST_DAYS.regular, 'retention.outboxDays': 3_650 },
     topics: { wind: wind(FIRST_DAYS.wind) },
   },
   {

@@ -98,6 +98,35 @@ describe('topics set', () => {
     expect(await lineOf('ropes')).toMatch(/ disabled +private +subscribers 0 +priority 0/);
   });
 
+  it('takes each rule away again by none, and leaves the others', async () => {
+    const rules = [
+      '--retention-days',
+      '9',
+      '--max-events',
+      '100',
+      '--max-bytes',
+      '5000',
+      '--max-delay',
+      '60',
+    ];
+    await topics('set', 'sails', ...rules, '--allow-backfill', 'yes');
+    expect(await lineOf('sails')).toContain(
+      '{"retentionDays":9,"maxEvents":100,"maxBytes":5000,"maxDelaySeconds":60,"allowBackfill":true}',
+    );
+    await topics('set', 'sails', '--max-events', 'none', '--max-delay', 'none', '--allow-backfill', 'none');
+    expect(await lineOf('sails')).toContain('{"retentionDays":9,"maxBytes":5000}');
+    await topics('set', 'sails', '--max-bytes', 'none', '--retention-days', 'none');
+    expect(await lineOf('sails')).toMatch(/priority 0 +\{\}$/);
+    expect(await topics('set', 'sails', '--allow-backfill', 'maybe')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('"yes", "no" or "none" is needed'),
+    });
+    expect(await topics('set', 'sails', '--max-events', 'many')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('a whole number or "none" is needed'),
+    });
+  });
+
   it.each([
     ['--pin', '--unpin'],
     ['--pin', '--disable'],

@@ -264,6 +264,16 @@ async function measure(): Promise<Map<string, number>> {
   return sizes;
 }
 
+/** The outbox reaches back its 30 days, and no further, though a range of it lasts for 50. */
+async function expectOutbox(): Promise<void> {
+  const { rows } = await life.client.query<{ oldest: number; floor: number; first: number }>(
+    `SELECT min(o.ingested_at) AS oldest, min(o.seq) AS first, min(s.outbox_floor) AS floor FROM events_outbox o, lane_state s`,
+  );
+  const { oldest, floor, first } = rows[0]!;
+  expect(oldest).toBeGreaterThanOrEqual(life.now - 32 * DAY_MS);
+  expect(first).toBeGreaterThanOrEqual(floor);
+}
+
 /** By name: the most that the first steady months held. */
 const most = new Map<string, number>();
 
@@ -289,6 +299,7 @@ it('takes as much space after two years as after one, and has lost nothing of wh
     await expectNoReturn();
     await expectKept();
     await expectMonths();
+    await expectOutbox();
     await expectNoGrowth(day);
   }
   const { rows } = await life.client.query<{ outbox_floor: number }>('SELECT outbox_floor FROM lane_state');

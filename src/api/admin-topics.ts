@@ -2,8 +2,9 @@
 import type { Pool } from 'pg';
 import { z } from 'zod';
 import type { Community } from '../communities.js';
+import { topicLimits } from '../core/capacity.js';
 import { type Denial, denial, isDenial } from '../core/errors.js';
-import { ingestPolicySchema } from '../core/retention.js';
+import { ingestPolicyInput, ingestPolicySchema } from '../core/retention.js';
 import { isTopic } from '../core/topic.js';
 import { type BlockedTopic, blockTopic, listBlockedTopics, unblockTopic } from '../store/blocked-topics.js';
 import {
@@ -15,6 +16,7 @@ import {
   readNodeTopic,
   type TopicChanges,
 } from '../store/node-topics.js';
+import { percent, percentOf, stepNumber } from './admin-capacity.js';
 import { type Route, route } from './contract.js';
 import { milliseconds, pageOf, pageQuery, plainText, showPage, topicIdText, topicIn } from './schemas.js';
 
@@ -42,6 +44,9 @@ const nodeTopic = z.strictObject({
   ingest_policy: ingestPolicySchema,
   events: z.number().int(),
   bytes: z.number().int(),
+  capacity: z
+    .strictObject({ step: stepNumber, since: milliseconds.nullable(), percent, full: z.boolean() })
+    .describe('By its own limits. full: it holds only what is never purged, and takes no posts'),
   created_at: milliseconds,
   updated_at: milliseconds,
 });
@@ -50,6 +55,9 @@ function show({
   topic,
   policy,
   refCount,
+  step,
+  stepSince,
+  full,
   createdAt,
   updatedAt,
   ...same
@@ -59,6 +67,7 @@ function show({
     ...same,
     ingest_policy: policy,
     ref_count: refCount,
+    capacity: { step, since: stepSince, percent: percentOf(same, topicLimits(policy)), full },
     created_at: createdAt,
     updated_at: updatedAt,
   };
@@ -73,7 +82,9 @@ const fields = {
   pinned: z.boolean().optional(),
   public: z.boolean().optional(),
   priority: z.number().int().min(-PRIORITY_MAX).max(PRIORITY_MAX).optional(),
-  ingest_policy: ingestPolicySchema.optional().describe('Replaces the whole policy'),
+  ingest_policy: ingestPolicyInput
+    .optional()
+    .describe('Replaces the whole policy; null is as good as not given'),
 };
 const oneOfBoth = ({ enabled, pinned }: { enabled?: boolean | undefined; pinned?: boolean | undefined }) =>
   enabled === undefined || pinned === undefined;

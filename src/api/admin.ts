@@ -6,6 +6,7 @@ import { denial } from '../core/errors.js';
 import { AUDIT_ACTIONS } from '../core/membership.js';
 import { listAudit, type ReadAudit } from '../store/audit.js';
 import { blockRoutes } from './admin-blocks.js';
+import { capacityRoutes } from './admin-capacity.js';
 import { consumerRoutes } from './admin-consumers.js';
 import { type ErasureOptions, erasureRoutes } from './admin-erasures.js';
 import { followerRoutes } from './admin-followers.js';
@@ -35,6 +36,7 @@ export function adminRoutes(options: AdminOptions): Route[] {
     ...sessionRoutes(options),
     ...reviewRoutes(options),
     ...nodeTopicRoutes(options),
+    ...capacityRoutes(options),
     ...memberRoutes(options),
     ...blockRoutes(options),
     ...planRoutes(options),

@@ -4,7 +4,7 @@ import { READER_WAITS_MAX, waitsForReaders } from '../erasure/outbox.js';
 import { erase } from '../jobs/erase.js';
 import { BOUNDS, type DryRunCount, type Job, type JobContext } from '../jobs/job.js';
 import { JOBS } from '../jobs/list.js';
-import { dryRunJob, runJob } from '../jobs/run.js';
+import { dryRunJobs, runJob } from '../jobs/run.js';
 import { prepareDatabase } from '../prepare.js';
 import type { Assisting } from '../services/assist.js';
 import { listWaiting } from '../store/erasures.js';
@@ -102,45 +102,60 @@ export function withJobs(work: (context: CommandJobs, config: Config) => Promise
   });
 }
 
-/** Run after run, each bounded, until nothing is left or the operator interrupts. Erasures have their consumers read meanwhile. */
-export async function runNow(job: Job, context: CommandJobs): Promise<void> {
-  const changed =
-    job === erase
-      ? await context.withConsumers((consumers) => runErasing(context, consumers))
-      : await runToEnd(job, context);
-  const state = context.signal.aborted ? 'interrupted' : 'done';
-  process.stdout.write(`${job.name.padEnd(16)} ${state}, ${count(changed)} changed\n`);
+/** What a command did to the end, or until the operator interrupted it. */
+export interface Ran {
+  readonly job: string;
+  readonly state: 'done' | 'interrupted';
+  readonly changed: number;
+  /** What changed, in words, where the job says it. */
+  readonly said: readonly string[];
 }
 
-/** Gives how much was changed. */
-async function runToEnd(job: Job, context: JobContext): Promise<number> {
+/** Run after run, each bounded, until nothing is left or the operator interrupts. */
+export async function runToEnd(job: Job, context: JobContext): Promise<Ran> {
   let changed = 0;
-  for (;;) {
-    const result = await runJob(job, context);
+  const said: string[] = [];
+  const say = (line: string) => {
+    if (said.length < SAID_MAX) said.push(line);
+  };
+  for (let first = true; ; first = false) {
+    const result = await runJob(job, { ...context, say, fromStart: first });
     if (result === 'busy') throw new Error('another job is running; try again when it has ended');
     changed += result.changed;
-    if (!result.more || context.signal.aborted) return changed;
+    if (!result.more || context.signal.aborted) break;
   }
+  return { job: job.name, state: context.signal.aborted ? 'interrupted' : 'done', changed, said };
+}
+const SAID_MAX = 1_000;
+
+/** Erasures again, as long as one waits for consumers that move; these read meanwhile. */
+export async function runWithConsumers(job: Job, context: CommandJobs): Promise<Ran> {
+  return job === erase
+    ? context.withConsumers((consumers) => runErasing(context, consumers))
+    : runToEnd(job, context);
 }
 
-/** Again, as long as one waits for consumers that move. */
-async function runErasing(context: CommandJobs, consumers: Assisting): Promise<number> {
+async function runErasing(context: CommandJobs, consumers: Assisting): Promise<Ran> {
   const progress = startProgress(undefined);
-  let changed = 0;
+  let ran: Ran = { job: erase.name, state: 'done', changed: 0, said: [] };
   for (let tries = 0; tries < READER_WAITS_MAX; tries += 1) {
-    changed += await runToEnd(erase, context);
+    const last = await runToEnd(erase, context);
+    ran = { ...last, changed: ran.changed + last.changed };
     if (!(await listWaiting(context.database.pool, WAITING_MAX)).some(waitsForReaders)) break;
     if (!(await consumers.caughtUp(context.signal, (about) => progress.update(0, about)))) break;
   }
   progress.stop();
-  return changed;
+  return ran;
+}
+
+export async function runNow(job: Job, context: CommandJobs): Promise<void> {
+  const { state, changed, said } = await runWithConsumers(job, context);
+  process.stdout.write(`${job.name.padEnd(16)} ${state}, ${count(changed)} changed\n`);
+  for (const line of said) process.stdout.write(`${''.padEnd(16)} ${line}\n`);
 }
 
 export async function showDryRun(jobs: readonly Job[], context: JobContext, json = false): Promise<void> {
-  const rows: (DryRunCount & { job: string })[] = [];
-  for (const job of jobs) {
-    for (const found of await dryRunJob(job, context)) rows.push({ job: job.name, ...found });
-  }
+  const rows = await dryRunJobs(jobs, context);
   if (json) process.stdout.write(`${JSON.stringify(rows, null, 2)}\n`);
   else process.stdout.write(rows.length === 0 ? 'nothing to do now\n' : rows.flatMap(lines).join(''));
 }

@@ -1,7 +1,7 @@
 import { bytesToHex } from '@noble/hashes/utils.js';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { isRefusal } from '../core/reply.js';
-import { type IngestPolicy, ingestPolicySchema } from '../core/retention.js';
+import { ingestPolicyInput } from '../core/retention.js';
 import { isTopic, TOPIC_LENGTH_MAX } from '../core/topic.js';
 import { gossipTopic, topicId } from '../core/topic-id.js';
 import {
@@ -15,8 +15,16 @@ import {
 import { granted, printAll } from './answers.js';
 import { COMMUNITY_OPTION, withCommunity } from './context.js';
 
-interface SetOptions extends IngestPolicy {
+/** As given: `none` takes a limit away. */
+type Limit = number | null;
+
+interface SetOptions {
   community: string;
+  retentionDays?: Limit;
+  maxEvents?: Limit;
+  maxBytes?: Limit;
+  maxDelay?: Limit;
+  allowBackfill?: boolean | null;
   name?: string;
   pin?: true;
   unpin?: true;
@@ -53,15 +61,25 @@ export function topicsCommand(): Command {
       new Option('--public', 'nobody needs a subscription to read it or to post there').conflicts('private'),
     )
     .option('--private', 'it needs a subscription, once clients authenticate')
-    .option('--retention-days <days>', 'days that its events are kept; 0 means for ever', wholeNumber)
-    .option('--max-events <count>', 'most events of it', wholeNumber)
-    .option('--max-bytes <bytes>', 'most bytes of it', wholeNumber)
+    .option('--retention-days <days>', 'days that its events are kept; 0 means for ever', limit)
+    .option('--max-events <count>', 'most events of it; then its oldest are purged', limit)
+    .option('--max-bytes <bytes>', 'most bytes of it; then its oldest are purged', limit)
+    .option('--max-delay <seconds>', 'events that are older than this on arrival are late', limit)
+    .option(
+      '--allow-backfill <yes|no>',
+      'take late events; by default no where --max-delay is set, else yes',
+      choice,
+    )
     .option('--priority <number>', 'higher is kept longer when space runs out', wholeNumber)
     .addHelpText(
       'after',
       `
+"none" as the value of --retention-days, --max-events, --max-bytes, --max-delay or --allow-backfill takes that rule away again:
+the topic then follows the settings of the community.
+
 Examples:
   $ minato topics set kukuri:global --retention-days 365
+  $ minato topics set kukuri:global --max-events none
   $ minato topics set "$(minato topics resolve chatter | sed -n 's/^id *//p')" --name chatter --public --max-events 10000`,
     )
     .action((topic: string, options: SetOptions) => set(topic, options));
@@ -123,14 +141,15 @@ async function set(topic: string, options: SetOptions): Promise<void> {
   }
   await withCommunity(options.community, async ({ database }, community) => {
     const { community: _slug, name, pin, unpin, disable, priority, ...given } = options;
-    const { public: isPublic, private: isPrivate, ...limits } = given;
+    const { public: isPublic, private: isPrivate, maxDelay, ...limits } = given;
+    const wanted = { ...limits, ...(maxDelay === undefined ? {} : { maxDelaySeconds: maxDelay }) };
     const before = await readNodeTopic(database.pool, community.id, topic);
     const rules = {
       pinned: chosen(pin, unpin ?? disable) ?? before?.pinned ?? true,
       public: chosen(isPublic, isPrivate) ?? before?.public ?? false,
       ...(name === undefined ? {} : { name }),
       priority: priority ?? before?.priority ?? 0,
-      policy: ingestPolicySchema.parse({ ...before?.policy, ...limits }),
+      policy: ingestPolicyInput.parse({ ...before?.policy, ...wanted }),
     };
     const ref = { community: community.id, topic };
     const cap = { enabledMax: community.settings['topic.enabledMax'] };
@@ -146,6 +165,18 @@ async function set(topic: string, options: SetOptions): Promise<void> {
 /** By two options that say the opposite; undefined when neither was given. */
 function chosen(yes: true | undefined, no: true | undefined): boolean | undefined {
   return yes ?? (no === undefined ? undefined : !no);
+}
+
+function limit(text: string): Limit {
+  if (text === 'none') return null;
+  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('a whole number or "none" is needed.');
+  return Number(text);
+}
+
+function choice(text: string): boolean | null {
+  if (text === 'none') return null;
+  if (text !== 'yes' && text !== 'no') throw new InvalidArgumentError('"yes", "no" or "none" is needed.');
+  return text === 'yes';
 }
 
 function wholeNumber(text: string): number {

@@ -3,15 +3,18 @@ import { describe, expect, it } from 'vitest';
 import {
   AT_EASE,
   type Capacity,
+  escalated,
   excess,
   fullness,
   highestStep,
   type LagStep,
+  LOW_PRIORITY_MS_MAX,
   lagStepAt,
   MARKS,
   refuseForSpace,
   type Step,
   stepAt,
+  topicStepAt,
 } from './capacity.js';
 import type { NostrEvent } from './event.js';
 import type { TopicSubscription } from './retention.js';
@@ -70,6 +73,25 @@ describe('the step now', () => {
   });
 });
 
+describe('the step of a topic by its own limits', () => {
+  it('goes from no backfill to the purge: nothing in a topic has a lower priority', () => {
+    expect([0, 85, 89, 90, 95, 99, 100].map((percent) => topicStepAt(percent, 0))).toEqual([
+      0, 0, 0, 1, 1, 1, 3,
+    ]);
+    expect([99, 90, 89, 85, 84].map((percent) => topicStepAt(percent, 3))).toEqual([3, 3, 1, 1, 0]);
+    // As an older version may have left it.
+    expect([99, 90, 85, 84].map((percent) => topicStepAt(percent, 2))).toEqual([1, 1, 1, 0]);
+  });
+});
+
+describe('a community in step 2', () => {
+  it('makes room after an hour, and no other step changes by time', () => {
+    expect(escalated(2, 1_000, 1_000 + LOW_PRIORITY_MS_MAX - 1)).toBe(2);
+    expect(escalated(2, 1_000, 1_000 + LOW_PRIORITY_MS_MAX)).toBe(3);
+    for (const step of [0, 1, 3] as const) expect(escalated(step, 0, 10 * LOW_PRIORITY_MS_MAX)).toBe(step);
+  });
+});
+
 describe('what a purge has to free', () => {
   it('is just enough to be below where the step ends, by events and by bytes', () => {
     expect(excess({ events: 100, bytes: 0 }, { maxEvents: 100, maxBytes: 0 })).toEqual({
@@ -83,8 +105,13 @@ describe('what a purge has to free', () => {
     expect(excess({ events: 9, bytes: 9 }, { maxEvents: 0, maxBytes: 0 })).toEqual({ events: 0, bytes: 0 });
   });
 
+  it('leaves one event to a limit of one', () => {
+    expect(excess({ events: 3, bytes: 0 }, { maxEvents: 1, maxBytes: 0 }).events).toBe(2);
+    expect(excess({ events: 1, bytes: 0 }, { maxEvents: 1, maxBytes: 0 }).events).toBe(0);
+  });
+
   it('then ends the step, and one less would not', () => {
-    const max = fc.integer({ min: 1, max: 1_000_000 });
+    const max = fc.integer({ min: 2, max: 1_000_000 });
     fc.assert(
       fc.property(max, fc.integer({ min: 0, max: 2_000_000 }), (maxEvents, events) => {
         const limits = { maxEvents, maxBytes: 0 };
@@ -121,6 +148,7 @@ describe('what is refused', () => {
     refusalOf(...arrival)?.why.replace(/^.*: /, '');
   const whole = (step: Step): Capacity => ({ ...AT_EASE, step });
   const chat = (step: Step): Capacity => ({ ...AT_EASE, topics: new Map([['chat', step]]) });
+  const FULL_CHAT: Capacity = { ...chat(3), full: new Set(['chat']) };
   const lagging = (lag: LagStep): Capacity => ({ ...AT_EASE, lag });
 
   const OLD = 'events older than 86400 seconds are not taken now';
@@ -134,9 +162,9 @@ describe('what is refused', () => {
   const TABLE: [what: string, event: Parameters<typeof refuse>[1], community: Words, topic: Words][] = [
     ['a post without topic', {}, FROM_2(LOW), NEVER],
     ['a post in a topic without rule', { t: ['x'] }, FROM_2(LOW), NEVER],
-    ['a post in a topic of priority 0', { t: ['chat'] }, FROM_2(LOW), FROM_2(FULL)],
+    ['a post in a topic of priority 0', { t: ['chat'] }, FROM_2(LOW), NEVER],
     ['a post in a topic of priority 1', { t: ['main'] }, NEVER, NEVER],
-    ['a post in both', { t: ['chat', 'main'] }, NEVER, FROM_2(FULL)],
+    ['a post in both', { t: ['chat', 'main'] }, NEVER, NEVER],
     ['a post of exactly the age', { t: ['main'], age: DAY }, NEVER, NEVER],
     ['backfill', { t: ['main'], age: DAY + 1 }, FROM_1, NEVER],
     ['backfill of the topic', { t: ['chat'], age: DAY + 1 }, FROM_1, FROM_1],
@@ -170,11 +198,24 @@ describe('what is refused', () => {
     const told = [
       refusalOf(whole(1), { age: DAY + 1 }),
       refusalOf(whole(2), {}),
-      refusalOf(chat(2), { t: ['chat'] }),
+      refusalOf(FULL_CHAT, { t: ['chat'] }),
     ];
     for (const refusal of told) {
       expect(refusal).toEqual({ refused: 'restricted', why: expect.stringMatching(/^space is short: /) });
     }
+  });
+
+  it.each([
+    ['a post of a topic that is full of what is never purged', { t: ['chat'] }, FULL],
+    ['one that names it beside another', { t: ['chat', 'main'] }, FULL],
+    ['an addressable event there', { kind: 30_000, t: ['chat'] }, FULL],
+    ['a post elsewhere', { t: ['main'] }, undefined],
+    ['a profile', { kind: 0, t: ['chat'] }, undefined],
+    ['a deletion request', { kind: 5, t: ['chat'] }, undefined],
+    ['a request to vanish', { kind: 62, t: ['chat'] }, undefined],
+    ['an ephemeral event', { kind: 20_000, t: ['chat'] }, undefined],
+  ])('%s', (_what, event, words) => {
+    expect(refuse(FULL_CHAT, event)).toBe(words);
   });
 
   it('the highest step of a community counts its topics', () => {

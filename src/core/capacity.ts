@@ -3,9 +3,10 @@
  *
  *   0 fine → 1 no backfill → 2 only topics of higher priority → 3 the oldest regular events are purged
  *
- * A step is entered at one mark and left at a lower one, so that it does not flicker. A topic with limits of its own goes
- * through the same steps by itself; there step 2 stops the whole topic. When those who follow the outbox are far behind, the
- * first two steps give them time to catch up.
+ * A step is entered at one mark and left at a lower one, so that it does not flicker. Step 2 of a community gives way to step 3
+ * after an hour: nobody is refused for ever while there is something old to purge. A topic with limits of its own goes from
+ * step 1 to step 3: inside one topic no post has a lower priority. It takes posts all the time, unless it holds only what is
+ * never purged. When consumers of the outbox are far behind, the first two steps give them time to catch up.
  */
 import { classify, KIND_DELETION, KIND_VANISH } from './classify.js';
 import type { NostrEvent } from './event.js';
@@ -36,12 +37,23 @@ export type LagStep = Exclude<Step, 3>;
 export interface Capacity {
   readonly step: Step;
   readonly topics: ReadonlyMap<string, Step>;
+  /** Topics over their limit that hold only what is never purged: current versions and requests (I11). */
+  readonly full: ReadonlySet<string>;
   readonly lag: LagStep;
 }
-export const AT_EASE: Capacity = { step: 0, topics: new Map(), lag: 0 };
+export const AT_EASE: Capacity = { step: 0, topics: new Map(), full: new Set(), lag: 0 };
 
 export function highestStep({ step, topics, lag }: Capacity): Step {
   return Math.max(step, lag, ...topics.values()) as Step;
+}
+
+/** Each step against short space that is in force, without saying whose it is. */
+export function* scopeSteps({
+  step,
+  topics,
+}: Capacity): Generator<{ readonly scope: 'community' | 'topic'; readonly step: Step }> {
+  if (step > 0) yield { scope: 'community', step };
+  for (const ofTopic of topics.values()) yield { scope: 'topic', step: ofTopic };
 }
 
 /** In percent of the nearest limit: a step begins at `from` and ends below `until`. Purging goes down to where it ends. */
@@ -51,6 +63,8 @@ export const MARKS: Record<Exclude<Step, 0>, { readonly from: number; readonly u
   3: { from: 100, until: 90 },
 };
 const PURGED_BELOW_PERCENT = MARKS[3].until;
+/** How long a community refuses posts of low priority before it makes room by purging. */
+export const LOW_PRIORITY_MS_MAX = 3_600_000;
 
 /** What a step does, for the operator. */
 export const STEP_WORDS: Record<Step, string> = {
@@ -59,6 +73,16 @@ export const STEP_WORDS: Record<Step, string> = {
   2: 'posts of low priority are refused',
   3: 'the oldest regular events are purged',
 };
+
+/** The same of a topic by its own limits. It has no step 2. */
+export const TOPIC_STEP_WORDS: Record<Step, string> = {
+  ...STEP_WORDS,
+  2: STEP_WORDS[1],
+  3: 'its oldest events are purged, and it goes on taking posts',
+};
+
+/** What is said of a topic that is full of what is never purged. */
+export const FULL_WORDS = 'it takes no posts, and its remaining events are never purged';
 
 export function communityLimits(
   settings: Pick<Settings, 'capacity.maxEvents' | 'capacity.maxBytes'>,
@@ -82,7 +106,18 @@ export function fullness({ events, bytes }: Size, { maxEvents, maxBytes }: Limit
   );
 }
 
-/** The step now, from the step before. */
+/** The step of a topic by its own limits, which knows no step 2. */
+export function topicStepAt(percent: number, before: Step): Step {
+  const step = stepAt(percent, before === 2 ? 1 : before);
+  return step === 2 ? 1 : step;
+}
+
+/** A community that has been in step 2 for its longest time makes room. */
+export function escalated(step: Step, sinceMs: number, nowMs: number): Step {
+  return step === 2 && nowMs - sinceMs >= LOW_PRIORITY_MS_MAX ? 3 : step;
+}
+
+/** The step of a community now, from the step before. */
 export function stepAt(percent: number, before: Step): Step {
   let step: Step = before;
   while (step > 0 && percent < MARKS[step as Exclude<Step, 0>].until) step = (step - 1) as Step;
@@ -113,7 +148,8 @@ export function excess(size: Size, { maxEvents, maxBytes }: Limits): Size {
 
 function over(held: number, max: number): number {
   if (max === 0) return 0;
-  const fits = Math.ceil((max * PURGED_BELOW_PERCENT) / 100) - 1;
+  // A limit of one keeps one: what has just been taken is not purged at once.
+  const fits = Math.max(1, Math.ceil((max * PURGED_BELOW_PERCENT) / 100) - 1);
   return Math.max(0, held - fits);
 }
 
@@ -143,7 +179,8 @@ export function refuseForSpace(arrival: SpaceArrival): Refusal | undefined {
     return refuseFor(space >= 1, `events older than ${seconds} seconds are not taken now`);
   }
   if (eventClass === 'replaceable') return undefined;
-  if (topicSteps.some((step) => step >= 2)) return refuseFor(true, 'this topic takes no posts now');
+  if (names.some((topic) => capacity.full.has(topic)))
+    return refuseFor(true, 'this topic takes no posts now');
   const isLow = () => !names.some((topic) => (arrival.topics.get(topic)?.priority ?? 0) > 0);
   if (Math.max(capacity.step, capacity.lag) >= 2 && isLow())
     return refuseFor(capacity.step >= 2, 'only topics of higher priority take posts now');

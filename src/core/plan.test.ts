@@ -122,6 +122,7 @@ describe('planBatch', () => {
       hidden: [],
       heads: [],
       tombstones: [],
+      appliedTombstones: [],
       quotaUses: [],
       vanishMarks: [],
       reports: [],

@@ -6,7 +6,14 @@
  */
 import { addressOf, isNewer, KIND_DELETION, KIND_VANISH, type Version } from './classify.js';
 import { type Decision, decide, type Facts } from './decide.js';
-import { type DeletionTarget, deletes, deletionTargets, ownersOf, targetName } from './deletion.js';
+import {
+  type DeletionTarget,
+  deletes,
+  deletionTargets,
+  isWithinWindow,
+  ownersOf,
+  targetName,
+} from './deletion.js';
 import type { NostrEvent } from './event.js';
 import { type Announced, type Hidden, OUTBOX_REASONS } from './hidden.js';
 import { History, type Superseded } from './history.js';
@@ -121,6 +128,13 @@ export interface Tombstone {
   readonly historyLeft: boolean;
 }
 
+/** A tombstone that has just kept out its target, which came after it. */
+export interface AppliedTombstone {
+  readonly community: number;
+  readonly target: DeletionTarget;
+  readonly author: string;
+}
+
 /** Targets that an author's request named, whatever became of each: they count for the day. */
 export interface QuotaUse {
   readonly community: number;
@@ -168,6 +182,7 @@ export interface Plan {
   readonly hidden: readonly HiddenRow[];
   readonly heads: readonly PlannedHead[];
   readonly tombstones: readonly Tombstone[];
+  readonly appliedTombstones: readonly AppliedTombstone[];
   readonly quotaUses: readonly QuotaUse[];
   readonly vanishMarks: readonly VanishMark[];
   readonly reports: readonly PlannedReport[];
@@ -182,6 +197,7 @@ const NOTHING: Omit<Plan, 'lastSeq'> = {
   hidden: [],
   heads: [],
   tombstones: [],
+  appliedTombstones: [],
   quotaUses: [],
   vanishMarks: [],
   reports: [],
@@ -262,6 +278,7 @@ class Planner {
   private readonly history: History;
   private readonly changedHeads = new Map<string, PlannedHead>();
   private readonly newTombstones: Tombstone[] = [];
+  private readonly appliedTombstones: AppliedTombstone[] = [];
   private readonly quotaUses: QuotaUse[] = [];
   private readonly vanishMarks: VanishMark[] = [];
   private readonly outbox: OutboxRow[] = [];
@@ -289,9 +306,25 @@ class Planner {
     if (decision === 'stored') this.store(submission);
     if (decision === 'broadcast') this.broadcast(submission);
     // A version that its owner deleted before it came still counts: nothing older may take its place.
-    if (decision === 'deleted') this.raiseHead(submission, undefined);
+    if (decision === 'deleted') {
+      this.raiseHead(submission, undefined);
+      this.noteApplied(submission);
+    }
     if (decision === 'vanished' && submission.event.kind === KIND_DELETION) return this.heed(submission);
     return decision;
+  }
+
+  /** Those that kept it out; whether it was for the first time is the store's to see. */
+  private noteApplied({ community, event }: Submission): void {
+    for (const author of ownersOf(event)) {
+      if (this.tombstones.has(tombstoneKey(community, event.id, author)))
+        this.appliedTombstones.push({ community, author, target: { type: 'id', id: event.id } });
+    }
+    const address = addressOf(event);
+    if (address === undefined) return;
+    const requestedAt = this.tombstones.get(tombstoneKey(community, address, event.pubkey));
+    if (requestedAt !== undefined && isWithinWindow(event.created_at, requestedAt))
+      this.appliedTombstones.push({ community, author: event.pubkey, target: { type: 'address', address } });
   }
 
   /**
@@ -319,6 +352,7 @@ class Planner {
       hidden: [...this.hiddenRows.values()],
       heads: [...this.changedHeads.values()],
       tombstones: this.newTombstones,
+      appliedTombstones: this.appliedTombstones,
       quotaUses: this.quotaUses,
       vanishMarks: this.vanishMarks,
       reports: rows.filter(isReport).flatMap(reportsOf),

@@ -23,6 +23,20 @@ export const ingestPolicySchema = z.strictObject({
 });
 export type IngestPolicy = z.infer<typeof ingestPolicySchema>;
 
+const { shape } = ingestPolicySchema;
+/** As it is given: null takes a rule away, as if it had never been set. */
+export const ingestPolicyInput = z
+  .strictObject({
+    retentionDays: shape.retentionDays.nullable(),
+    maxEvents: shape.maxEvents.nullable(),
+    maxBytes: shape.maxBytes.nullable(),
+    maxDelaySeconds: shape.maxDelaySeconds.nullable(),
+    allowBackfill: shape.allowBackfill.nullable(),
+  })
+  .transform(
+    (given): IngestPolicy => Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null)),
+  );
+
 export interface TopicSubscription {
   /** Carried: pinned by the operator or in use, and not blocked. */
   readonly enabled: boolean;

@@ -61,6 +61,7 @@ const BAD: Record<SettingKey, unknown[]> = {
   'retention.dedupeDays': [-1, 36_501],
   'deletion.mode': ['hard', '', true],
   'deletion.auditDays': [-1, 3_651, 0.5],
+  'deletion.keepRequestsDays': [0, -1, 1.5, 36_501, '30', 'ever', null],
   'deletion.targetsPerDayMax': [0, 1_000_001, '5'],
   'erasure.memberGraceDays': [-1, 31, 0.5],
   'erasure.communityGraceDays': [-1, 366, '30'],

@@ -144,6 +144,11 @@ export const settingDefinitions = {
     30,
     'Days that a deleted event stays in the database, hidden',
   ),
+  'deletion.keepRequestsDays': define(
+    z.union([z.literal('forever'), count(1, 36_500)], { error: 'days from 1 to 36500, or "forever"' }),
+    'forever' as 'forever' | number,
+    'Days that deletion requests and their tombstones are kept; with a number, what was deleted before can be uploaded again once its id is forgotten (retention.dedupeDays)',
+  ),
   'deletion.targetsPerDayMax': define(
     count(1, 1_000_000),
     10_000,

@@ -11,11 +11,13 @@ import {
   passHistory,
   pendingHistory,
 } from '../store/history.js';
+import { COUNT_MAX } from '../store/sweeps.js';
+import type { WouldGo } from '../store/would-go.js';
 import { inBatches, type Job, type JobContext } from './job.js';
 import { Tally } from './tally.js';
 
-/** Deletions that one look takes up; the others wait for the next. */
-const DELETIONS_MAX = 100;
+/** Deletions that a dry run looks at. */
+const DELETIONS_COUNTED_MAX = 10_000;
 
 export const deleteHistory: Job = {
   name: 'delete-history',
@@ -31,10 +33,10 @@ export const deleteHistory: Job = {
     });
     return { changed, more: passed.more };
   },
-  dryRun: async (context, client) => {
+  dryRun: async (context, client, gone) => {
     const tally = new Tally();
-    for (const deletion of await pendingHistory(client, DELETIONS_MAX))
-      await tallyPages(context, client, deletion, tally);
+    for (const deletion of await pendingHistory(client, DELETIONS_COUNTED_MAX))
+      await tallyPages(context, client, deletion, { tally, gone });
     return tally.counts('deleted');
   },
 };
@@ -58,15 +60,22 @@ async function takePage(
 }
 
 async function tallyPages(
-  { bounds }: JobContext,
+  { bounds, communities }: JobContext,
   client: Client,
   from: HistoryDeletion,
-  tally: Tally,
+  { tally, gone }: { readonly tally: Tally; readonly gone: WouldGo },
 ): Promise<void> {
+  const isSoft = communities.get(from.community)?.settings['deletion.mode'] !== 'physical';
   let place: HistoryPage['next'] = from;
-  for (let pages = 0; pages < bounds.batches && place !== undefined; pages += 1) {
+  for (let looked = 0; looked < COUNT_MAX && place !== undefined; looked += bounds.rows) {
     const page: HistoryPage = await pageOfHistory(client, { ...from, ...place }, bounds.rows);
-    for (const { event } of page.rows) tally.addEvent(event);
+    const rows = (await gone.left(page.rows)).map((row) => ({
+      ...row,
+      bytes: 0,
+    }));
+    for (const { event } of rows) tally.addEvent(event);
+    await gone.take(rows, { served: false });
+    if (isSoft) gone.deletedNow.push(...rows);
     place = page.next;
   }
 }

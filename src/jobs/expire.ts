@@ -21,5 +21,6 @@ export const expire: Job = {
         select: (client, now) => selectExpired(client, seconds(now), context.bounds.rows),
       }),
     ),
-  dryRun: async (context, client) => tallied('expired', await countExpired(client, seconds(context.now()))),
+  dryRun: async (context, client, gone) =>
+    tallied('expired', await countExpired(client, seconds(context.now()), gone)),
 };

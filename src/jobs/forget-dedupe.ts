@@ -4,13 +4,13 @@
  */
 import type { Hidden } from '../core/hidden.js';
 import { DAY_MS } from '../core/retention.js';
-import { countForgettable, forgetDedupe, forgetErased } from '../store/sweeps.js';
+import { countErased, countForgettable, forgetDedupe, forgetErased } from '../store/sweeps.js';
 import { type DryRunCount, inEachCommunity, type Job } from './job.js';
 
 /** What keeps an event away once its dedupe row is forgotten. A reason that is not named here is never forgotten: only the row keeps away what a moderator removed. */
 const KEPT_AWAY_BY: Record<Exclude<Hidden, 'withheld' | 'removed'>, string> = {
   superseded: 'the high-water mark of its key, which is never lowered',
-  deleted: 'the tombstone of its id or address, which is kept for ever',
+  deleted: 'the tombstone of its id or address, which is kept for ever, or for deletion.keepRequestsDays',
   expired: 'its own expiration tag',
   vanished: 'the mark of its author, or of its recipient, which stays',
   erased: 'the keyed hash of its author, or of its recipient, which stays',
@@ -41,8 +41,12 @@ export const forgetDedupeRows: Job = {
     const sums = new Map<Hidden, number>();
     for (const { id, settings } of communities.all()) {
       const goneBefore = now() - settings['retention.dedupeDays'] * DAY_MS;
-      for (const { reason, rows } of await countForgettable(client, id, goneBefore, FORGOTTEN))
-        sums.set(reason, (sums.get(reason) ?? 0) + rows);
+      const byTime = FORGOTTEN.filter((reason) => reason !== 'vanished' && reason !== 'erased');
+      const counts = [
+        ...(await countForgettable(client, id, goneBefore, byTime)),
+        ...(await countErased(client, id)),
+      ];
+      for (const { reason, rows } of counts) sums.set(reason, (sums.get(reason) ?? 0) + rows);
     }
     return [...sums].map(([reason, rows]): DryRunCount => ({ reason, class: 'dedupe', rows }));
   },

@@ -8,6 +8,7 @@ import type { Lane } from '../lane.js';
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
 import type { Database } from '../postgres/database.js';
+import type { WouldGo } from '../store/would-go.js';
 
 export interface Bounds {
   /** Rows of one batch: one transaction. */
@@ -32,6 +33,10 @@ export interface JobContext {
   readonly audit?: DynamodbAudit | undefined;
   readonly metrics?: Metrics;
   readonly log?: Log;
+  /** By command: a sweep begins at the start, not where the last run on the schedule stopped. */
+  readonly fromStart?: boolean;
+  /** By command: takes a line about what a run has changed, for the operator. */
+  readonly say?: (line: string) => void;
 }
 
 export interface JobResult {
@@ -53,6 +58,7 @@ export interface DryRunCount {
     | 'session'
     | 'bus'
     | 'partition'
+    | 'outbox'
     | 'job'
     | 'export'
     | 'document'
@@ -77,7 +83,8 @@ export interface Job {
   readonly purges: boolean;
   /** `client` is a session of the job's own, outside the lane. */
   run(context: JobContext, client: Client): Promise<JobResult>;
-  dryRun(context: JobContext, client: Client): Promise<DryRunCount[]>;
+  /** Counts what a run would take after the jobs before it, and notes it for those after it. */
+  dryRun(context: JobContext, client: Client, gone: WouldGo): Promise<DryRunCount[]>;
 }
 
 /** One batch after another until one finds nothing, up to the bound of a run. */

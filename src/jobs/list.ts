@@ -5,6 +5,7 @@ import { erase } from './erase.js';
 import { expire } from './expire.js';
 import { exportPersonalData } from './export-personal-data.js';
 import { forgetDedupeRows } from './forget-dedupe.js';
+import { forgetRequests } from './forget-requests.js';
 import { forgetTokens, forgetUsage } from './forget-usage.js';
 import type { Job } from './job.js';
 import { purgeDeletedEvents } from './purge-deleted.js';
@@ -14,6 +15,7 @@ import { purgeRemovedEvents } from './purge-removed.js';
 import { reauditErasures } from './reaudit.js';
 import { dropMonths, retain } from './retain.js';
 import { forgetAudit, shipAudit } from './ship-audit.js';
+import { trimOutboxRows } from './trim-outbox.js';
 import { forgetTrust, trustPass } from './trust.js';
 import { forgetLimits, forgetQuotas, forgetSessions, freeJobs, partitions, trimLiveBus } from './upkeep.js';
 
@@ -27,6 +29,8 @@ export const JOBS: readonly Job[] = [
   purgeHistory,
   retain,
   dropMonths,
+  trimOutboxRows,
+  forgetRequests,
   capacity,
   forgetDedupeRows,
   forgetQuotas,

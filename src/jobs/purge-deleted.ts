@@ -9,7 +9,7 @@
 import { DAY_MS } from '../core/retention.js';
 import { countDeleted, purgeDeleted } from '../store/sweeps.js';
 import { inEachCommunity, type Job } from './job.js';
-import { tallied } from './tally.js';
+import { Tally } from './tally.js';
 
 export const purgeDeletedEvents: Job = {
   name: 'purge-deleted',
@@ -23,12 +23,17 @@ export const purgeDeletedEvents: Job = {
       purgeDeleted(client, id, now() - settings['deletion.auditDays'] * DAY_MS, now(), bounds.rows),
     );
   },
-  dryRun: async ({ communities, now }, client) => {
-    const counts = [];
+  dryRun: async ({ communities, now }, client, gone) => {
+    const tally = new Tally();
     for (const { id, settings } of communities.all()) {
       const hiddenBefore = now() - settings['deletion.auditDays'] * DAY_MS;
-      counts.push(...(await countDeleted(client, id, hiddenBefore)));
+      for (const count of await countDeleted(client, id, hiddenBefore, gone)) tally.add(count);
+      if (settings['deletion.auditDays'] > 0) continue;
+      // What the job before deletes is not even kept for the audit.
+      const deleted = gone.deletedNow.filter(({ community }) => community === id);
+      for (const { event } of deleted) tally.addEvent(event);
+      await gone.take(deleted, { served: false });
     }
-    return tallied('deleted', counts);
+    return tally.counts('deleted');
   },
 };

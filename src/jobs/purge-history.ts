@@ -26,10 +26,10 @@ export const purgeHistory: Job = {
           selectOldHistory(session, community.id, historySince(community, at), bounds.rows),
       });
     }),
-  dryRun: async ({ communities, now }, client) => {
+  dryRun: async ({ communities, now }, client, gone) => {
     const counts = [];
     for (const community of communities.all())
-      counts.push(...(await countOldHistory(client, community.id, historySince(community, now()))));
+      counts.push(...(await countOldHistory(client, community.id, historySince(community, now()), gone)));
     return tallied('superseded', counts);
   },
 };

@@ -19,11 +19,11 @@ export const purgeRemovedEvents: Job = {
       purgeRemoved(client, id, now() - settings['moderation.undoDays'] * DAY_MS, now(), bounds.rows),
     );
   },
-  dryRun: async ({ communities, now }, client) => {
+  dryRun: async ({ communities, now }, client, gone) => {
     const counts = [];
     for (const { id, settings } of communities.all()) {
       const hiddenBefore = now() - settings['moderation.undoDays'] * DAY_MS;
-      counts.push(...(await countRemoved(client, id, hiddenBefore)));
+      counts.push(...(await countRemoved(client, id, hiddenBefore, gone)));
     }
     return tallied('removed', counts);
   },

@@ -1,16 +1,16 @@
 /**
  * Retention: announces regular events that are past their days and purges them, moves those whose rules have changed to their
- * bucket, and drops the months and outbox ranges in which nothing is left. The sweep walks on from where its last run stopped, so that
+ * bucket, and drops the months in which nothing is left. The sweep walks on from where its last run stopped, so that
  * what is kept longer does not stand in the way of what is not.
  */
 import type { Client } from 'pg';
-import type { Community } from '../communities.js';
-import { cutoff } from '../core/retention.js';
-import { dropPartitions, moveRows, type SweepStep, sweepStep } from '../store/keeping.js';
+import { type NostrEvent, serializeEvent } from '../core/event.js';
+import { dropPartitions, moveRows, SWEEP_ROWS_MAX, type SweepStep, sweepStep } from '../store/keeping.js';
 import { fixTagHashSeed, readCursor, writeCursor } from '../store/node-state.js';
-import { dropOutboxRanges } from '../store/outbox.js';
 import { ensurePartitionsOf } from '../store/partitions.js';
+import { COUNT_MAX } from '../store/sweeps.js';
 import { createTagHash } from '../store/tag-hash.js';
+import type { WouldGo } from '../store/would-go.js';
 import type { DryRunCount, Job, JobContext, JobResult } from './job.js';
 import { Tally } from './tally.js';
 
@@ -29,7 +29,7 @@ export const retain: Job = {
   run: async (context, client): Promise<JobResult> => {
     const tagHash = await createTagHash(await fixTagHashSeed(client));
     const rules = rulesOf(context);
-    let after: number | undefined = await readCursor(client, CURSOR);
+    let after: number | undefined = context.fromStart ? 0 : await readCursor(client, CURSOR);
     let changed = 0;
     for (let done = 0; done < context.bounds.batches && after !== undefined; done += 1) {
       if (context.signal.aborted) break;
@@ -60,42 +60,38 @@ export const retain: Job = {
     }
     return { changed, more: after !== undefined };
   },
-  /** Looks with the same eyes, and changes nothing. */
-  dryRun: async (context, client): Promise<DryRunCount[]> => {
+  /** Looks with the same eyes, from the start, as a run by command does. */
+  dryRun: async (context, client, gone): Promise<DryRunCount[]> => {
     const tally = new Tally();
     let after: number | undefined = 0;
-    for (let done = 0; done < context.bounds.batches && after !== undefined; done += 1) {
+    for (let looked = 0; looked < COUNT_MAX && after !== undefined; looked += SWEEP_ROWS_MAX) {
       const step: SweepStep = await sweepStep(client, after, rulesOf(context), context.now());
-      for (const { event } of step.aged) tally.addEvent(event);
+      const going = (await gone.left(step.aged)).map((row) => ({ ...row, bytes: bytesOf(row.event) }));
+      for (const { event } of going) tally.addEvent(event);
+      await gone.take(going, { served: true });
+      const moving = await gone.left(step.misplaced);
+      await gone.move(moving.map(({ row, to }) => ({ ...row, keep: to })));
       after = step.next;
     }
     return tally.counts('retention');
   },
 };
 
-/** The longest of the communities' days: a partition holds rows of all of them. */
-function longest(context: JobContext, days: (community: Community) => number): number {
-  const all = context.communities.all().map(days);
-  return all.includes(0) ? 0 : Math.max(0, ...all);
-}
+/** As it is stored. */
+const bytesOf = (event: NostrEvent) => Buffer.byteLength(serializeEvent(event));
 
-async function drop(context: JobContext, client: Client, dryRun: boolean): Promise<string[]> {
-  const now = context.now();
-  const outboxDays = longest(context, ({ settings }) => settings['retention.outboxDays']);
-  return [
-    ...(await dropPartitions(client, now, dryRun)),
-    ...(await dropOutboxRanges(client, cutoff(outboxDays, now), dryRun)),
-  ];
+async function drop(context: JobContext, client: Client, dryRun: false | WouldGo): Promise<string[]> {
+  return dropPartitions(client, context.now(), dryRun);
 }
 
 export const dropMonths: Job = {
   name: 'drop-months',
   cron: '17 * * * *',
-  about: 'drops the months in which nothing is left, and old ranges of the outbox',
+  about: 'drops the months in which nothing is left',
   purges: true,
   run: async (context, client) => ({ changed: (await drop(context, client, false)).length, more: false }),
-  dryRun: async (context, client) => {
-    const rows = (await drop(context, client, true)).length;
+  dryRun: async (context, client, gone) => {
+    const rows = (await drop(context, client, gone)).length;
     return rows === 0 ? [] : [{ reason: 'drop', class: 'partition', rows }];
   },
 };

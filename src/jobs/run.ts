@@ -2,6 +2,7 @@
 import type { Client } from 'pg';
 import type { Database } from '../postgres/database.js';
 import { lockJobs, recordEnd, recordStart } from '../store/job-runs.js';
+import { WouldGo } from '../store/would-go.js';
 import type { DryRunCount, Job, JobContext, JobResult } from './job.js';
 
 /** How long a run waits for another one to end: longer than most runs take. */
@@ -29,7 +30,23 @@ export async function runJob(job: Job, context: JobContext): Promise<JobResult |
 
 /** Counts what a run would do now; changes nothing and waits for nobody. */
 export async function dryRunJob(job: Job, context: JobContext): Promise<DryRunCount[]> {
-  return withSession(context.database, (client) => job.dryRun(context, client));
+  return (await dryRunJobs([job], context)).map(({ job: _job, ...count }) => count);
+}
+
+/** The same for several, as if they ran one after another. */
+export async function dryRunJobs(
+  jobs: readonly Job[],
+  context: JobContext,
+): Promise<(DryRunCount & { readonly job: string })[]> {
+  return withSession(context.database, async (client) => {
+    const gone = await WouldGo.open(client);
+    const counts: (DryRunCount & { readonly job: string })[] = [];
+    for (const job of jobs) {
+      const found = await job.dryRun(context, client, gone);
+      counts.push(...found.map((count) => ({ job: job.name, ...count })));
+    }
+    return counts;
+  });
 }
 
 /** Its end frees the lock. */

@@ -4,6 +4,7 @@
  */
 import type { ClientBase } from 'pg';
 import { addressOf } from '../core/classify.js';
+import type { DeletionTarget } from '../core/deletion.js';
 import { expirationOf } from '../core/expiration.js';
 import { HIDDEN_CODES } from '../core/hidden.js';
 import type { Plan } from '../core/plan.js';
@@ -38,11 +39,13 @@ export async function writePlan(
 ): Promise<void> {
   const { now, tagHash } = options;
   const hiding = hideRows(client, plan.hidden, now, tagHash);
-  const { heads, tombstones, quotaUses, vanishMarks, reports, broadcasts, rows, outbox } = plan;
+  const { heads, tombstones, appliedTombstones, quotaUses, vanishMarks, reports, broadcasts, rows, outbox } =
+    plan;
   const served = rows.filter((row) => row.hidden === undefined);
   const sent: Promise<unknown>[] = [];
   if (heads.length > 0) sent.push(writeHeads(client, plan));
   if (tombstones.length > 0) sent.push(writeTombstones(client, plan, now));
+  if (appliedTombstones.length > 0) sent.push(markApplied(client, plan, now));
   if (quotaUses.length > 0) sent.push(countTargets(client, plan, now));
   if (vanishMarks.length > 0) sent.push(writeVanishMarks(client, plan, tagHash));
   if (reports.length > 0) sent.push(writeReports(client, reports));
@@ -108,7 +111,7 @@ async function writeTombstones(client: ClientBase, { tombstones }: Plan, now: nu
       int4Array(tombstones.map((t) => (t.target.type === 'address' ? 1 : 0))),
       int8Array(tombstones.map((t) => t.requestedAt)),
       int4Array(tombstones.map((t) => (t.applied ? 1 : 0))),
-      hexArray(tombstones.map((t) => (t.target.type === 'id' ? t.target.id : addressHash(t.target.address)))),
+      hexArray(tombstones.map(({ target }) => targetHash(target))),
       hexArray(tombstones.map((t) => t.author)),
       hexArray(tombstones.map((t) => t.deletionId)),
       now,
@@ -116,6 +119,28 @@ async function writeTombstones(client: ClientBase, { tombstones }: Plan, now: nu
   });
   await Promise.all([written, leaveHistory(client, tombstones), withdrawDeleted(client, tombstones)]);
 }
+
+/** When each first kept out a target that came after it. Behind the tombstones of the same batch. */
+const APPLIED_SQL = `
+  UPDATE deletion_tombstones t SET applied_at = $4
+  FROM (SELECT DISTINCT * FROM unnest($1::int[], $2::bytea[], $3::bytea[]) AS a (community, target, author)) a
+  WHERE t.community = a.community AND t.target = a.target AND t.author = a.author AND t.applied_at IS NULL`;
+
+async function markApplied(client: ClientBase, { appliedTombstones }: Plan, now: number): Promise<void> {
+  await client.query({
+    name: 'tombstones-applied',
+    text: APPLIED_SQL,
+    values: [
+      int4Array(appliedTombstones.map((t) => t.community)),
+      hexArray(appliedTombstones.map(({ target }) => targetHash(target))),
+      hexArray(appliedTombstones.map((t) => t.author)),
+      now,
+    ],
+  });
+}
+
+const targetHash = (target: DeletionTarget) =>
+  target.type === 'id' ? target.id : addressHash(target.address);
 
 async function countTargets(client: ClientBase, { quotaUses }: Plan, now: number): Promise<void> {
   await client.query({

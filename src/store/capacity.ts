@@ -102,23 +102,45 @@ export interface StepRow extends Scope {
   readonly step: Step;
   /** Milliseconds. */
   readonly since: number;
+  /** Of a topic: it holds only what is never purged. */
+  readonly full: boolean;
 }
+
+const STEP_COLUMNS = 'community, topic, cause, step, since, "full"';
 
 export async function readSteps(db: Db): Promise<StepRow[]> {
   const { rows } = await db.query<StepRow>(
-    'SELECT community, topic, cause, step, since FROM capacity_steps ORDER BY community, topic, cause DESC',
+    `SELECT ${STEP_COLUMNS} FROM capacity_steps ORDER BY community, topic, cause DESC`,
+  );
+  return rows;
+}
+
+/** What is in force in one community: for the whole of it, by cause. */
+export async function readCommunitySteps(db: Db, community: number): Promise<StepRow[]> {
+  const { rows } = await db.query<StepRow>(
+    `SELECT ${STEP_COLUMNS} FROM capacity_steps WHERE community = $1 AND topic = $2`,
+    [community, WHOLE],
   );
   return rows;
 }
 
 /** By community; one that is at ease, with all its topics, is not listed. */
 export async function readCapacities(db: Db): Promise<Map<number, Capacity>> {
-  const capacities = new Map<number, { step: Step; topics: Map<string, Step>; lag: LagStep }>();
-  for (const { community, topic, cause, step } of await readSteps(db)) {
-    const capacity = capacities.get(community) ?? { step: 0, topics: new Map<string, Step>(), lag: 0 };
+  const capacities = new Map<
+    number,
+    { step: Step; topics: Map<string, Step>; full: Set<string>; lag: LagStep }
+  >();
+  for (const { community, topic, cause, step, full } of await readSteps(db)) {
+    const capacity = capacities.get(community) ?? {
+      step: 0,
+      topics: new Map<string, Step>(),
+      full: new Set<string>(),
+      lag: 0,
+    };
     if (cause === 'lag') capacity.lag = step as LagStep;
     else if (topic === WHOLE) capacity.step = step;
     else capacity.topics.set(topic, step);
+    if (full) capacity.full.add(topic);
     capacities.set(community, capacity);
   }
   return capacities;
@@ -128,7 +150,7 @@ export async function readCapacities(db: Db): Promise<Map<number, Capacity>> {
 export async function writeStep(
   db: Db,
   { community, topic }: Scope,
-  { cause, step, since }: Pick<StepRow, 'cause' | 'step' | 'since'>,
+  { cause, step, since, full = false }: Pick<StepRow, 'cause' | 'step' | 'since'> & { full?: boolean },
 ): Promise<void> {
   const changed = 'WITH changed AS (UPDATE config_version SET version = version + 1)';
   if (step === 0) {
@@ -139,9 +161,10 @@ export async function writeStep(
     return;
   }
   await db.query(
-    `${changed} INSERT INTO capacity_steps (community, topic, cause, step, since) VALUES ($1, $2, $3, $4, $5)
-     ON CONFLICT (community, topic, cause) DO UPDATE SET step = excluded.step, since = excluded.since`,
-    [community, topic, cause, step, since],
+    `${changed} INSERT INTO capacity_steps (community, topic, cause, step, since, "full") VALUES ($1, $2, $3, $4, $5, $6)
+     ON CONFLICT (community, topic, cause) DO UPDATE
+     SET step = excluded.step, since = excluded.since, "full" = excluded."full"`,
+    [community, topic, cause, step, since, full],
   );
 }
 
@@ -205,7 +228,7 @@ const AT_PLACES_SQL = `
   FROM unnest($1::bigint[], $2::bigint[], $3::smallint[]) AS asked (seq, ingested_at, keep) ${eventAt('asked')}
   WHERE e.hidden IS NULL AND e.community = $4`;
 
-type Taken = StoredEvent & { readonly community: number };
+type Taken = StoredEvent & { readonly community: number; readonly bytes: number };
 type TakenRow = PlaceRow & { community: number; payload: string; bound: string[] | null };
 
 /** Those of the places that have to go, oldest first, until the size is back where a purge ends. Inside the lane's transaction. */
@@ -239,9 +262,11 @@ export async function takeOldest(
     const event = JSON.parse(payload) as NostrEvent;
     // Two tags may share a hash.
     if (scope.topic !== WHOLE && !topicsOf(event).includes(scope.topic)) continue;
-    taken.push({ community, event, bound: bound ?? UNBOUND, row: { seq, ingestedAt: ingested_at, keep } });
+    const size = Buffer.byteLength(payload);
+    const row = { seq, ingestedAt: ingested_at, keep };
+    taken.push({ community, event, bound: bound ?? UNBOUND, row, bytes: size });
     events -= 1;
-    bytes -= Buffer.byteLength(payload);
+    bytes -= size;
   }
   return { rows: taken, left: { events, bytes } };
 }

@@ -6,13 +6,14 @@
 import type { Client, ClientBase } from 'pg';
 import type { NostrEvent } from '../core/event.js';
 import { HIDDEN_CODES } from '../core/hidden.js';
-import { type Keep, REGULAR_KEEPS, stepOf } from '../core/keep.js';
+import { Keep, REGULAR_KEEPS, stepOf } from '../core/keep.js';
 import type { StoredEvent } from '../core/plan.js';
 import { eventDays, eventSince, type Retention, surelySince } from '../core/retention.js';
 import { topicsOf, UNBOUND } from '../core/topic.js';
 import { hexArray, int2Array, int4Array, int8Array } from './binary.js';
 import { PARTITION_END } from './partition-bound.js';
 import { type TagHash, tagKeys } from './tag-hash.js';
+import { IS_LEFT_HERE, type WouldGo } from './would-go.js';
 
 export const SWEEP_ROWS_MAX = 500;
 
@@ -142,16 +143,22 @@ async function datedPartitions(client: Client): Promise<DatedPartition[]> {
  * Drops the months that are over and hold nothing that is kept. What goes before its month does is purged by row. Outside the lane: the detaching waits for running queries without
  * stopping new ones, and gives up after the session's lock timeout; the next run goes on where it stopped.
  */
-export async function dropPartitions(client: Client, now: number, dryRun: boolean): Promise<string[]> {
+export async function dropPartitions(
+  client: Client,
+  now: number,
+  /** Names them only; after the jobs of a dry run, by what those would have left. */
+  dryRun: boolean | WouldGo,
+): Promise<string[]> {
   await setUpDropping(client);
   const partitions = await datedPartitions(client);
   const left = new Set(partitions.map(({ name }) => name));
   const dropped: string[] = [];
   for (const partition of partitions) {
-    if (!partition.detaching && !(await mayDrop(client, partition, left, now))) continue;
+    const gone = typeof dryRun === 'boolean' ? undefined : dryRun;
+    if (!partition.detaching && !(await mayDrop(client, partition, left, { now, gone }))) continue;
     dropped.push(partition.name);
     left.delete(partition.name);
-    if (dryRun) continue;
+    if (dryRun !== false) continue;
     const how = partition.detaching ? 'FINALIZE' : 'CONCURRENTLY';
     await client.query(`ALTER TABLE ${partition.parent} DETACH PARTITION ${partition.name} ${how}`);
     await client.query(`DROP TABLE ${partition.name}`);
@@ -175,16 +182,24 @@ async function mayDrop(
   client: Client,
   { parent, name, to }: DatedPartition,
   left: ReadonlySet<string>,
-  now: number,
+  { now, gone }: { readonly now: number; readonly gone: WouldGo | undefined },
 ): Promise<boolean> {
   if (to > now) return false;
   // Tags of events that are gone say nothing.
   if (name.startsWith('event_tags_')) return !left.has(name.replace('event_tags_', 'events_'));
+  const isLeft = gone === undefined ? 'true' : IS_LEFT_HERE;
   for (const kept of parent === 'events_history' ? KEPT_HISTORY : KEPT) {
-    const { rowCount } = await client.query(`SELECT 1 FROM ${name} WHERE ${kept} LIMIT 1`);
+    const { rowCount } = await client.query(`SELECT 1 FROM ${name} e WHERE ${kept} AND ${isLeft} LIMIT 1`);
     if (rowCount !== 0) return false;
   }
-  return true;
+  return gone === undefined || !(await gone.movesInto(...monthOf(parent, to)));
+}
+
+/** The bucket of a month and its stretch, by its parent and its end. */
+function monthOf(parent: string, to: number): [keep: number, from: number, to: number] {
+  const keep = Keep[parent.replace('events_', '') as keyof typeof Keep];
+  const end = new Date(to);
+  return [keep, Date.UTC(end.getUTCFullYear(), end.getUTCMonth() - 1, 1), to];
 }
 
 /** Served; deleted, for the time of audit; held or removed by moderation, as long as that can be undone. One index each. */

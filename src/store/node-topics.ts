@@ -3,6 +3,7 @@
  * view `node_topics`; a change that makes one more carried must fit under the cap.
  */
 import type { Pool } from 'pg';
+import type { Step } from '../core/capacity.js';
 import { type Denial, denial, isDenial } from '../core/errors.js';
 import { type IngestPolicy, ingestPolicySchema } from '../core/retention.js';
 import { type Change, changeConfig, type Db } from './config-change.js';
@@ -22,6 +23,10 @@ export interface NodeTopic {
   readonly enabled: boolean;
   readonly events: number;
   readonly bytes: number;
+  /** The step against short space by its own limits (core/capacity.ts), and since when; 0 when all is taken in. */
+  readonly step: Step;
+  readonly stepSince: number | null;
+  readonly full: boolean;
   readonly createdAt: number;
   readonly updatedAt: number;
 }
@@ -34,8 +39,10 @@ interface TopicRef {
 
 const COLUMNS = `n.topic, n.name, n.pinned, n.public, n.priority, n.ingest_policy AS policy, n.ref_count AS "refCount",
   n.blocked, n.enabled, coalesce(t.events, 0) AS events, coalesce(t.bytes, 0) AS bytes,
+  coalesce(s.step, 0) AS step, s.since AS "stepSince", coalesce(s."full", false) AS full,
   n.created_at AS "createdAt", n.updated_at AS "updatedAt"
-  FROM node_topics n LEFT JOIN topic_totals t ON t.community = n.community AND t.topic = n.topic`;
+  FROM node_topics n LEFT JOIN topic_totals t ON t.community = n.community AND t.topic = n.topic
+  LEFT JOIN capacity_steps s ON s.community = n.community AND s.topic = n.topic AND s.cause = 'space'`;
 
 type Row = Omit<NodeTopic, 'policy'> & { readonly policy: unknown };
 

@@ -120,8 +120,8 @@ async function attachRange(client: ClientBase, from: number): Promise<void> {
 }
 
 /**
- * Drops the ranges whose every row is older than the cutoff. The floor is raised first, so that no reader skips silently.
- * Detached first, as the months of events are: that waits for a slow reader without stopping the lane.
+ * Drops the ranges whose every row is older than the cutoff, also one of which no row is left. The floor is raised first, so that no
+ * reader skips silently. Detached first, as the months of events are: that waits for a slow reader without stopping the lane.
  */
 export async function dropOutboxRanges(
   client: ClientBase,
@@ -130,19 +130,88 @@ export async function dropOutboxRanges(
 ): Promise<string[]> {
   const dropped: string[] = [];
   for (const { name, to, detaching } of await outboxRanges(client)) {
-    const { rows } = await client.query<{ ingested_at: number }>(
-      `SELECT ingested_at FROM ${name} ORDER BY seq DESC LIMIT 1`,
-    );
-    // The range that is being filled, and an empty one, stay.
-    if (rows[0] === undefined || rows[0].ingested_at >= cutoff || (await readHead(client)) < to - 1) break;
+    // The range that is being filled, and the one after it, stay.
+    if ((await readHead(client)) < to - 1 || (await newestIn(client, name)) >= cutoff) break;
     dropped.push(name);
     if (dryRun) continue;
-    await client.query('UPDATE lane_state SET outbox_floor = greatest(outbox_floor, $1)', [to]);
+    await raiseFloor(client, to);
     const how = detaching ? 'FINALIZE' : 'CONCURRENTLY';
     await client.query(`ALTER TABLE events_outbox DETACH PARTITION ${name} ${how}`);
     await client.query(`DROP TABLE ${name}`);
   }
   return dropped;
+}
+
+/** When its newest row was written; 0 when it has none. */
+const newestIn = (client: ClientBase, range: string) => writtenAt(client, `${range} ORDER BY seq DESC`);
+const oldestIn = (client: ClientBase, range: string) => writtenAt(client, `${range} ORDER BY seq`);
+
+async function writtenAt(client: ClientBase, rowsInOrder: string): Promise<number> {
+  const { rows } = await client.query<{ ingested_at: number }>(
+    `SELECT ingested_at FROM ${rowsInOrder} LIMIT 1`,
+  );
+  return rows[0]?.ingested_at ?? 0;
+}
+
+async function raiseFloor(client: ClientBase, floor: number): Promise<void> {
+  await client.query('UPDATE lane_state SET outbox_floor = greatest(outbox_floor, $1)', [floor]);
+}
+
+/** A full range that has begun to grow old so lately, and ends as soon, is dropped as a whole then: not row by row. */
+const DROPPED_SOON_MS = 86_400_000;
+
+/** From where rows are deleted one by one: in the first range that stays, unless it is a full one that is dropped soon. */
+async function trimsFrom(
+  client: ClientBase,
+  cutoff: number,
+  dropped: readonly string[],
+): Promise<number | undefined> {
+  const ranges = await outboxRanges(client);
+  const range = ranges.find(({ name }) => !dropped.includes(name));
+  if (range === undefined) return undefined;
+  const isFull = (await readHead(client)) >= range.to - 1;
+  const isDroppedSoon =
+    isFull &&
+    (await oldestIn(client, range.name)) >= cutoff - DROPPED_SOON_MS &&
+    (await newestIn(client, range.name)) < cutoff + DROPPED_SOON_MS;
+  if (isDroppedSoon) return undefined;
+  const before = ranges.filter(({ name }) => dropped.includes(name)).map(({ to }) => to);
+  return Math.max((await readReach(client)).floor, ...before);
+}
+
+/**
+ * Deletes the oldest rows up to the first that is not older than the cutoff: a bounded batch, after the floor was raised above
+ * it. So a small outbox follows its days as well, which would take years to fill a range.
+ */
+export async function trimOutbox(client: ClientBase, cutoff: number, limit: number): Promise<number> {
+  const from = await trimsFrom(client, cutoff, []);
+  if (from === undefined) return 0;
+  const { rows } = await client.query<{ seq: number; ingested_at: number }>(
+    'SELECT seq, ingested_at FROM events_outbox WHERE seq >= $1 ORDER BY seq LIMIT $2',
+    [from, limit],
+  );
+  const young = rows.findIndex(({ ingested_at }) => ingested_at >= cutoff);
+  const last = rows[young === -1 ? rows.length - 1 : young - 1];
+  if (last === undefined) return 0;
+  await raiseFloor(client, last.seq + 1);
+  const { rowCount } = await client.query('DELETE FROM events_outbox WHERE seq <= $1', [last.seq]);
+  return rowCount ?? 0;
+}
+
+/** How many rows it would delete, once the ranges were dropped that can be. */
+export async function countTrimmed(
+  client: ClientBase,
+  cutoff: number,
+  dropped: readonly string[],
+): Promise<number> {
+  const from = await trimsFrom(client, cutoff, dropped);
+  if (from === undefined) return 0;
+  const { rows } = await client.query<{ count: number }>(
+    `SELECT count(*) AS count FROM events_outbox WHERE seq >= $1 AND seq < coalesce(
+       (SELECT min(seq) FROM events_outbox WHERE seq >= $1 AND ingested_at >= $2), ${Number.MAX_SAFE_INTEGER})`,
+    [from, cutoff],
+  );
+  return rows[0]!.count;
 }
 
 /** The topics of the latest events of a community, most used first; looks at a bounded number of its events. */

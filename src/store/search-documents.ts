@@ -5,6 +5,7 @@
 import type { ClientBase, Pool } from 'pg';
 import { hexArray, int4Array, int8Array, textArray } from './binary.js';
 import { bytes } from './config-change.js';
+import { IS_LEFT } from './would-go.js';
 
 type Db = ClientBase | Pool;
 
@@ -275,7 +276,7 @@ export async function purgeDocuments(
   return { purged, next };
 }
 
-/** How many a purge would take. */
+/** How many a purge would take, in a dry run: its session knows what the jobs before would have taken. */
 export async function countDeletedDocuments(
   client: ClientBase,
   community: number,
@@ -284,7 +285,7 @@ export async function countDeletedDocuments(
   const { rows } = await client.query<{ count: number }>(
     `SELECT count(*) AS count FROM post_search_documents d
      WHERE deleted_at IS NOT NULL AND deleted_at < $2 AND community = $1 AND NOT EXISTS (
-       SELECT 1 FROM event_dedupe k WHERE k.community = $1 AND k.event_id = d.event_id AND k.gone_at IS NULL)`,
+       SELECT 1 FROM event_dedupe e WHERE e.community = $1 AND e.event_id = d.event_id AND e.gone_at IS NULL AND ${IS_LEFT})`,
     [community, deletedBefore],
   );
   return rows[0]!.count;

@@ -11,6 +11,7 @@ import { Keep } from '../core/keep.js';
 import type { StoredEvent } from '../core/plan.js';
 import { topicsOf, UNBOUND } from '../core/topic.js';
 import { int2Array } from './binary.js';
+import { IS_LEFT, type WouldGo } from './would-go.js';
 
 /** A batch holds whole events: beside their number, their bytes are bounded. */
 const BATCH_BYTES_MAX = 4 * 1_048_576;
@@ -50,9 +51,8 @@ export async function selectEvents(client: Client, text: string, values: unknown
 
 // ── Counting for a dry run ────────────────────────────────────────────────────────────────────────────────────────
 
-/** Topics are in the events themselves: a dry run reads so many of them, in portions. */
-export const TOPIC_ROWS_MAX = 10_000;
-const PORTION_ROWS = 100;
+/** Topics are in the events themselves, so a dry run reads them, in portions. */
+const PORTION_ROWS = 500;
 
 export interface KindCount {
   readonly kind: number;
@@ -62,49 +62,54 @@ export interface KindCount {
   readonly topics: ReadonlyMap<string, number>;
 }
 
-/** `from` names the rows as `e`: FROM … WHERE …. */
-export async function countByKind(client: Client, from: string, values: unknown[]): Promise<KindCount[]> {
-  const found = await client.query<{ kind: number; rows: number }>({
-    text: `SELECT kind, count(*) AS rows FROM (SELECT e.kind ${from} LIMIT ${COUNT_MAX}) r GROUP BY kind`,
-    values,
-  });
-  if (found.rows.length === 0) return [];
-  const seen = await lookAtTopics(client, from, values);
-  const nothing = { looked: 0, topics: new Map<string, number>() };
-  return found.rows.map(({ kind, rows }) => ({ kind, rows, ...(seen.get(kind) ?? nothing) }));
+/** Rows to count: `from` names them as `e`: FROM … WHERE …. */
+export interface Counted {
+  readonly from: string;
+  readonly values: unknown[];
+  readonly served: boolean;
 }
 
-interface SeenTopics {
-  looked: number;
-  readonly topics: Map<string, number>;
-}
-
-async function lookAtTopics(
-  client: Client,
-  from: string,
-  values: unknown[],
-): Promise<Map<number, SeenTopics>> {
-  const seen = new Map<number, SeenTopics>();
+/** Of the rows that no job before has taken, up to COUNT_MAX; from now on this one has. */
+export async function countByKind(client: Client, counted: Counted, gone: WouldGo): Promise<KindCount[]> {
+  const { from, values, served } = counted;
+  const counts = new Map<
+    number,
+    { kind: number; rows: number; looked: number; topics: Map<string, number> }
+  >();
   await client.query('BEGIN');
   try {
     await client.query(
-      `DECLARE looked NO SCROLL CURSOR FOR SELECT e.payload ${from} LIMIT ${TOPIC_ROWS_MAX}`,
+      `DECLARE looked NO SCROLL CURSOR FOR SELECT e.seq, e.community, e.payload ${from} AND ${IS_LEFT} LIMIT ${COUNT_MAX}`,
       values,
     );
     for (let rows = PORTION_ROWS; rows === PORTION_ROWS; ) {
-      const portion = await client.query<{ payload: string }>(`FETCH ${PORTION_ROWS} FROM looked`);
-      for (const { payload } of portion.rows) noteTopics(seen, JSON.parse(payload) as NostrEvent);
+      const portion = await client.query<{ seq: number; community: number; payload: string }>(
+        `FETCH ${PORTION_ROWS} FROM looked`,
+      );
+      const going = portion.rows.map(({ seq, community, payload }) => ({
+        community,
+        row: { seq },
+        event: JSON.parse(payload) as NostrEvent,
+        bytes: Buffer.byteLength(payload),
+      }));
+      for (const { event } of going) noteEvent(counts, event);
+      await gone.take(going, { served });
       rows = portion.rows.length;
     }
   } finally {
-    await client.query('ROLLBACK');
+    await client.query('COMMIT');
   }
-  return seen;
+  return [...counts.values()];
 }
 
-function noteTopics(seen: Map<number, SeenTopics>, event: NostrEvent): void {
-  const ofKind = seen.get(event.kind) ?? { looked: 0, topics: new Map<string, number>() };
-  seen.set(event.kind, ofKind);
+function noteEvent(
+  counts: Map<number, { kind: number; rows: number; looked: number; topics: Map<string, number> }>,
+  event: NostrEvent,
+): void {
+  const { kind } = event;
+  const ofKind = counts.get(kind) ?? { kind, rows: 0, looked: 0, topics: new Map<string, number>() };
+  counts.set(kind, ofKind);
+  ofKind.rows += 1;
   ofKind.looked += 1;
   for (const topic of topicsOf(event)) ofKind.topics.set(topic, (ofKind.topics.get(topic) ?? 0) + 1);
 }
@@ -118,8 +123,8 @@ export function selectExpired(client: Client, nowSeconds: number, limit: number)
   return selectEvents(client, EXPIRED_SQL, [nowSeconds, limit]);
 }
 
-export function countExpired(client: Client, nowSeconds: number): Promise<KindCount[]> {
-  return countByKind(client, EXPIRED, [nowSeconds]);
+export function countExpired(client: Client, nowSeconds: number, gone: WouldGo): Promise<KindCount[]> {
+  return countByKind(client, { from: EXPIRED, values: [nowSeconds], served: true }, gone);
 }
 
 // ── History ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -142,8 +147,10 @@ export function countOldHistory(
   client: Client,
   community: number,
   supersededBefore: number,
+  gone: WouldGo,
 ): Promise<KindCount[]> {
-  return countByKind(client, OLD_HISTORY, [community, supersededBefore]);
+  const counted = { from: OLD_HISTORY, values: [community, supersededBefore], served: false };
+  return countByKind(client, counted, gone);
 }
 
 // ── Hidden rows: deleted with their content; their dedupe rows stay and say when ──────────────────────────────────
@@ -193,13 +200,14 @@ export const purgeDeleted = purgeBy(PURGE_DELETED_SQL);
 /** What a moderator removed and nobody restored in time. The dedupe row keeps it out, for ever. */
 export const purgeRemoved = purgeBy(PURGE_REMOVED_SQL);
 
-export function countRemoved(client: Client, community: number, hiddenBefore: number): Promise<KindCount[]> {
-  return countByKind(client, REMOVED, [community, hiddenBefore]);
-}
+type Count = (client: Client, community: number, hiddenBefore: number, gone: WouldGo) => Promise<KindCount[]>;
+const countBy =
+  (from: string): Count =>
+  (client, community, hiddenBefore, gone) =>
+    countByKind(client, { from, values: [community, hiddenBefore], served: false }, gone);
 
-export function countDeleted(client: Client, community: number, hiddenBefore: number): Promise<KindCount[]> {
-  return countByKind(client, AUDITED, [community, hiddenBefore]);
-}
+export const countRemoved = countBy(REMOVED);
+export const countDeleted = countBy(AUDITED);
 
 // ── Dedupe rows ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -226,14 +234,28 @@ export async function forgetDedupe(
   return (await client.query({ text: FORGET_SQL, values })).rowCount ?? 0;
 }
 
+const ERASED = `e.community = $1 AND e.hidden IN (${HIDDEN_CODES.vanished}, ${HIDDEN_CODES.erased}) AND e.gone_at IS NOT NULL`;
+
 /** Gift wraps, and what the node itself had said, of those who were erased or have vanished: the marks keep them away. */
 export async function forgetErased(client: Client, community: number, limit: number): Promise<number> {
   const { rowCount } = await client.query(
-    `DELETE FROM event_dedupe d WHERE d.ctid = ANY (ARRAY(SELECT e.ctid FROM event_dedupe e
-       WHERE e.community = $1 AND e.hidden IN (${HIDDEN_CODES.vanished}, ${HIDDEN_CODES.erased}) AND e.gone_at IS NOT NULL LIMIT $2))`,
+    `DELETE FROM event_dedupe d WHERE d.ctid = ANY (ARRAY(SELECT e.ctid FROM event_dedupe e WHERE ${ERASED} LIMIT $2))`,
     [community, limit],
   );
   return rowCount ?? 0;
+}
+
+/** By reason, how many that would forget. */
+export async function countErased(
+  client: Client,
+  community: number,
+): Promise<{ reason: Hidden; rows: number }[]> {
+  const { rows } = await client.query<{ hidden: number; rows: number }>({
+    text: `SELECT hidden, count(*) AS rows FROM (SELECT e.hidden FROM event_dedupe e WHERE ${ERASED} LIMIT ${COUNT_MAX}) r
+      GROUP BY hidden`,
+    values: [community],
+  });
+  return rows.map(({ hidden, rows: count }) => ({ reason: hiddenOf(hidden), rows: count }));
 }
 
 export async function countForgettable(

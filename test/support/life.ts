@@ -63,7 +63,8 @@ export async function openLife(start: number, rules: readonly Rules[], instances
   const client = await database.connect();
   await ensurePartitions(client, start);
   const writers: Writer[] = [];
-  while (writers.length < instances) writers.push(await startWriter({ database, config, log, now }));
+  while (writers.length < instances)
+    writers.push(await startWriter({ database, config, log, now, makesRoom: false }));
   const signal = new AbortController().signal;
   return {
     test,

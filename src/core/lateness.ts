@@ -1,0 +1,46 @@
+/**
+ * How late an event may arrive in a topic, by the operator's rules for it (`maxDelaySeconds`, `allowBackfill`): on sockets, in an
+ * import and, later, from other nodes alike. Pure.
+ */
+import { classify, KIND_DELETION, KIND_VANISH } from './classify.js';
+import { KIND_GIFT_WRAP } from './deletion.js';
+import type { NostrEvent } from './event.js';
+import { type Refusal, refusal } from './reply.js';
+import type { IngestPolicy, TopicSubscription } from './retention.js';
+import type { Settings } from './settings.js';
+import { allTopics, impliedTopics, type TopicSettings } from './topic.js';
+
+export interface LateArrival {
+  readonly event: NostrEvent;
+  readonly settings: TopicSettings & Pick<Settings, 'capacity.backfillSeconds'>;
+  readonly nowSeconds: number;
+  readonly topics: ReadonlyMap<string, TopicSubscription>;
+}
+
+/** Late events are taken unless the topic has a longest delay, or says so itself. */
+export function takesLate({ allowBackfill, maxDelaySeconds }: IngestPolicy): boolean {
+  return allowBackfill ?? maxDelaySeconds === undefined;
+}
+
+/**
+ * One topic that does not take it is enough: an event is in all of its topics or in none. Requests to delete or to vanish always
+ * pass. So do replaceable and addressable events: they are how something is now, however long ago it was written. And so do
+ * gift wraps, whose time is moved back by up to two days (NIP-59).
+ */
+export function refuseLate({ event, settings, nowSeconds, topics }: LateArrival): Refusal | undefined {
+  if (isTimeless(event.kind)) return undefined;
+  for (const topic of allTopics(event, impliedTopics(event, settings))) {
+    const policy = topics.get(topic)?.policy;
+    if (policy === undefined || takesLate(policy)) continue;
+    const seconds = policy.maxDelaySeconds ?? settings['capacity.backfillSeconds'];
+    if (event.created_at < nowSeconds - seconds)
+      return refusal('invalid', `created too long ago for topic ${topic}, at most ${seconds} s`);
+  }
+  return undefined;
+}
+
+function isTimeless(kind: number): boolean {
+  if (kind === KIND_DELETION || kind === KIND_VANISH || kind === KIND_GIFT_WRAP) return true;
+  const eventClass = classify(kind);
+  return eventClass === 'replaceable' || eventClass === 'addressable';
+}
