@@ -77,6 +77,15 @@ async function withSettings(values: Partial<Record<SettingKey, unknown>>, work: 
     for (const key of Object.keys(values)) await set(key, before[key]);
   }
 }
+async function subscribe(member: Author, topic: string): Promise<void> {
+  const body = { topic_id: topic };
+  const request = await api.ask<{ request_id: string }>('POST', '/v1/topic-subscription-requests', {
+    as: member,
+    body,
+  });
+  const path = `/v1/admin/topic-subscription-requests/${request.body.request_id}/approve`;
+  expect(await api.ask('POST', path, { as: root, body: {} })).toMatchObject({ status: 200 });
+}
 const asked = (query: Record<string, string | number>) => {
   const named = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) named.set(name, String(value));
@@ -172,14 +181,22 @@ describe('topics', () => {
     });
   });
 
-  it('that are not public cannot be searched where clients must authenticate', async () => {
+  it('that are not public are searched by who subscribes to them, where clients must authenticate', async () => {
+    const [member, stranger] = [newAuthor(), newAuthor()];
+    const closed = await post({ content: 'a hidden slipway', tags: [['t', CLOSED]] });
+    const open = await post({ content: 'an open slipway' });
+    await subscribe(member, CLOSED);
     await withSettings({ 'auth.mode': 'required' }, async () => {
-      const path = asked({ q: 'x', topic: CLOSED });
-      const { body } = await api.refused(403, 'TOPIC_NOT_SEARCHABLE', 'GET', path, { as: alice });
+      const inTopic = await search({ q: 'slipway', topic: CLOSED }, member);
+      expect(contents(inTopic)).toEqual([closed.content]);
+      const both = [closed.content, open.content].sort();
+      expect(contents(await search({ q: 'slipway' }, member)).sort()).toEqual(both);
+      const path = asked({ q: 'slipway', topic: CLOSED });
+      const { body } = await api.refused(403, 'SUBSCRIPTION_REQUIRED', 'GET', path, { as: stranger });
       expect(body.details).toEqual({ topic_id: CLOSED });
-      await search({ q: 'x', topic: OPEN }, alice);
+      expect(contents(await search({ q: 'slipway' }, stranger))).toEqual([open.content]);
     });
-    await search({ q: 'x', topic: CLOSED });
+    expect(contents(await search({ q: 'slipway', topic: CLOSED }))).toEqual([closed.content]);
   });
 });
 

@@ -185,13 +185,18 @@ describe('the view of a filter', () => {
   const viewOf = (raw: object, access: Access, by = rules) => seenBy(filterOf(raw), access, by).view;
 
   it('is left out where the filter itself asks for nothing hidden', () => {
-    expect(viewOf({ kinds: [1] }, ANONYMOUS)).toBeUndefined();
-    expect(viewOf({ kinds: [1059], '#p': [ALICE] }, known)).toBeUndefined();
-    expect(viewOf({ authors: [ALICE] }, known)).toBeUndefined();
+    const carried = new Map([...rules.topics].filter(([, { enabled }]) => enabled));
+    const allCarried = { ...rules, topics: carried };
+    expect(viewOf({ kinds: [1] }, ANONYMOUS, allCarried)).toBeUndefined();
+    expect(viewOf({ '#t': ['sunset', 'plain'] }, ANONYMOUS, allCarried)?.topics).toBeUndefined();
+    expect(viewOf({ kinds: [1], '#t': ['plain', 'kukuri:nets'] }, ANONYMOUS)).toBeUndefined();
+    expect(viewOf({ kinds: [1059], '#p': [ALICE] }, known, allCarried)).toBeUndefined();
+    expect(viewOf({ authors: [ALICE] }, known, allCarried)).toBeUndefined();
     expect(
       viewOf({ kinds: [1], '#t': ['kukuri:boats', 'kukuri:global'] }, member('kukuri:boats')),
     ).toBeUndefined();
-    expect(viewOf({}, ANONYMOUS, rulesOf({ 'auth.privateKinds': [] }))).toBeUndefined();
+    const open = rulesOf({ 'auth.privateKinds': [], 'topic.mode': 'open' });
+    expect(viewOf({}, ANONYMOUS, open)).toBeUndefined();
   });
 
   it('is the same for clients who see the same, and another for others', () => {
@@ -265,6 +270,22 @@ describe('the view of a filter', () => {
     ['an unknown topic id too', { kinds: [0] }, member(), { tags: [['t', 'kukuri:any']] }, false],
     ['a hashtag does not', { kinds: [0] }, member(), { tags: [['t', 'sunset']] }, true],
     ['no topic does not', { kinds: [0] }, member(), {}, true],
+    ['without authentication too', { kinds: [1] }, ANONYMOUS, { tags: [['t', 'kukuri:old']] }, false],
+    [
+      'also where it is asked for beside a carried one',
+      { '#t': ['kukuri:boats', 'kukuri:old'] },
+      ANONYMOUS,
+      { tags: [['t', 'kukuri:old']] },
+      false,
+    ],
+    [
+      'or where nobody knows it',
+      { '#t': ['kukuri:boats', 'kukuri:any'] },
+      ANONYMOUS,
+      { tags: [['t', 'kukuri:any']] },
+      false,
+    ],
+    ['what is carried is seen', { kinds: [1] }, ANONYMOUS, { tags: [['t', 'kukuri:boats']] }, true],
     [
       'one allowed topic is enough',
       { '#t': ['sunset'] },

@@ -25,7 +25,7 @@ export const ERRORS = {
   },
   TOPIC_BLOCKED: { status: 403, message: 'The operator does not allow this topic.' },
   TOPIC_NOT_ENABLED: { status: 403, message: 'This topic is not carried here.' },
-  TOPIC_NOT_SEARCHABLE: { status: 403, message: 'Only public topics can be searched, and this one is not.' },
+  SUBSCRIPTION_REQUIRED: { status: 403, message: 'This topic needs a subscription, and you have none.' },
   NOT_FOUND: { status: 404, message: 'There is no such thing here.' },
   COMMUNITY_NOT_FOUND: { status: 404, message: 'There is no such community.' },
   ALREADY_SUBSCRIBED: { status: 409, message: 'You are subscribed to this topic already.' },

@@ -4,7 +4,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import type { Community } from '../communities.js';
-import { type Access, isSameAccess, refuseFilterAccess, refuseSearch, seenBy } from '../core/access.js';
+import { type Access, isSameAccess, refuseFilterAccess, seenBy } from '../core/access.js';
 import { authDeadline, enforcedFrom, refuseAuth } from '../core/auth.js';
 import { parseEvent, serializeEvent } from '../core/event.js';
 import type { Filter } from '../core/filter.js';
@@ -162,8 +162,7 @@ export class Identity {
     for (const filter of filters) {
       const refused =
         refuseFilterAccess(filter, access, community) ??
-        refuseFilterTopic(filter, community.settings, community.topics) ??
-        refuseSearch(filter, community);
+        refuseFilterTopic(filter, community.settings, community.topics);
       if (refused !== undefined) return refused;
       seen.push(seenBy(filter, access, community));
     }
