@@ -3,9 +3,11 @@ import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { isUnavailable } from '../src/api/search.js';
 import { isDenial } from '../src/core/errors.js';
+import { requestRules } from '../src/core/membership.js';
 import type { SettingKey } from '../src/core/settings.js';
 import { addCommunity, writeSetting } from '../src/store/communities.js';
 import { assignPlan, createPlan } from '../src/store/plans.js';
+import { requestTopic } from '../src/store/topic-requests.js';
 import { type Api, createApi } from './support/api.js';
 import { eventually } from './support/cli.js';
 import { RawClient } from './support/client.js';
@@ -78,13 +80,10 @@ async function withSettings(values: Partial<Record<SettingKey, unknown>>, work: 
   }
 }
 async function subscribe(member: Author, topic: string): Promise<void> {
-  const body = { topic_id: topic };
-  const request = await api.ask<{ request_id: string }>('POST', '/v1/topic-subscription-requests', {
-    as: member,
-    body,
-  });
-  const path = `/v1/admin/topic-subscription-requests/${request.body.request_id}/approve`;
-  expect(await api.ask('POST', path, { as: root, body: {} })).toMatchObject({ status: 200 });
+  const { pool } = relay.database;
+  const wanted = { community: community().id, pubkey: member.pubkey, topic, services: [] };
+  const rules = { ...requestRules(community().settings), autoApproval: 'within-limits' } as const;
+  expect(isDenial(await requestTopic(pool, wanted, rules, Date.now()))).toBe(false);
 }
 const asked = (query: Record<string, string | number>) => {
   const named = new URLSearchParams();

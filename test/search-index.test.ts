@@ -105,7 +105,7 @@ beforeEach(() => {
     slug: 'default',
     settings: settingsFrom(new Map()),
     topics: new Map(),
-    refused: new Set(),
+    refused: new Map(),
   };
 });
 

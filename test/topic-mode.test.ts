@@ -207,7 +207,7 @@ describe('a topic', () => {
     expect(await ids(asked)).toEqual([kept.id, both.id].sort());
     expect(await ids({ ...asked, ids: [gone.id] })).toEqual([]);
     expect(await count(asked)).toEqual(['COUNT', 'c', { count: 2 }]);
-    const later = tagged('ebb', 'flow');
+    const later = sign(alice, { content: 'later', tags: both.tags });
     expect(await client.publish(later)).toEqual([true, '']);
     await reader.waitFor(([verb, , event]) => verb === 'EVENT' && (event as { id: string }).id === later.id);
     await pinTopics(relay, ['ebb']);

@@ -46,7 +46,7 @@ const rules: AccessRules = {
     ['kukuri:old', topic(false)],
     ['plain', topic(true)],
   ]),
-  refused: new Set(),
+  refused: new Map(),
 };
 
 const key = fc.constantFrom(...KEYS);

@@ -33,7 +33,7 @@ function rulesOf(settings: Partial<Record<SettingKey, unknown>> = {}, refused: s
       ['kukuri:old', topic(false)],
       ['plain', topic(true)],
     ]),
-    refused: new Set(refused),
+    refused: new Map(refused.map((pubkey) => [pubkey, 'disabled'])),
   };
 }
 const rules = rulesOf();
@@ -96,16 +96,22 @@ describe('an event', () => {
       });
   });
 
-  it('that deletes or vanishes is taken from one who has not agreed; a disabled member may vanish', () => {
+  it('that deletes or vanishes is taken from one who has not agreed, or has no account any more', () => {
     const disagreeing = { ...member(), consented: new Set<string>() };
-    expect(refuseEventAccess(eventOf({ kind: 62 }), ANONYMOUS, rulesOf({}, [ALICE]))).toBeUndefined();
-    expect(refuseEventAccess(eventOf({ kind: 5 }), ANONYMOUS, rulesOf({}, [ALICE]))).toBeDefined();
+    const erasing = { ...rules, refused: new Map([[ALICE, 'erasing']] as const) };
     for (const kind of [5, 62]) {
+      for (const access of [ANONYMOUS, disagreeing]) {
+        expect(refuseEventAccess(eventOf({ kind }), access, rulesOf({}, [ALICE]))).toBeUndefined();
+        expect(refuseEventAccess(eventOf({ kind }), access, erasing)?.why).toMatch(/being erased/);
+      }
       const tags = [['t', 'kukuri:boats']];
       expect(refuseEventAccess(eventOf({ kind, tags }), disagreeing, rules)).toBeUndefined();
       expect(refuseEventAccess(eventOf({ kind }), stranger, rules)?.refused).toBe('auth-required');
     }
     expect(refuseEventAccess(eventOf({}), disagreeing, rules)?.why).toBe('consent required');
+    const disabled = rulesOf({}, [ALICE]);
+    expect(refuseEventAccess(eventOf({}), disagreeing, disabled)?.why).toBe('this account is disabled');
+    expect(refuseFilterAccess(filterOf({}), disagreeing, disabled)?.why).toBe('this account is disabled');
   });
 
   it('that is protected (NIP-70) is taken from its author alone, in both modes', () => {

@@ -6,11 +6,11 @@
  */
 import { sha256 } from '@noble/hashes/sha2.js';
 import { bytesToHex } from '@noble/hashes/utils.js';
-import { KIND_VANISH } from './classify.js';
 import { isProtectedKind } from './deletion.js';
 import { isProtected, type NostrEvent } from './event.js';
 import type { Filter } from './filter.js';
 import { isAmong, isWithin, type KindEntry, type KindRange, kindRanges } from './kinds.js';
+import type { RefusedAs } from './membership.js';
 import { type Refusal, refusal } from './reply.js';
 import type { TopicSubscription } from './retention.js';
 import type { Settings } from './settings.js';
@@ -20,8 +20,8 @@ import { allTopics, impliedTopics, type MatchedEvent, needsNoTopic } from './top
 export interface AccessRules {
   readonly settings: Settings;
   readonly topics: ReadonlyMap<string, TopicSubscription>;
-  /** Keys that neither post nor authenticate. */
-  readonly refused: ReadonlySet<string>;
+  /** Keys that neither post nor read as members, and why. */
+  readonly refused: ReadonlyMap<string, RefusedAs>;
 }
 
 /** One client at one moment. */
@@ -30,7 +30,10 @@ export interface Access {
   readonly pubkeys: ReadonlySet<string>;
   /** It must authenticate, and needs rights. */
   readonly enforced: boolean;
-  /** Those of its keys that have agreed to what is current; all of them where it need not authenticate. Only they lend rights. */
+  /**
+   * Those of its keys that have agreed to what is current; all of them where it need not authenticate. None that is refused. Only they
+   * lend rights.
+   */
   readonly consented: ReadonlySet<string>;
   /** The topics that those have subscribed to. */
   readonly subscribed: ReadonlySet<string>;
@@ -63,10 +66,27 @@ export const ANONYMOUS: Access = {
 const AUTHENTICATE = refusal('auth-required', 'this relay serves those who authenticate (NIP-42)');
 const AGREE = refusal('restricted', 'consent required');
 
-function refuseClient({ enforced, pubkeys, consented }: Access): Refusal | undefined {
-  if (!enforced) return undefined;
-  if (pubkeys.size === 0) return AUTHENTICATE;
-  return consented.size === 0 ? AGREE : undefined;
+const ACCOUNT: Record<RefusedAs, Refusal> = {
+  disabled: refusal('restricted', 'this account is disabled'),
+  deleted: refusal('restricted', 'this account has been deleted'),
+  erasing: refusal(
+    'restricted',
+    'this key is being erased here; nothing of it is taken in until that is done',
+  ),
+};
+
+/** What a key that is refused hears. */
+export function refuseKey(pubkey: string, { refused }: Pick<AccessRules, 'refused'>): Refusal | undefined {
+  const why = refused.get(pubkey);
+  return why && ACCOUNT[why];
+}
+
+function refuseClient({ enforced, pubkeys, consented }: Access, rules: AccessRules): Refusal | undefined {
+  if (!enforced || consented.size > 0) return undefined;
+  const [first] = pubkeys;
+  if (first === undefined) return AUTHENTICATE;
+  const isMember = [...pubkeys].some((pubkey) => !rules.refused.has(pubkey));
+  return isMember ? AGREE : refuseKey(first, rules);
 }
 
 function mayUse(topic: string, access: Access, { topics }: AccessRules): boolean {
@@ -88,14 +108,15 @@ export function refuseEventAccess(
   access: Access,
   rules: AccessRules,
 ): Refusal | undefined {
-  const refused = refuseClient(access);
-  // Who does not agree to new terms may still take back what is theirs; one who is disabled may at least vanish.
+  const refused = refuseClient(access, rules);
+  // Who does not agree to new terms, or has no account any more, may still take back what is theirs.
   const takesBack = isProtectedKind(event.kind);
-  if (refused !== undefined && !(takesBack && refused === AGREE)) return refused;
-  if (rules.refused.has(event.pubkey) && event.kind !== KIND_VANISH)
-    return refusal('restricted', 'this account is disabled');
+  if (refused !== undefined && !(takesBack && refused !== AUTHENTICATE)) return refused;
+  const account = refuseKey(event.pubkey, rules);
+  if (account !== undefined && (!takesBack || account === ACCOUNT.erasing)) return account;
   // NIP-70: nobody else may carry it here.
-  if (isProtected(event) && !access.consented.has(event.pubkey)) {
+  const isAuthor = (takesBack ? access.pubkeys : access.consented).has(event.pubkey);
+  if (isProtected(event) && !isAuthor) {
     if (access.pubkeys.has(event.pubkey)) return AGREE;
     return refusal('auth-required', 'a protected event (NIP-70) is taken from its author only');
   }
@@ -104,7 +125,7 @@ export function refuseEventAccess(
 }
 
 export function refuseFilterAccess(filter: Filter, access: Access, rules: AccessRules): Refusal | undefined {
-  const refusedClient = refuseClient(access);
+  const refusedClient = refuseClient(access, rules);
   if (refusedClient !== undefined) return refusedClient;
   if (access.pubkeys.size === 0 && asksOnlyPrivate(filter, rules.settings['auth.privateKinds'])) {
     return refusal('auth-required', 'these kinds are served to their authenticated parties only');

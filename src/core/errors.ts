@@ -7,8 +7,8 @@ export const ERRORS = {
   INVALID_REQUEST: { status: 400, message: 'The request does not have the expected form.' },
   INVALID_TOPIC: { status: 400, message: 'This is not a topic id.' },
   AUTH_REQUIRED: { status: 401, message: 'This needs a signed Authorization header (NIP-98).' },
-  INVALID_AUTH: { status: 401, message: 'The Authorization header does not hold for this request.' },
-  REPLAYED_AUTH: { status: 401, message: 'This Authorization header was used before; sign a new one.' },
+  INVALID_AUTH: { status: 401, message: 'The signed event does not prove who asks; the details say why.' },
+  REPLAYED_AUTH: { status: 401, message: 'This signed event was used before; sign a new one.' },
   INVALID_SIGNATURE: { status: 401, message: 'The signature of this call does not hold.' },
   INVALID_TOKEN: { status: 401, message: 'This token is unknown, revoked or past its time; sign in again.' },
   INVALID_SESSION: {
