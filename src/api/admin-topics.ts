@@ -3,7 +3,7 @@ import type { Pool } from 'pg';
 import { z } from 'zod';
 import type { Community } from '../communities.js';
 import { type Denial, denial, isDenial } from '../core/errors.js';
-import { ingestPolicySchema } from '../core/retention.js';
+import { ingestPolicySchema, PRIORITY_MAX } from '../core/retention.js';
 import { isTopic } from '../core/topic.js';
 import { type BlockedTopic, blockTopic, listBlockedTopics, unblockTopic } from '../store/blocked-topics.js';
 import {
@@ -21,7 +21,6 @@ import { milliseconds, pageOf, pageQuery, plainText, showPage, topicIdText, topi
 const TOPICS = '/admin/node-subscriptions';
 const BLOCKED = '/admin/blocked-topics';
 /** What a smallint holds. */
-const PRIORITY_MAX = 32_767;
 
 export function nodeTopicRoutes(options: { readonly pool: Pool }): Route[] {
   return [...readingRoutes(options), ...changingRoutes(options), ...blockedRoutes(options)];

@@ -1,7 +1,12 @@
 import { bytesToHex } from '@noble/hashes/utils.js';
-import { Command, InvalidArgumentError, Option } from 'commander';
+import { Command, Option } from 'commander';
 import { isRefusal } from '../core/reply.js';
-import { type IngestPolicy, ingestPolicySchema } from '../core/retention.js';
+import {
+  type IngestPolicy,
+  ingestPolicySchema,
+  PRIORITY_MAX,
+  RETENTION_DAYS_MAX,
+} from '../core/retention.js';
 import { isTopic, TOPIC_LENGTH_MAX } from '../core/topic.js';
 import { gossipTopic, topicId } from '../core/topic-id.js';
 import {
@@ -12,7 +17,7 @@ import {
   type NodeTopic,
   readNodeTopic,
 } from '../store/node-topics.js';
-import { granted, printAll } from './answers.js';
+import { granted, printAll, wholeNumber } from './answers.js';
 import { COMMUNITY_OPTION, withCommunity } from './context.js';
 
 interface SetOptions extends IngestPolicy {
@@ -53,10 +58,10 @@ export function topicsCommand(): Command {
       new Option('--public', 'nobody needs a subscription to read it or to post there').conflicts('private'),
     )
     .option('--private', 'it needs a subscription, once clients authenticate')
-    .option('--retention-days <days>', 'days that its events are kept; 0 means for ever', wholeNumber)
-    .option('--max-events <count>', 'most events of it', wholeNumber)
-    .option('--max-bytes <bytes>', 'most bytes of it', wholeNumber)
-    .option('--priority <number>', 'higher is kept longer when space runs out', wholeNumber)
+    .option('--retention-days <days>', 'days that its events are kept; 0 means for ever', days)
+    .option('--max-events <count>', 'most events of it', most)
+    .option('--max-bytes <bytes>', 'most bytes of it', most)
+    .option('--priority <number>', 'higher is kept longer when space runs out', priorities)
     .addHelpText(
       'after',
       `
@@ -80,6 +85,9 @@ Examples:
   return topics;
 }
 const UNPINNING = ['unpin', 'disable'];
+const days = wholeNumber(0, RETENTION_DAYS_MAX);
+const most = wholeNumber(1, Number.MAX_SAFE_INTEGER);
+const priorities = wholeNumber(-PRIORITY_MAX, PRIORITY_MAX);
 
 async function list(options: { community: string }): Promise<void> {
   await withCommunity(options.community, ({ database }, community) =>
@@ -146,9 +154,4 @@ async function set(topic: string, options: SetOptions): Promise<void> {
 /** By two options that say the opposite; undefined when neither was given. */
 function chosen(yes: true | undefined, no: true | undefined): boolean | undefined {
   return yes ?? (no === undefined ? undefined : !no);
-}
-
-function wholeNumber(text: string): number {
-  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('a whole number is needed.');
-  return Number(text);
 }
