@@ -299,7 +299,7 @@ it('a search that the database gives up, or has no session for, can be asked aga
   await blocker.end();
   expect(await answer).toMatchObject({ status: 503, body: { code: 'UNAVAILABLE' } });
 
-  const pool = new pg.Pool({ ...relay.database.searchPool.options, max: 1, connectionTimeoutMillis: 10 });
+  const pool = new pg.Pool({ ...relay.database.searchPool.options, max: 1, connectionTimeoutMillis: 2_000 });
   const held = await pool.connect();
   const [refused] = await Promise.allSettled([pool.query('SELECT 1')]);
   held.release();
