@@ -46,7 +46,7 @@ const community = {
   slug: 'default',
   settings: settingsFrom(new Map()),
   topics: new Map(),
-  refused: new Set<string>(),
+  refused: new Map(),
 } as unknown as Community;
 
 function pubkey(number: number): string {

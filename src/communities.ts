@@ -7,6 +7,7 @@ import type { Pool } from 'pg';
 import { CompiledBlocks } from './blocks.js';
 import type { Blocks } from './core/blocks.js';
 import { AT_EASE, type Capacity, STEP_WORDS, type Step } from './core/capacity.js';
+import type { RefusedAs } from './core/membership.js';
 import type { PolicyRef } from './core/policies.js';
 import type { TopicSubscription } from './core/retention.js';
 import type { DoorRules } from './core/rule-match.js';
@@ -28,8 +29,8 @@ export interface Community {
   readonly settings: Settings;
   /** When auth.mode was set, in milliseconds. */
   readonly authModeAt: number;
-  /** Keys of members who are disabled or whose account is deleted: they neither post nor authenticate. */
-  readonly refused: ReadonlySet<string>;
+  /** Keys of members who are disabled, whose account is deleted, or who are being erased. */
+  readonly refused: ReadonlyMap<string, RefusedAs>;
   /** Seconds: up to then events are of an erased community that had this name. */
   readonly refusedUntil: number | undefined;
   /** Operators that were added to those of MINATO_ADMIN_PUBKEYS. */
@@ -103,7 +104,7 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
         host: host ?? undefined,
         settings: settingsFrom(settings),
         authModeAt,
-        refused: new Set(refused),
+        refused: new Map(Object.entries(refused)),
         refusedUntil: refusedUntil ?? undefined,
         operators: new Set(operators),
         policies,

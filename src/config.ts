@@ -113,6 +113,15 @@ export interface Config {
 
 export class ConfigError extends Error {}
 
+/** Every environment variable that the node reads. */
+export type Variable = keyof typeof environment.shape;
+
+/** What holds where nothing is set; undefined where a variable has no default. */
+export function defaultsOfVariables(): Readonly<Record<Variable, unknown>> {
+  const unset = Object.fromEntries(Object.keys(environment.shape).map((name) => [name, undefined]));
+  return { ...unset, ...environment.parse({}) } as Record<Variable, unknown>;
+}
+
 /** Names that look like ours but are not: most likely misspelt. */
 export function unknownVariables(env: NodeJS.ProcessEnv): string[] {
   return Object.keys(env).filter(

@@ -8,7 +8,7 @@ import { fixNetworkId, fixTagHashSeed } from './store/node-state.js';
 import { ensurePartitions } from './store/partitions.js';
 import { createTagHash, type TagHash } from './store/tag-hash.js';
 
-const DEFAULT_NETWORK_ID = 'kukuri:main:';
+export const DEFAULT_NETWORK_ID = 'kukuri:main:';
 
 /** What is fixed for the whole node. */
 export interface Prepared {

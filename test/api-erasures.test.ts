@@ -69,17 +69,17 @@ interface Shown {
 }
 
 async function ask(as: Author, prefix = ''): Promise<Request> {
-  const { status, body } = await api.ask<{ request: Request }>('POST', prefix + DELETIONS, { as });
+  const { status, body } = await api.ask<Request>('POST', prefix + DELETIONS, { as });
   expect(status).toBe(202);
-  return body.request;
+  return body;
 }
 const read = async (as: Author, { request_id }: Request, prefix = '') =>
   (await api.ask<Request>('GET', `${prefix}${DELETIONS}/${request_id}`, { as })).body;
 
 async function erase(body: object, as = boss, prefix = ''): Promise<Shown> {
-  const answer = await api.ask<{ erasure: Shown }>('POST', prefix + ERASURES, { as, body });
+  const answer = await api.ask<Shown>('POST', prefix + ERASURES, { as, body });
   expect({ status: answer.status, body: answer.body }).toMatchObject({ status: 202 });
-  return answer.body.erasure;
+  return answer.body;
 }
 async function step(name: string, { erasure_id }: Shown, body: object = {}, as = boss, prefix = '') {
   const answer = await api.ask<Shown>('POST', `${prefix}${ERASURES}/${erasure_id}/${name}`, { as, body });
@@ -104,6 +104,15 @@ async function post(author: Author, times: number): Promise<void> {
     expect(await client.publish(sign(author, { content: `${number}` }))).toEqual([true, '']);
   await client.close();
 }
+
+it('POST and GET give an erasure, and a request, in one shape', async () => {
+  const asked = await erase({ pubkey: newAuthor().pubkey, grace_days: 30 });
+  expect(await see(asked)).toEqual(asked);
+  await step('cancel', asked);
+  const member = newAuthor();
+  const request = await ask(member, '/c/art');
+  expect(await read(member, request, '/c/art')).toEqual(request);
+});
 
 describe('a member', () => {
   it('who asks is erased, and can still prove it: how it ended and the certificate, with the same key', async () => {
@@ -186,7 +195,7 @@ describe('a member', () => {
     const request = await ask(member, '/c/art');
     const refuse = `UPDATE members SET status = 'deleted' WHERE community = $1 AND pubkey = $2`;
     await relay.database.pool.query(refuse, [art, Buffer.from(member.pubkey, 'hex')]);
-    await api.refused(410, 'ACCOUNT_DELETED', 'GET', `/c/art${DELETIONS}`, { as: member });
+    await api.refused(410, 'ACCOUNT_DELETED', 'GET', '/c/art/v1/topic-subscriptions', { as: member });
     expect(await read(member, request, '/c/art')).toMatchObject({ status: 'pending' });
     const path = `/c/art${DELETIONS}/${request.request_id}/certificate`;
     await api.refused(409, 'NOT_READY', 'GET', path, { as: member });

@@ -2,10 +2,12 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { isUnavailable } from '../src/api/answer.js';
 import { isDenial } from '../src/core/errors.js';
+import { requestRules } from '../src/core/membership.js';
 import type { SettingKey } from '../src/core/settings.js';
 import { SessionPool } from '../src/postgres/session.js';
 import { addCommunity, writeSetting } from '../src/store/communities.js';
 import { assignPlan, createPlan } from '../src/store/plans.js';
+import { requestTopic } from '../src/store/topic-requests.js';
 import { type Api, createApi } from './support/api.js';
 import { eventually } from './support/cli.js';
 import { RawClient } from './support/client.js';
@@ -76,6 +78,12 @@ async function withSettings(values: Partial<Record<SettingKey, unknown>>, work: 
   } finally {
     for (const key of Object.keys(values)) await set(key, before[key]);
   }
+}
+async function subscribe(member: Author, topic: string): Promise<void> {
+  const { pool } = relay.database;
+  const wanted = { community: community().id, pubkey: member.pubkey, topic, services: [] };
+  const rules = { ...requestRules(community().settings), autoApproval: 'within-limits' } as const;
+  expect(isDenial(await requestTopic(pool, wanted, rules, Date.now()))).toBe(false);
 }
 const asked = (query: Record<string, string | number>) => {
   const named = new URLSearchParams();
@@ -172,14 +180,22 @@ describe('topics', () => {
     });
   });
 
-  it('that are not public cannot be searched where clients must authenticate', async () => {
+  it('that are not public are searched by who subscribes to them, where clients must authenticate', async () => {
+    const [member, stranger] = [newAuthor(), newAuthor()];
+    const closed = await post({ content: 'a hidden slipway', tags: [['t', CLOSED]] });
+    const open = await post({ content: 'an open slipway' });
+    await subscribe(member, CLOSED);
     await withSettings({ 'auth.mode': 'required' }, async () => {
-      const path = asked({ q: 'x', topic: CLOSED });
-      const { body } = await api.refused(403, 'TOPIC_NOT_SEARCHABLE', 'GET', path, { as: alice });
+      const inTopic = await search({ q: 'slipway', topic: CLOSED }, member);
+      expect(contents(inTopic)).toEqual([closed.content]);
+      const both = [closed.content, open.content].sort();
+      expect(contents(await search({ q: 'slipway' }, member)).sort()).toEqual(both);
+      const path = asked({ q: 'slipway', topic: CLOSED });
+      const { body } = await api.refused(403, 'SUBSCRIPTION_REQUIRED', 'GET', path, { as: stranger });
       expect(body.details).toEqual({ topic_id: CLOSED });
-      await search({ q: 'x', topic: OPEN }, alice);
+      expect(contents(await search({ q: 'slipway' }, stranger))).toEqual([open.content]);
     });
-    await search({ q: 'x', topic: CLOSED });
+    expect(contents(await search({ q: 'slipway', topic: CLOSED }))).toEqual([closed.content]);
   });
 });
 
@@ -283,7 +299,11 @@ it('a search that the database gives up, or has no session for, can be asked aga
   await blocker.end();
   expect(await answer).toMatchObject({ status: 503, body: { code: 'UNAVAILABLE' } });
 
-  const pool = new SessionPool({ ...relay.database.searchPool.options, max: 1, connectionTimeoutMillis: 10 });
+  const pool = new SessionPool({
+    ...relay.database.searchPool.options,
+    max: 1,
+    connectionTimeoutMillis: 2_000,
+  });
   const held = await pool.connect();
   const [refused] = await Promise.allSettled([pool.query('SELECT 1')]);
   held.release();

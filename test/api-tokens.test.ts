@@ -98,6 +98,8 @@ async function expectInvalid(reason: string, token: string, path = LIST, at = ap
 async function expectNoToken(reason: string, event: unknown, prefix = ''): Promise<void> {
   const { body } = await api.refused(401, 'INVALID_AUTH', 'POST', prefix + VERIFY, { body: { event } });
   expect(body.details).toMatchObject({ reason });
+  // The event is in the body.
+  expect(JSON.stringify(body)).not.toMatch(/header/i);
 }
 
 describe('a challenge', () => {
@@ -113,6 +115,13 @@ describe('a challenge', () => {
     expect(asked.expires_at - Date.now()).toBeLessThanOrEqual(300_000);
     expect((await challengeOf()).challenge).not.toBe(asked.challenge);
     expect(await contents()).toEqual(before);
+  });
+
+  it('is asked for with no body or an empty one: where nothing is defined, {} says nothing', async () => {
+    const empty = { body: {} };
+    expect(await api.ask('POST', CHALLENGE, empty)).toMatchObject({ status: 200 });
+    for (const body of [{ a: 1 }, [], 'x', 0, null])
+      await api.refused(400, 'INVALID_REQUEST', 'POST', CHALLENGE, { body });
   });
 
   it('is answered on whichever instance', async () => {

@@ -2,10 +2,14 @@
 import { blake3 } from '@noble/hashes/blake3.js';
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils.js';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { isDenial } from '../src/core/errors.js';
+import { requestRules } from '../src/core/membership.js';
 import { blockTopic } from '../src/store/blocked-topics.js';
 import { addCommunity, writeSetting } from '../src/store/communities.js';
 import { createNodeTopic } from '../src/store/node-topics.js';
+import { requestTopic } from '../src/store/topic-requests.js';
 import { type Api, createApi } from './support/api.js';
+import { type Author, newAuthor } from './support/events.js';
 import { startTestNode, type TestNode } from './support/node.js';
 
 const NETWORK_ID = 'kukuri:test:';
@@ -137,6 +141,39 @@ describe('the id of a name', () => {
     await blockTopic(relay.database.pool, never, Date.now());
     expect((await resolve('never', '/c/art')).body).toMatchObject({ enabled: false, blocked: true });
     expect((await resolve('never')).body).toMatchObject({ blocked: false });
+  });
+
+  it('tells strangers nothing of a topic that is carried and not public, where clients must authenticate', async () => {
+    const [member, stranger] = [newAuthor(), newAuthor()];
+    const { pool } = relay.database;
+    const community = relay.node.communities.find(undefined, 'art')!;
+    const ask = { community: community.id, pubkey: member.pubkey, topic: idOf('closed'), services: [] };
+    const asked = await requestTopic(
+      pool,
+      ask,
+      { ...requestRules(community.settings), autoApproval: 'within-limits' },
+      Date.now(),
+    );
+    expect(isDenial(asked)).toBe(false);
+    const path = `/c/art/v1/topics/resolve?name=closed`;
+    const enabled = async (as?: Author) =>
+      (await api.ask<{ enabled: boolean }>('GET', path, as ? { as } : {})).body.enabled;
+    expect(await enabled()).toBe(true);
+    await writeSetting(pool, community.id, 'auth.mode', 'required', Date.now());
+    await expect.poll(() => enabled(), { timeout: 10_000 }).toBe(false);
+    expect(await enabled(stranger)).toBe(false);
+    expect(await enabled(member)).toBe(true);
+    const unknown = await resolve('nobody asked for it', '/c/art');
+    const {
+      name: _name,
+      normalized: _normalized,
+      topic_id: _id,
+      gossip_topic: _gossip,
+      ...told
+    } = (await api.ask<Record<string, unknown>>('GET', path)).body;
+    expect(unknown.body).toMatchObject(told);
+    expect((await resolve('kukuri:global', '/c/art')).body).toMatchObject({ enabled: true });
+    await writeSetting(pool, community.id, 'auth.mode', 'off', Date.now());
   });
 
   it('is not made of what is no name', async () => {

@@ -175,8 +175,13 @@ describe('the fence', () => {
     const vanish = sign(person, { kind: 62, tags: [['relay', 'ALL_RELAYS']] });
     for (const event of [sign(person), wrap, vanish])
       expect((await client.publish(event))[0], `kind ${event.kind}`).toBe(false);
+    const words = 'restricted: this key is being erased here; nothing of it is taken in until that is done';
+    expect(await client.publish(sign(person, { content: 'again' }))).toEqual([false, words]);
+    const late = await RawClient.connect(relay.url);
+    expect(await authenticate(late, person, relay.url)).toEqual([false, words]);
+    await late.close();
     const asked = await api.ask('POST', '/v1/personal-data-export-requests', { as: person });
-    expect([asked.status, asked.body]).toMatchObject([410, { code: 'ACCOUNT_DELETED' }]);
+    expect([asked.status, asked.body]).toMatchObject([409, { code: 'BEING_ERASED' }]);
     const { pool } = relay.database;
     const scope = { community: 1, now: now() };
     const writes = [

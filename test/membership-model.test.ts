@@ -341,7 +341,10 @@ async function heldOf(community: number): Promise<{ held: string; rights: string
     'SELECT topic, pubkey FROM topic_rights WHERE community = $1 ORDER BY 1, 2',
     [community],
   );
-  return { held: JSON.stringify([topics, [...(refused ?? [])].sort()]), rights: JSON.stringify(rows) };
+  return {
+    held: JSON.stringify([topics, Object.entries(refused ?? {}).sort()]),
+    rights: JSON.stringify(rows),
+  };
 }
 
 const actionArbitrary: fc.Arbitrary<Action> = fc.record({

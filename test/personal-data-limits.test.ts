@@ -56,9 +56,9 @@ interface Request {
 async function ask(as: Author, id?: string, url = EXPORTS, body?: object): Promise<Request> {
   const headers: Record<string, string> = id === undefined ? {} : { 'x-request-id': id };
   const asking = { as, headers, ...(body === undefined ? {} : { body }) };
-  const answer = await api.ask<{ request: Request }>('POST', url, asking);
+  const answer = await api.ask<Request>('POST', url, asking);
   expect(answer.status).toBe(202);
-  return answer.body.request;
+  return answer.body;
 }
 const read = async (as: Author, { request_id }: Request) =>
   (await api.ask<Request>('GET', `${EXPORTS}/${request_id}`, { as })).body;

@@ -335,11 +335,11 @@ describe('the memory of a node', () => {
       const api = createApi(http);
       const url = '/v1/personal-data-export-requests';
       const ready = async (as: Author) => {
-        const { body } = await api.ask<{ request: { request_id: string } }>('POST', url, { as });
+        const { body } = await api.ask<{ request_id: string }>('POST', url, { as });
         return eventually(
           'the file is ready',
           async () => {
-            const path = `${url}/${body.request.request_id}`;
+            const path = `${url}/${body.request_id}`;
             const { body: now } = await api.ask<{ status: string; download_url: string }>('GET', path, {
               as,
             });

@@ -229,7 +229,54 @@ describe('a right that ends closes what it opened, on the other instance, and no
     expect((await (await connect(relay, newAuthor())).publish(own))[1]).toMatch(/^restricted: this account/);
     const again = await RawClient.connect(relay.url);
     clients.push(again);
-    expect((await authenticate(again, alice, relay.url))[1]).toMatch(/^restricted: this account/);
+    expect(await authenticate(again, alice, relay.url)).toEqual([true, '']);
+    expect((await again.query({ '#t': [OPEN] })).closed).toBe('restricted: this account is disabled');
+  });
+
+  it('and one that is let in again goes on where the key was proved, without proving it again', async () => {
+    const alice = newAuthor();
+    await subscribe(alice, BOATS);
+    const before = await connect(relay, alice);
+    const change = (status: 'active' | 'disabled') =>
+      done(changeMember(pool(), { ...ref(alice, BOATS), status }, { fixed: [] }, Date.now()));
+    const asks = async (client: RawClient) => (await client.query({ '#t': [BOATS] })).closed;
+    await change('disabled');
+    await vi.waitUntil(async () => (await asks(before)) === 'restricted: this account is disabled');
+    const meanwhile = await connect(relay, alice);
+    expect(await asks(meanwhile)).toBe('restricted: this account is disabled');
+    await change('active');
+    for (const client of [before, meanwhile]) {
+      await vi.waitUntil(async () => (await asks(client)) === undefined);
+      expect(
+        await client.publish(sign(alice, { content: `${Math.random()}`, tags: [['t', BOATS]] })),
+      ).toEqual([true, '']);
+    }
+  });
+
+  it('but who is disabled or deleted may still delete and vanish', async () => {
+    for (const status of ['disabled', 'deleted'] as const) {
+      const alice = newAuthor();
+      await subscribe(alice, BOATS);
+      const client = await connect(relay, alice);
+      const posts = ['one', 'two'].map((content) => sign(alice, { content, tags: [['t', OPEN]] }));
+      for (const event of posts) expect(await client.publish(event)).toEqual([true, '']);
+      await done(changeMember(pool(), { ...ref(alice, BOATS), status }, { fixed: [] }, Date.now()));
+      await vi.waitUntil(() => relay.node.communities.get(community().id)!.refused.has(alice.pubkey));
+      const words = status === 'disabled' ? 'this account is disabled' : 'this account has been deleted';
+      const refused = [false, `restricted: ${words}`];
+      expect(await client.publish(sign(alice, { content: 'more', tags: [['t', OPEN]] }))).toEqual(refused);
+      const reader = await connect(relay, newAuthor());
+      const left = async () =>
+        (await reader.query({ '#t': [OPEN], authors: [alice.pubkey] })).events.map(({ id }) => id);
+      expect((await left()).sort()).toEqual(posts.map(({ id }) => id).sort());
+      const request = (kind: number, tags: string[][]) =>
+        sign(alice, { kind, tags, created_at: Math.floor(Date.now() / 1_000) + 1 });
+      expect(await client.publish(request(5, [['e', posts[0]!.id]]))).toEqual([true, '']);
+      expect(await left()).toEqual([posts[1]!.id]);
+      expect(await client.publish(request(5, [['-'], ['e', posts[1]!.id]]))).toEqual([true, '']);
+      expect(await left()).toEqual([]);
+      expect(await client.publish(request(62, [['relay', 'ALL_RELAYS']]))).toEqual([true, '']);
+    }
   });
 });
 

@@ -505,7 +505,7 @@ describe('what may be found', () => {
     await set({ 'search.kinds': [0, 1, 11, 1111, 30_023] });
   });
 
-  it('posts of topics that are not public are found by nobody, once clients must authenticate', async () => {
+  it('posts of topics that are not public are found by their members alone, once clients must authenticate', async () => {
     const word = newWord();
     const [open, closed] = ['kukuri:open', 'kukuri:closed'];
     const reader = newAuthor();
@@ -536,11 +536,34 @@ describe('what may be found', () => {
       expect((await member.query({ search: word, '#t': [closed] })).closed).toMatch(/needs a subscription$/);
       await subscribe(reader, closed);
       await vi.waitUntil(async () => (await member.query({ '#t': [closed] })).events.length === 2);
-      const refused = 'restricted: only public topics can be searched';
-      expect((await member.query({ search: word, '#t': [closed] })).closed).toBe(refused);
-      expect(await count([{ search: word, '#t': [closed] }], member)).toBe(refused);
-      expect(await find(word, { '#t': [closed, open] }, member)).toHaveLength(2);
-      expect((await find(word, {}, member)).sort()).toEqual(seen);
+      for (const wait of [nothing, indexed]) {
+        await wait();
+        expect((await find(word, { '#t': [closed] }, member)).sort()).toEqual([secret.id, mixed.id].sort());
+        expect(await count([{ search: word, '#t': [closed] }], member)).toBe(2);
+        expect(await find(word, { ids: [secret.id] }, member)).toEqual([secret.id]);
+        expect((await find(word, {}, member)).sort()).toEqual([...seen, secret.id].sort());
+      }
+      const stranger = await connect();
+      await authenticate(stranger, newAuthor(), relay.url);
+      expect((await find(word, {}, stranger)).sort()).toEqual(seen);
+      expect(await count([{ search: word }], stranger)).toBe(3);
+      expect((await stranger.query({ search: word, '#t': [closed] })).closed).toMatch(
+        /needs a subscription$/,
+      );
+      for (const [id, each] of [member, stranger].entries()) {
+        each.send(['REQ', `live${id}`, { search: word, limit: 0 }]);
+        await each.waitFor(([verb, name]) => verb === 'EOSE' && name === `live${id}`);
+      }
+      const tagged = (topic: string) => sign(reader, { content: `${word} live`, tags: [['t', topic]] });
+      const [hidden, shown] = [tagged(closed), tagged(open)];
+      for (const event of [hidden, shown]) expect(await member.publish(event)).toEqual([true, '']);
+      const live = async (at: RawClient, id: number) => {
+        const isLive = ([verb, name]: unknown[]) => verb === 'EVENT' && name === `live${id}`;
+        await at.waitFor((frame) => isLive(frame) && (frame[2] as { id: string }).id === shown.id);
+        return at.frames.filter(isLive).map((frame) => (frame[2] as { id: string }).id);
+      };
+      expect(await live(member, 0)).toEqual([hidden.id, shown.id]);
+      expect(await live(stranger, 1)).toEqual([shown.id]);
     } finally {
       await set({ 'auth.mode': 'off' });
     }

@@ -192,6 +192,29 @@ describe('a topic', () => {
     expect(await client.publish(tagged('tide'))).toEqual([false, NOT_ENABLED]);
   });
 
+  it('that is carried no more is not read beside one that is, stored, counted or live', async () => {
+    await pinTopics(relay, ['ebb', 'flow']);
+    const [gone, kept, both] = [tagged('ebb'), tagged('flow'), tagged('ebb', 'flow')];
+    for (const event of [gone, kept, both]) expect(await client.publish(event)).toEqual([true, '']);
+    const asked = { '#t': ['ebb', 'flow'] };
+    const ids = async (filter: object) => (await client.query(filter)).events.map(({ id }) => id).sort();
+    expect(await ids(asked)).toEqual([gone.id, kept.id, both.id].sort());
+    const reader = await RawClient.connect(relay.url);
+    reader.send(['REQ', 'live', { ...asked, limit: 0 }]);
+    await reader.waitFor(([verb]) => verb === 'EOSE');
+    await unpin('ebb');
+    expect((await client.query({ '#t': ['ebb'] })).closed).toBe(NOT_ENABLED);
+    expect(await ids(asked)).toEqual([kept.id, both.id].sort());
+    expect(await ids({ ...asked, ids: [gone.id] })).toEqual([]);
+    expect(await count(asked)).toEqual(['COUNT', 'c', { count: 2 }]);
+    const later = sign(alice, { content: 'later', tags: both.tags });
+    expect(await client.publish(later)).toEqual([true, '']);
+    await reader.waitFor(([verb, , event]) => verb === 'EVENT' && (event as { id: string }).id === later.id);
+    await pinTopics(relay, ['ebb']);
+    expect(await ids(asked)).toEqual([gone.id, kept.id, both.id, later.id].sort());
+    await reader.close();
+  });
+
   it('of a free kind need not be carried', async () => {
     const event = sign(newAuthor(), { kind: 10_002, tags: [['t', 'nobody']] });
     expect(await client.publish(event)).toEqual([true, '']);

@@ -168,3 +168,23 @@ describe('topics remove', () => {
     expect(await lineOf('buoys')).toMatch(/ enabled .*subscribers 1/);
   });
 });
+
+it('a number out of its range is refused in a sentence with the range, and changes nothing', async () => {
+  await topics('set', 'kukuri:global', '--retention-days', '36500', '--priority', '-32767');
+  const before = await lineOf('kukuri:global');
+  expect(before).toContain('priority -32767');
+  for (const [option, value, range] of [
+    ['--retention-days', '40000', 'from 0 to 36500'],
+    ['--retention-days', '-1', 'from 0 to 36500'],
+    ['--priority', '40000', 'from -32767 to 32767'],
+    ['--priority', '-32768', 'from -32767 to 32767'],
+    ['--max-events', '0', 'from 1 to'],
+    ['--max-bytes', '99999999999999999999', 'from 1 to'],
+  ] as const) {
+    const { code, stderr } = await topics('set', 'kukuri:global', option, value);
+    expect(code).toBe(1);
+    expect(stderr).toContain(`a whole number ${range}`);
+    expect(stderr).not.toMatch(/[{[]|smallint/);
+  }
+  expect(await lineOf('kukuri:global')).toBe(before);
+});

@@ -392,17 +392,17 @@ describe('the rules of today', () => {
     await putLabel(pool, { ...label, label: 'nsfw', topics: [shut] });
     await putLabel(pool, { ...label, label: 'harassment' });
     const shown = await submit(open);
-    await submit(shut);
+    const closed = await submit(shut);
     await node.post(ann, { tags: p(ben) }, other.path);
     await node.settled();
     const url = `${path}/v1/trust/communication-density?subject=${ann.pubkey}`;
     const labelled = `${path}/v1/trust/report-based?subject=${ann.pubkey}`;
-    const ask = async (path: string) => {
+    const ask = async (path: string, as = ben) => {
       clock.now += 1_000;
       const { status, body } = await node.api.ask<{ score: number }>(
         'GET',
         path,
-        node.signed(ben, 'GET', path),
+        node.signed(as, 'GET', path),
       );
       expect(status).toBe(200);
       return body;
@@ -413,6 +413,29 @@ describe('the rules of today', () => {
       score: 0.2,
       grounds: { labels: { spam: 1, harassment: 1 }, weight: 2 },
     });
+    // Who subscribes to a topic has what it says of a person as well, and nobody else.
+    const member = newAuthor();
+    const wanted = { community, pubkey: member.pubkey, topic: shut, services: [] };
+    const rulesOfAll = requestRules(node.node.communities.get(community)!.settings);
+    const requested = await requestTopic(
+      pool,
+      wanted,
+      { ...rulesOfAll, autoApproval: 'within-limits' },
+      clock.now,
+    );
+    expect(isDenial(requested)).toBe(false);
+    const told = await ask(url, member);
+    expect(told).toMatchObject({ score: 0.1, rank: 10 });
+    expect(told).toMatchObject({
+      grounds: expect.arrayContaining(
+        [{ event_id: shown }, { event_id: closed }].map((one) => expect.objectContaining(one)),
+      ),
+    });
+    expect(await ask(labelled, member)).toMatchObject({
+      score: 0.3,
+      grounds: { labels: { spam: 1, nsfw: 1, harassment: 1 }, weight: 3 },
+    });
+    expect(await ask(url)).toMatchObject({ score: 0.05, grounds: [{ event_id: shown }] });
     await set('trust.densityFull', 2, other.community);
     await writeTopic(pool, community, open, { ...rules, public: false }, Date.now());
     await eventually('the topic is not public', () =>

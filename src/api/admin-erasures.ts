@@ -321,7 +321,7 @@ function askRoute(options: ErasureOptions): Route {
     description: 'From every store. While one of the same is open, asking again gives that one.',
     body: wanted,
     status: 202,
-    response: z.strictObject({ erasure: detailed }),
+    response: detailed,
     errors: ['FIXED_OPERATOR', 'STATUS_CONFLICT', 'COMMUNITY_NOT_FOUND'],
     handler: async (call) => {
       const target = targetOf(call);
@@ -337,7 +337,7 @@ function askRoute(options: ErasureOptions): Route {
       const erasure = await requestErasure(pool, { ...asked, actor: call.pubkey }, call.now);
       if (isDenial(erasure)) return erasure;
       options.eraseSoon().catch(() => undefined);
-      return { erasure: show(erasure) };
+      return show(erasure);
     },
   });
 }

@@ -4,7 +4,7 @@ import { z } from 'zod';
 import type { Community } from '../communities.js';
 import { topicLimits } from '../core/capacity.js';
 import { type Denial, denial, isDenial } from '../core/errors.js';
-import { ingestPolicyInput, ingestPolicySchema } from '../core/retention.js';
+import { ingestPolicyInput, ingestPolicySchema, PRIORITY_MAX } from '../core/retention.js';
 import { isTopic } from '../core/topic.js';
 import { type BlockedTopic, blockTopic, listBlockedTopics, unblockTopic } from '../store/blocked-topics.js';
 import {
@@ -23,7 +23,6 @@ import { milliseconds, pageOf, pageQuery, plainText, showPage, topicIdText, topi
 const TOPICS = '/admin/node-subscriptions';
 const BLOCKED = '/admin/blocked-topics';
 /** What a smallint holds. */
-const PRIORITY_MAX = 32_767;
 
 export function nodeTopicRoutes(options: { readonly pool: Pool }): Route[] {
   return [...readingRoutes(options), ...changingRoutes(options), ...blockedRoutes(options)];

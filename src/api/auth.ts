@@ -114,9 +114,7 @@ export async function refuseAccount(
   // Who runs the node cannot be locked out by those whom they have let in.
   if (who === 'operator' && isFixed) return undefined;
   const refused = await refuseMember(pool, community.id, pubkey);
-  const isAllowed =
-    (allowsDisabled && refused?.denied === 'ACCOUNT_DISABLED') ||
-    (allowsErased && refused?.denied === 'ACCOUNT_DELETED');
+  const isAllowed = refused?.denied === 'BEING_ERASED' ? allowsErased : allowsDisabled;
   if (refused !== undefined && !isAllowed) return refused;
   return who === 'operator' && !community.operators.has(pubkey) ? denial('OPERATORS_ONLY') : undefined;
 }

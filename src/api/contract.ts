@@ -67,7 +67,7 @@ interface Description {
   readonly tags: readonly [string, ...string[]];
   /** Of a success; 200 unless told. */
   readonly status?: 200 | 201 | 202;
-  /** Also for an account that the operator has disabled: what a person may ask about their own data. */
+  /** Also for an account that is disabled or deleted: what a person may ask about their own data. */
   readonly allowsDisabled?: boolean;
   /** Also for one who is being erased: how far it has come, and the proof of it. */
   readonly allowsErased?: boolean;
@@ -84,6 +84,8 @@ interface Description {
   readonly resumable?: boolean;
   /** Neither a token nor a cookie will do. */
   readonly signedOnly?: boolean;
+  /** A reader need not say who asks, not even where clients must authenticate; who does learns what is theirs. */
+  readonly signingOptional?: boolean;
   /** Longest body, where 64 KiB are too few. */
   readonly bodyBytesMax?: number;
   /** Refusals of the handler; those of the checks before it are added. */
@@ -202,6 +204,7 @@ const OF_MEMBERS = [
   'INVALID_TOKEN',
   'ACCOUNT_DISABLED',
   'ACCOUNT_DELETED',
+  'BEING_ERASED',
 ] as const;
 const BY_WHO: Record<Who, readonly ErrorCode[]> = {
   public: [],
@@ -215,8 +218,8 @@ export function errorsOf(route: Route): ErrorCode[] {
   const { method, who, errors, counts, needsConsent = false } = route;
   const { allowsDisabled = false, allowsErased = false, signedOnly = false } = route;
   const impossible: ErrorCode[] = [
-    ...(allowsDisabled ? (['ACCOUNT_DISABLED'] as const) : []),
-    ...(allowsErased ? (['ACCOUNT_DELETED'] as const) : []),
+    ...(allowsDisabled ? (['ACCOUNT_DISABLED', 'ACCOUNT_DELETED'] as const) : []),
+    ...(allowsErased ? (['BEING_ERASED'] as const) : []),
     ...(signedOnly ? (['INVALID_TOKEN', 'INVALID_SESSION', 'CSRF_REQUIRED'] as const) : []),
     ...(isReading(String(method)) ? (['CSRF_REQUIRED'] as const) : []),
   ];
@@ -230,7 +233,6 @@ export function errorsOf(route: Route): ErrorCode[] {
       ...(needsConsent ? (['CONSENT_REQUIRED'] as const) : []),
       ...(counts === undefined ? [] : (['QUOTA_EXCEEDED'] as const)),
       ...errors,
-      ...(method === 'GET' || who === 'public' ? [] : (['BEING_ERASED'] as const)),
       'RATE_LIMITED',
       'UNAVAILABLE',
       'INTERNAL',

@@ -8,6 +8,7 @@ import type { ClientAddress } from '../client-address.js';
 import type { Communities } from '../communities.js';
 import { isKeptOut } from '../core/blocks.js';
 import type { ErrorCode } from '../core/errors.js';
+import { refuseAccount } from '../core/membership.js';
 import { isRevoked } from '../store/tokens.js';
 import type { Call } from './contract.js';
 import type { SessionOptions } from './session-cookie.js';
@@ -91,6 +92,7 @@ function refuseReader(
   if (isKeptOut(community.blocks, client)) return 'ADDRESS_BLOCKED';
   if (token !== undefined && token.expiresAt <= now()) return 'INVALID_TOKEN';
   if (adminPubkeys.includes(pubkey)) return undefined;
-  if (community.refused.has(pubkey)) return 'ACCOUNT_DISABLED';
+  const account = refuseAccount(community.refused.get(pubkey));
+  if (account !== undefined) return account.denied;
   return community.operators.has(pubkey) ? undefined : 'OPERATORS_ONLY';
 }

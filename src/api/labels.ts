@@ -3,7 +3,7 @@ import * as nip19 from 'nostr-tools/nip19';
 import type { Pool } from 'pg';
 import { z } from 'zod';
 import type { Community } from '../communities.js';
-import { type Access, seenBy, sees } from '../core/access.js';
+import { seenBy, sees } from '../core/access.js';
 import { denial } from '../core/errors.js';
 import type { NostrEvent } from '../core/event.js';
 import { isExpired } from '../core/expiration.js';
@@ -14,8 +14,8 @@ import { asKept } from '../core/retention.js';
 import type { MatchedEvent } from '../core/topic.js';
 import { type KeptLabel, labelsAbout } from '../store/labels.js';
 import { readEventsById } from '../store/query.js';
-import { readRights, rightsKey } from '../store/subscriptions.js';
 import { type Route, route } from './contract.js';
+import { accessOf } from './reading.js';
 import { eventId } from './reports.js';
 import { milliseconds, pubkey } from './schemas.js';
 
@@ -90,12 +90,7 @@ type MayRead = (event: MatchedEvent) => boolean;
 
 /** By the same view as a REQ of this reader. */
 async function readingOf(pool: Pool, community: Community, reader: string | undefined): Promise<MayRead> {
-  const enforced = community.settings['auth.mode'] === 'required';
-  const holders = reader === undefined ? [] : [{ community: community.id, pubkey: reader }];
-  const rights =
-    holders.length === 0 ? undefined : (await readRights(pool, holders)).get(rightsKey(holders[0]!));
-  const pubkeys = new Set(holders.map(({ pubkey: key }) => key));
-  const access: Access = { pubkeys, enforced, consented: pubkeys, subscribed: rights?.topics ?? new Set() };
+  const access = await accessOf(pool, community, reader);
   const anything = parseFilter({}, community.settings);
   if (isRefusal(anything)) throw new Error(anything.why);
   const { view } = seenBy(anything, access, community);

@@ -1,6 +1,6 @@
 /**
  * What people may ask about their own data: a file of everything that is held about them, and (personal-deletions.ts) its
- * deletion. It stays possible for a disabled account. The link to a file carries its own proof, so that a browser can follow it; it holds as long as the
+ * deletion. It stays possible for an account that is disabled or deleted: what is here of a person is theirs to ask for. The link to a file carries its own proof, so that a browser can follow it; it holds as long as the
  * file does, on every instance, and says nothing about files to those who have none.
  */
 import { createHmac, timingSafeEqual } from 'node:crypto';
@@ -94,7 +94,7 @@ function exportRoutes({ pool, downloadSecret, bases, exportSoon }: PersonalDataO
         'A job makes it: a zip of JSON lines, with a manifest. While a request of yours is open, asking again gives that one.',
       body: z.strictObject({}),
       status: 202,
-      response: z.strictObject({ request: response }),
+      response,
       errors: ['QUOTA_EXCEEDED'],
       keepsRequestId: true,
       handler: async ({ community, pubkey, requestKey, now }) => {
@@ -104,7 +104,7 @@ function exportRoutes({ pool, downloadSecret, bases, exportSoon }: PersonalDataO
         if (isDenial(request)) return request;
         // Nobody waits for it: should it not be woken, it looks every minute by itself.
         exportSoon().catch(() => undefined);
-        return { request: show(request, community, now) };
+        return show(request, community, now);
       },
     }),
     route({
@@ -190,15 +190,14 @@ function downloadRoute({ pool, downloadSecret, downloadMsMax }: PersonalDataOpti
     query: z.strictObject({ token: z.string().min(1).max(100) }),
     produces: { 'application/zip': binary },
     response: z.custom<Download>(),
-    errors: ['NOT_FOUND', 'EXPIRED', 'ACCOUNT_DELETED'],
+    errors: ['NOT_FOUND', 'EXPIRED', 'BEING_ERASED'],
     handler: async ({ community, client, params: { request_id }, query: { token }, now }) => {
       const ref = { community: community.id, requestId: request_id, kind: 'export' } as const;
       const request = await readPersonalRequest(pool, ref);
       // Without its token a file is as unknown as one that never was.
       if (request === undefined || !holds(token, request, downloadSecret)) return denial('NOT_FOUND');
       const { requestId, pubkey, bytes } = request;
-      if ((await readMemberStatus(pool, community.id, pubkey)) === 'deleted')
-        return denial('ACCOUNT_DELETED');
+      if ((await readMemberStatus(pool, community.id, pubkey)) === 'erasing') return denial('BEING_ERASED');
       const current = statusAt(request, now);
       if (current === 'expired') return denial('EXPIRED');
       if (current !== 'ready') return denial('NOT_FOUND');

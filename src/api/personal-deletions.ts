@@ -115,7 +115,7 @@ export function personalDeletionRoutes(options: PersonalDeletionOptions): Route[
         'After the days of grace of this community (erasure.memberGraceDays) nothing of yours is taken in any more, everything is deleted, and a certificate is signed. While a request of yours is open, asking again gives that one.',
       body: z.strictObject({ note: plainText(1_000).optional().describe('For the operator') }),
       status: 202,
-      response: z.strictObject({ request: deletionRequest }),
+      response: deletionRequest,
       errors: ['FIXED_OPERATOR'],
       keepsRequestId: true,
       handler: async ({ community: { id: community, slug, settings }, pubkey, body, requestKey, now }) => {
@@ -126,7 +126,7 @@ export function personalDeletionRoutes(options: PersonalDeletionOptions): Route[
         if (isDenial(request)) return request;
         // Nobody waits for it: should it not be woken, it looks every minute by itself.
         eraseSoon().catch(() => undefined);
-        return { request: show(request, await readErasure(pool, request.requestId)) };
+        return show(request, await readErasure(pool, request.requestId));
       },
     }),
     route({

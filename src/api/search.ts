@@ -1,11 +1,11 @@
 /**
- * Search over HTTP, by the same rules as a REQ that searches (NIP-50): what is found is what the public may find, whoever asks, and it
+ * Search over HTTP, by the same rules as a REQ that searches (NIP-50): what is found is what the key that signs may read, and it
  * comes from the same reading. A key that signs pays with its plan; where nobody has to authenticate, nobody has to sign.
  */
 import { z } from 'zod';
 import type { ClientAddress } from '../client-address.js';
 import type { Community } from '../communities.js';
-import { refuseSearch } from '../core/access.js';
+import { type Access, refuseFilterAccess, seenBy } from '../core/access.js';
 import { type Denial, denial, isDenial } from '../core/errors.js';
 import { type Filter, parseFilter } from '../core/filter.js';
 import { isRefusal } from '../core/reply.js';
@@ -14,6 +14,7 @@ import { refuseFilterTopic } from '../core/topic.js';
 import { type FoundItem, type PagePools, SearchTooLong, searchPage } from '../store/search.js';
 import { isUnavailable } from './answer.js';
 import { type Route, route } from './contract.js';
+import { accessOf } from './reading.js';
 import { pageOf, pubkey, topicIdText } from './schemas.js';
 
 const ITEMS = 20;
@@ -66,13 +67,17 @@ export function searchRoutes({ search, inTurn }: SearchOptions): Route[] {
       errors: [
         'TOPIC_NOT_ENABLED',
         'TOPIC_BLOCKED',
-        'TOPIC_NOT_SEARCHABLE',
+        'SUBSCRIPTION_REQUIRED',
         'SEARCH_NOT_READY',
         'UNAVAILABLE',
       ],
-      handler: async ({ community, client, query: { q, topic, limit, cursor }, now }) => {
-        const filter = filterOf(community, q, topic);
-        if (isDenial(filter)) return filter;
+      handler: async ({ community, client, pubkey: reader, query: { q, topic, limit, cursor }, now }) => {
+        const asked = filterOf(community, q, topic);
+        if (isDenial(asked)) return asked;
+        const access = await accessOf(search.pool, community, reader);
+        const refused = refuseAccess(community, asked, access, topic);
+        if (refused !== undefined) return refused;
+        const filter = seenBy(asked, access, community);
         if (underWay >= SEARCHES_MAX) return denial('RATE_LIMITED', { retry_after_seconds: 1 });
         underWay += 1;
         try {
@@ -93,7 +98,7 @@ export function searchRoutes({ search, inTurn }: SearchOptions): Route[] {
 }
 
 const ABOUT = `All words are needed; a phrase stands in quotes, and a word with - before it must not be there. What is found is the same as for a REQ with
-\`search\`: posts of kinds with text (\`search.kinds\`), no private ones, and where clients must authenticate only those of public topics. Later pages go on in
+\`search\`: posts of kinds with text (\`search.kinds\`), no private ones, and where clients must authenticate only those of public topics and of topics that you subscribe to. Later pages go on in
 the order of the first. A key that signs uses one search of its plan; where clients need not authenticate nobody has to sign.`;
 
 /** What a REQ would ask, or why it would be closed. */
@@ -107,11 +112,22 @@ function filterOf(community: Community, q: string, topic: string | undefined): F
 
 function refuseTopic(community: Community, filter: Filter, topic: string | undefined): Denial | undefined {
   const refused = refuseFilterTopic(filter, community.settings, community.topics);
-  if (refused !== undefined && topic === undefined) return invalid('topic', refused.why);
-  const details = { topic_id: topic };
-  if (refused !== undefined)
-    return denial(community.topics.get(topic!)?.blocked ? 'TOPIC_BLOCKED' : 'TOPIC_NOT_ENABLED', details);
-  return refuseSearch(filter, community) === undefined ? undefined : denial('TOPIC_NOT_SEARCHABLE', details);
+  if (refused === undefined) return undefined;
+  if (topic === undefined) return invalid('topic', refused.why);
+  const isBlocked = community.topics.get(topic)?.blocked;
+  return denial(isBlocked ? 'TOPIC_BLOCKED' : 'TOPIC_NOT_ENABLED', { topic_id: topic });
+}
+
+/** While nobody has to sign yet, what needs a subscription is not found; who names such a topic hears of it. */
+function refuseAccess(
+  community: Community,
+  filter: Filter,
+  access: Access,
+  topic: string | undefined,
+): Denial | undefined {
+  if (topic === undefined || access.pubkeys.size === 0) return undefined;
+  const refused = refuseFilterAccess(filter, access, community);
+  return refused && denial('SUBSCRIPTION_REQUIRED', { topic_id: topic });
 }
 
 function invalid(name: string, message: string): Denial {

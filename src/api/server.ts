@@ -34,7 +34,6 @@ import {
   REQUEST_ID,
   type Route,
   schemaOf,
-  type Who,
   WithCookie,
 } from './contract.js';
 import { addDocs } from './docs.js';
@@ -50,7 +49,10 @@ const BODY_BYTES_MAX = 65_536;
 /** A reader who takes nothing for so long is gone. */
 const STALLED_MS_MAX = 60_000;
 
-type Limited = Pick<Route, 'who' | 'isSubscriptionRequest' | 'signedOnly' | 'allowsClosing'>;
+type Limited = Pick<
+  Route,
+  'who' | 'isSubscriptionRequest' | 'signedOnly' | 'signingOptional' | 'allowsClosing'
+>;
 const NOWHERE: Limited = { who: 'public' };
 
 export interface ApiOptions extends AuthOptions, Omit<RouteOptions, 'isClosing'> {
@@ -208,14 +210,18 @@ async function enter(
   const taking = { community, client, who, by: client.rateKey, isSubscriptionRequest };
   const refused =
     (await refuseRate(rates, taking, now())) ??
-    (isAnonymous(request, who, now()) ? undefined : unsigned(request, limited));
+    (isAnonymous(request, limited, now()) ? undefined : unsigned(request, limited));
   return refused === undefined ? undefined : refuse(reply, refused);
 }
 
 /** Nobody has to say who asks, and nobody does. */
-function isAnonymous({ headers, known }: FastifyRequest, who: Who, now: number): boolean {
+function isAnonymous(
+  { headers, known }: FastifyRequest,
+  { who, signingOptional = false }: Limited,
+  now: number,
+): boolean {
   if (who !== 'reader') return who === 'public';
-  return headers.authorization === undefined && !isInForce(known.community!, now);
+  return headers.authorization === undefined && (signingOptional || !isInForce(known.community!, now));
 }
 
 /** A cookie counts where nothing else is shown, and for operators only. */
@@ -240,7 +246,7 @@ async function identify(
   const bytes = bytesOf(request);
   request.known.bytes = bytes;
   const now = options.now();
-  if (isAnonymous(request, who, now)) return guard?.({ community, headers: request.headers, bytes, now });
+  if (isAnonymous(request, route, now)) return guard?.({ community, headers: request.headers, bytes, now });
   const identified = await proofOf(request, route, options, now);
   if (isDenial(identified)) return identified;
   const { pubkey } = identified;
@@ -305,13 +311,20 @@ function readBody(request: FastifyRequest, reply: FastifyReply, route: Route): F
     request.body = route.body === undefined ? undefined : {};
     return undefined;
   }
-  if (route.body === undefined) return refuse(reply, badBody('there must be none'));
+  let body: unknown;
   try {
-    request.body = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
-    return undefined;
+    body = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
   } catch {
     return refuse(reply, badBody('not JSON'));
   }
+  // Many clients send an empty object with every POST.
+  if (route.body === undefined && !isEmptyObject(body)) return refuse(reply, badBody('there must be none'));
+  request.body = route.body === undefined ? undefined : body;
+  return undefined;
+}
+
+function isEmptyObject(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && JSON.stringify(value) === '{}';
 }
 
 function badBody(message: string): Denial {

@@ -62,7 +62,14 @@ function verifyRoute(options: SignInOptions): Route {
       expires_at: milliseconds,
       pubkey,
     }),
-    errors: ['INVALID_AUTH', 'REPLAYED_AUTH', 'ACCOUNT_DISABLED', 'ACCOUNT_DELETED', 'UNAVAILABLE'],
+    errors: [
+      'INVALID_AUTH',
+      'REPLAYED_AUTH',
+      'ACCOUNT_DISABLED',
+      'ACCOUNT_DELETED',
+      'BEING_ERASED',
+      'UNAVAILABLE',
+    ],
     handler: async ({ community, body, now }) => {
       const event = await checkAnswer(options, community, body.event, now);
       if (isDenial(event)) return event;

@@ -9,6 +9,7 @@ import { gossipTopic, normaliseName, topicId } from '../core/topic-id.js';
 import { type DirectoryEntry, readCarriage, readDirectory } from '../store/node-topics.js';
 import type { Page, PageOf } from '../store/page.js';
 import { type Route, route } from './contract.js';
+import { accessOf } from './reading.js';
 import { pageOf, pageQuery, showPage, topicIdText } from './schemas.js';
 
 export interface TopicOptions {
@@ -50,9 +51,10 @@ export function topicRoutes({ pool, networkId }: TopicOptions): Route[] {
       url: '/topics/resolve',
       summary: 'The id of a topic name',
       description:
-        'The name is normalised (NFKC, trimmed, lower case) and hashed with the id of the network in front. A name that is an id already is taken as it is.',
+        'The name is normalised (NFKC, trimmed, lower case) and hashed with the id of the network in front. A name that is an id already is taken as it is. Nobody has to sign; where clients must authenticate, only its subscribers and operators learn that a topic is carried that is not public.',
       tags: ['topics'],
-      who: 'public',
+      who: 'reader',
+      signingOptional: true,
       query: z.strictObject({ name: z.string().min(1).max(4_096) }),
       response: z.strictObject({
         name: z.string(),
@@ -60,17 +62,18 @@ export function topicRoutes({ pool, networkId }: TopicOptions): Route[] {
         topic_id: topicIdText,
         gossip_topic: z.string().describe('32 bytes, hex'),
         version: z.literal(VERSION),
-        enabled: z.boolean().describe('Carried here'),
+        enabled: z.boolean().describe('Carried here, as far as you may know'),
         public: z.boolean().describe('Whether it needs no subscription'),
         blocked: z.boolean().describe('Not allowed by the operator'),
       }),
       errors: [],
-      handler: async ({ community, query: { name } }) => {
+      handler: async ({ community, pubkey: reader, query: { name } }) => {
         const namespace = community.settings['topic.namespace'];
         const id = topicId(name, { networkId, namespace, version: VERSION });
         const normalized = normaliseName(name);
         if (isRefusal(id) || isRefusal(normalized)) return badName('querystring/name', id);
         const carriage = await readCarriage(pool, community.id, id);
+        const isKnown = await mayKnow(pool, community, id, carriage.public, reader);
         return {
           name,
           normalized,
@@ -78,10 +81,24 @@ export function topicRoutes({ pool, networkId }: TopicOptions): Route[] {
           gossip_topic: Buffer.from(gossipTopic(id, namespace)).toString('hex'),
           version: VERSION,
           ...carriage,
+          enabled: carriage.enabled && isKnown,
         };
       },
     }),
   ];
+}
+
+/** That a topic is carried which not everybody may read is for those who may, as in the directory. */
+async function mayKnow(
+  pool: Pool,
+  community: Community,
+  topic: string,
+  isPublic: boolean,
+  reader: string | undefined,
+): Promise<boolean> {
+  const { enforced, subscribed } = await accessOf(pool, community, reader);
+  const isOperator = reader !== undefined && community.operators.has(reader);
+  return !enforced || isPublic || isOperator || subscribed.has(topic);
 }
 
 /** Anybody may ask, and subscribers are counted: so each page is read once in a while, however many ask. */

@@ -1,27 +1,48 @@
 /**
- * What this node thinks of a person, and why: two claims, each with its score and its grounds. Grounds are shown as far as anyone may read
- * them now, and never who reported. The keys that sign the claims are public.
+ * What this node thinks of a person, and why: two claims, each with its score and its grounds. Grounds are shown as far as the reader may
+ * read them now, and never who reported. What is published counts what anyone may read; to a member the topics that they subscribe to
+ * count too, and to nobody else. The keys that sign the claims are public.
  */
 import type { Pool } from 'pg';
 import { z } from 'zod';
+import type { ClientAddress } from '../client-address.js';
 import type { Community } from '../communities.js';
+import { type Access, rulesFor, seenBy } from '../core/access.js';
 import { isHex64, type NostrEvent } from '../core/event.js';
 import { isExpired } from '../core/expiration.js';
+import { parseFilter } from '../core/filter.js';
 import { pubkeyOf } from '../core/public-key-text.js';
+import { isRefusal } from '../core/reply.js';
 import { asKept } from '../core/retention.js';
-import { CLAIMS, type Claim, isPublic, rankOf, windowStart } from '../core/trust.js';
+import { asMatched } from '../core/topic.js';
+import {
+  CLAIMS,
+  type Claim,
+  groundTime,
+  isPublic,
+  namedBy,
+  rankOf,
+  riskOf,
+  scoreOf as scoreOfWeight,
+  windowStart,
+} from '../core/trust.js';
 import { currentKey } from '../store/node-keys.js';
-import { readEventsById } from '../store/query.js';
+import { findEvents, readEventsById } from '../store/query.js';
 import { countReports, latestContacts, type ShownContact } from '../store/trust.js';
 import { gatherRisks, readScore } from '../store/trust-scores.js';
 import { type Route, route } from './contract.js';
+import { accessOf } from './reading.js';
 import { milliseconds, pubkey } from './schemas.js';
+import type { SearchOptions } from './search.js';
 
 const GROUNDS_MAX = 50;
 /** Some may not be shown any more though nobody has heard of it yet. */
 const GROUNDS_READ = 100;
 
-export interface TrustOptions {
+/** Contacts of each direction that are looked up in topics that are not public. */
+const CLOSED_MAX = 100;
+
+export interface TrustOptions extends Pick<SearchOptions, 'search' | 'inTurn'> {
   readonly pool: Pool;
 }
 
@@ -76,6 +97,14 @@ const shared = {
 
 const counts = z.record(z.string(), z.number().int());
 
+/** The topics that are open to this reader and not to everybody. */
+function closedTopics({ topics }: Community, { enforced, subscribed }: Access): ReadonlySet<string> {
+  const isClosed = (topic: string) => topics.get(topic)?.enabled && !topics.get(topic)?.public;
+  return new Set(enforced ? [...subscribed].filter(isClosed) : []);
+}
+
+const scored = (claim: Claim, score: number) => ({ score, rank: rankOf(claim, score) });
+
 function reportRoute({ pool }: TrustOptions): Route {
   return route({
     ...shared,
@@ -87,18 +116,20 @@ function reportRoute({ pool }: TrustOptions): Route {
       'report-based',
       z.strictObject({
         reports: counts.describe('By reason: how many people with standing; never who'),
-        labels: counts.describe('By label: how many, on the person and on what anyone may read'),
+        labels: counts.describe('By label: how many, on the person and on what you may read'),
         weight: z.number().describe('Of all of them together'),
       }),
     ),
-    handler: async ({ community, query: { subject }, now }) => {
+    handler: async ({ community, pubkey: reader, query: { subject }, now }) => {
       const claim = 'report-based' as const;
-      const { id } = community;
+      const { id, settings } = community;
+      const closed = closedTopics(community, await accessOf(pool, community, reader));
+      const rules = rulesFor(community, closed);
       const score = await scoreOf(pool, community, claim, subject);
-      const { reasons, labels } = await countReports(pool, { community: id, subject }, community, now);
-      const risks = await gatherRisks(pool, id, [subject], community, now);
-      const weight = risks.get(subject)!.weight;
-      return { ...score, claim, grounds: { reports: reasons, labels, weight } };
+      const { reasons, labels } = await countReports(pool, { community: id, subject }, rules, now);
+      const { weight } = (await gatherRisks(pool, id, [subject], rules, now)).get(subject)!;
+      const own = closed.size === 0 ? {} : scored(claim, riskOf(weight, settings));
+      return { ...score, ...own, claim, grounds: { reports: reasons, labels, weight } };
     },
   });
 }
@@ -111,19 +142,92 @@ const contact = z.strictObject({
   weight: z.number(),
 });
 
-function densityRoute({ pool }: TrustOptions): Route {
+function densityRoute({ pool, search, inTurn }: TrustOptions): Route {
   return route({
     ...shared,
     url: '/trust/communication-density',
-    summary: 'How much a person talks with others in public',
-    description: `score: 0 to 1. rank: 100 × score. The ${GROUNDS_MAX} newest contacts that anyone may read are shown.`,
+    summary: 'How much a person talks with others',
+    description: `score: 0 to 1. rank: 100 × score. What anyone may read counts, and for you what is in topics that you subscribe to (the ${CLOSED_MAX}
+newest contacts of each direction). The ${GROUNDS_MAX} newest contacts that you may read are shown.`,
     response: answerOf('communication-density', z.array(contact)),
-    handler: async ({ community, query: { subject }, now }) => {
+    handler: async ({ community, client, pubkey: reader, query: { subject }, now }) => {
       const claim = 'communication-density' as const;
       const score = await scoreOf(pool, community, claim, subject);
-      return { ...score, claim, grounds: await shownContacts(pool, community, subject, now) };
+      const shown = await shownContacts(pool, community, subject, now);
+      const access = await accessOf(pool, community, reader);
+      const topics = closedTopics(community, access);
+      if (topics.size === 0) return { ...score, claim, grounds: shown };
+      const asked = { community, client, access, topics, subject, now };
+      const closed = await closedContacts({ pool, search, inTurn }, asked);
+      const more = closed.reduce((sum, { weight, counts: times }) => sum + weight * times, 0);
+      const own = Math.min(1, score.score + scoreOfWeight(claim, more, community.settings));
+      const grounds = [...shown, ...closed.map(({ counts: _counts, ...contact }) => contact)]
+        .sort((one, other) => other.at - one.at)
+        .slice(0, GROUNDS_MAX);
+      return { ...score, ...scored(claim, own), claim, grounds };
     },
   });
+}
+
+interface ClosedContact extends z.output<typeof contact> {
+  /** How many contacts the event is: one for each whom the person names, one where the person is named. */
+  readonly counts: number;
+}
+
+/** In topics that this reader subscribes to and not everybody may read, by the same view as a REQ of theirs. */
+async function closedContacts(
+  { search, inTurn }: TrustOptions,
+  asked: {
+    readonly community: Community;
+    readonly client: ClientAddress;
+    readonly access: Access;
+    readonly topics: ReadonlySet<string>;
+    readonly subject: string;
+    readonly now: number;
+  },
+): Promise<ClosedContact[]> {
+  const { community, client, access, topics, subject, now } = asked;
+  const { id, settings } = community;
+  const weights = settings['trust.kindWeights'];
+  const since = windowStart(now, settings);
+  const found: ClosedContact[] = [];
+  for (const direction of ['out', 'in'] as const) {
+    const raw = {
+      kinds: Object.keys(weights).map(Number),
+      '#t': [...topics],
+      ...(direction === 'out' ? { authors: [subject] } : { '#p': [subject] }),
+    };
+    const filter = parseFilter(raw, { 'limits.filterValuesMax': Number.POSITIVE_INFINITY });
+    if (isRefusal(filter)) throw new Error(filter.why);
+    const rows = await inTurn(client, () =>
+      findEvents(
+        search.pool,
+        id,
+        seenBy(filter, access, community),
+        CLOSED_MAX,
+        search.tagHash,
+        Math.floor(now / 1_000),
+        { rules: community, now },
+      ),
+    );
+    const events = await readEventsById(
+      search.pool,
+      rows.map((row) => ({ community: id, id: row.id })),
+    );
+    for (const { id: event_id, kind, createdAt, ingestedAt } of rows) {
+      const held = events.get(`${id}/${event_id}`);
+      if (held === undefined) continue;
+      const event = asMatched(JSON.parse(held.payload) as NostrEvent, held.bound);
+      const named = namedBy(event);
+      const isContact = direction === 'out' ? named.length > 0 : named.includes(subject);
+      const at = groundTime(createdAt, ingestedAt);
+      // What anyone may read is counted already.
+      if (!isContact || at <= since || isPublic(event, community)) continue;
+      const weight = weights[String(kind)] ?? 0;
+      found.push({ event_id, kind, direction, at, weight, counts: direction === 'out' ? named.length : 1 });
+    }
+  }
+  return found;
 }
 
 /** The view decides, not what was heard of it. */

@@ -37,7 +37,7 @@ same answer and changes nothing.`,
         until: milliseconds.min(0).nullable().optional().describe('When "free" follows; without it never'),
       }),
       response: z.strictObject({ ...event, until: milliseconds.nullable() }),
-      errors: ['INVALID_SIGNATURE', 'NOT_FOUND', 'ACCOUNT_DELETED'],
+      errors: ['INVALID_SIGNATURE', 'NOT_FOUND', 'ACCOUNT_DELETED', 'BEING_ERASED'],
       handler: async ({ community, body, now }) => {
         const wanted = {
           community: community.id,

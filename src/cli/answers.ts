@@ -1,5 +1,6 @@
 /** What commands about members share: refusals as sentences, lists read to their end, keys and times as people write them. */
 import { InvalidArgumentError } from 'commander';
+import { z } from 'zod';
 import { pubkeyOf } from '../config.js';
 import { type Denial, ERRORS, isDenial } from '../core/errors.js';
 import type { Page, PageOf } from '../store/page.js';
@@ -45,6 +46,30 @@ export const pubkeyArguments = (text: string, before: readonly string[] = []) =>
   ...before,
   pubkeyArgument(text),
 ];
+
+/** Both ends may be given. */
+export function wholeNumber(min: number, max: number): (text: string) => number {
+  return (text) => {
+    const number = /^-?\d{1,16}$/.test(text) ? Number(text) : Number.NaN;
+    if (number >= min && number <= max) return number;
+    throw new InvalidArgumentError(`a whole number from ${min} to ${max} is needed.`);
+  };
+}
+
+/** What went wrong, in words for people: a value that a schema refuses is named with what would do. */
+export function sentenceOf(error: unknown): string {
+  if (error instanceof z.ZodError) return error.issues.map(issueText).join('; ');
+  return error instanceof Error ? error.message : String(error);
+}
+
+function issueText(issue: z.core.$ZodIssue): string {
+  const where = issue.path.length === 0 ? 'the value' : issue.path.join('.');
+  if (issue.code === 'too_big' && issue.origin === 'number')
+    return `${where} must be at most ${issue.maximum}`;
+  if (issue.code === 'too_small' && issue.origin === 'number')
+    return `${where} must be at least ${issue.minimum}`;
+  return `${where}: ${issue.message.replace(/^./, (first) => first.toLowerCase())}`;
+}
 
 /** To the minute, in UTC. */
 export function timeText(milliseconds: number): string {

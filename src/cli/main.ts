@@ -62,8 +62,9 @@ pointToHelp(program, 'minato');
 // `minato export | head` ends when its reader does.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => process.exit(error.code === 'EPIPE' ? 141 : 1));
 
-program.parseAsync().catch((error: unknown) => {
-  process.stderr.write(`minato: ${error instanceof Error ? error.message : String(error)}\n`);
+program.parseAsync().catch(async (error: unknown) => {
+  const { sentenceOf } = await import('./answers.js');
+  process.stderr.write(`minato: ${sentenceOf(error)}\n`);
   if (process.env.MINATO_LOG_LEVEL === 'debug' && error instanceof Error)
     process.stderr.write(`${error.stack}\n`);
   process.exit(1);

@@ -1,10 +1,11 @@
-import { Command, InvalidArgumentError } from 'commander';
-import { type Config, readConfig, unknownVariables } from '../config.js';
+import { Command, InvalidArgumentError, Option } from 'commander';
+import { type Config, defaultsOfVariables, readConfig, unknownVariables, type Variable } from '../config.js';
 import { NodeKeys } from '../keys.js';
 import { createLog, type Log } from '../log.js';
 import type { Node } from '../node.js';
 import type { Database } from '../postgres/database.js';
 import { openPostgres } from '../postgres/open.js';
+import { DEFAULT_NETWORK_ID } from '../prepare.js';
 import { ROLES, type Role } from '../roles.js';
 import { KEY_PURPOSES } from '../store/node-keys.js';
 
@@ -13,32 +14,19 @@ const STOP_MS_MAX = 60_000;
 export function serveCommand(): Command {
   return new Command('serve')
     .description('run the node')
-    .option(
-      '--roles <list>',
-      `what this process does, of ${ROLES.join(', ')}; several processes share one DATABASE_URL`,
-      rolesOf,
-      new Set(ROLES),
+    .addOption(
+      new Option(
+        '--roles <list>',
+        `what this process does, of ${ROLES.join(', ')}; several processes share one DATABASE_URL`,
+      )
+        .argParser(rolesOf)
+        .default(new Set(ROLES), 'all of them'),
     )
     .addHelpText(
       'after',
       `
 Environment:
-  MINATO_HOST            address to listen on (127.0.0.1)
-  MINATO_PORT            port for everything: websocket, pages, metrics (7447)
-  MINATO_DATA_DIR        the embedded PostgreSQL and the keys of the node live here (./data)
-  DATABASE_URL           your own PostgreSQL, 15 or newer; then nothing is started
-  REDIS_URL              keeps rate limits that instances share, instead of PostgreSQL: redis://host:6379
-  DYNAMODB_ENDPOINT      keeps the audit log there: https://dynamodb.eu-central-1.amazonaws.com
-  AWS_REGION             of that endpoint (us-east-1); credentials as the AWS SDK finds them
-  MINATO_DYNAMODB_PREFIX begins the names of the tables there (minato_)
-  MINATO_PUBLIC_URL      the address that clients use, for example wss://relay.example.org
-  MINATO_NETWORK_ID      names the network in topic ids; fixed at the first boot (kukuri:main:)
-  MINATO_ADMIN_PUBKEYS   the operators, hex or npub, comma separated
-  MINATO_TOPIC_MODE      first value of topic.mode: required, default or open (required)
-  MINATO_AUTH_MODE       first value of auth.mode: off or required (off)
-  MINATO_TRUSTED_PROXIES whose X-Forwarded-For is believed: addresses, networks, loopback, comma separated (loopback)
-  MINATO_METRICS_TOKEN   lets a bearer of it read /metrics from elsewhere
-  MINATO_LOG_LEVEL       debug, info, warn, error or silent (info)
+${variableLines()}
 
 Examples:
   $ minato serve                          everything in one process
@@ -48,6 +36,47 @@ Examples:
 The modes are only the first value: later, "minato settings set topic.mode open".`,
     )
     .action(serve);
+}
+
+/** A variable that is missing here does not compile. What is in brackets is the default. */
+const VARIABLES: Record<Variable, string> = {
+  MINATO_HOST: 'address to listen on',
+  MINATO_PORT: 'port for everything: websocket, pages, metrics; 0 takes a free one',
+  MINATO_DATA_DIR: 'the embedded PostgreSQL and the keys of the node live here',
+  DATABASE_URL: 'your own PostgreSQL, 15 or newer; then nothing is started',
+  REDIS_URL: 'keeps rate limits and sessions that instances share, instead of PostgreSQL: redis://host:6379',
+  DYNAMODB_ENDPOINT: 'keeps the audit log there: https://dynamodb.eu-central-1.amazonaws.com',
+  AWS_REGION: 'of that endpoint; credentials as the AWS SDK finds them',
+  MINATO_DYNAMODB_PREFIX: 'begins the names of the tables there',
+  MINATO_PUBLIC_URL: 'the address that clients use, for example wss://relay.example.org',
+  MINATO_NETWORK_ID: 'names the network in topic ids; fixed at the first boot',
+  MINATO_ADMIN_PUBKEYS: 'the operators, hex or npub, comma separated',
+  MINATO_TOPIC_MODE: 'first value of topic.mode: required, default or open',
+  MINATO_AUTH_MODE: 'first value of auth.mode: off or required',
+  MINATO_TRUSTED_PROXIES: 'whose X-Forwarded-For is believed: addresses, networks, loopback, comma separated',
+  MINATO_ERASURE_KEY: 'names erased members by a keyed hash, the same on every machine: 64 hex characters',
+  MINATO_LOG_LEVEL: 'debug, info, warn, error or silent',
+  MINATO_METRICS_TOKEN: 'lets a bearer of it read /metrics from elsewhere',
+};
+
+/** What holds instead where a variable has no default of its own. */
+const OTHERWISE: Partial<Record<Variable, string>> = {
+  DATABASE_URL: 'the embedded one',
+  REDIS_URL: 'PostgreSQL',
+  DYNAMODB_ENDPOINT: 'PostgreSQL',
+  MINATO_PUBLIC_URL: 'where it listens',
+  MINATO_NETWORK_ID: DEFAULT_NETWORK_ID,
+  MINATO_ERASURE_KEY: 'a file in the data folder',
+};
+
+function variableLines(): string {
+  const defaults = defaultsOfVariables();
+  const lines = (Object.keys(VARIABLES) as Variable[]).map((name) => {
+    const value = defaults[name];
+    const text = Array.isArray(value) ? value.join(',') : String(value ?? '');
+    return `  ${name.padEnd(22)} ${VARIABLES[name]} (${text || (OTHERWISE[name] ?? 'none')})`;
+  });
+  return lines.join('\n');
 }
 
 function rolesOf(list: string): ReadonlySet<Role> {

@@ -1,7 +1,7 @@
 import { bytesToHex } from '@noble/hashes/utils.js';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { isRefusal } from '../core/reply.js';
-import { ingestPolicyInput } from '../core/retention.js';
+import { ingestPolicyInput, PRIORITY_MAX, RETENTION_DAYS_MAX } from '../core/retention.js';
 import { isTopic, TOPIC_LENGTH_MAX } from '../core/topic.js';
 import { gossipTopic, topicId } from '../core/topic-id.js';
 import {
@@ -12,7 +12,7 @@ import {
   type NodeTopic,
   readNodeTopic,
 } from '../store/node-topics.js';
-import { granted, printAll } from './answers.js';
+import { granted, printAll, wholeNumber } from './answers.js';
 import { COMMUNITY_OPTION, withCommunity } from './context.js';
 
 /** As given: `none` takes a limit away. */
@@ -61,16 +61,16 @@ export function topicsCommand(): Command {
       new Option('--public', 'nobody needs a subscription to read it or to post there').conflicts('private'),
     )
     .option('--private', 'it needs a subscription, once clients authenticate')
-    .option('--retention-days <days>', 'days that its events are kept; 0 means for ever', limit)
-    .option('--max-events <count>', 'most events of it; then its oldest are purged', limit)
-    .option('--max-bytes <bytes>', 'most bytes of it; then its oldest are purged', limit)
-    .option('--max-delay <seconds>', 'events that are older than this on arrival are late', limit)
+    .option('--retention-days <days>', 'days that its events are kept; 0 means for ever', days)
+    .option('--max-events <count>', 'most events of it; then its oldest are purged', most)
+    .option('--max-bytes <bytes>', 'most bytes of it; then its oldest are purged', most)
+    .option('--max-delay <seconds>', 'events that are older than this on arrival are late', limit(0))
     .option(
       '--allow-backfill <yes|no>',
       'take late events; by default no where --max-delay is set, else yes',
       choice,
     )
-    .option('--priority <number>', 'higher is kept longer when space runs out', wholeNumber)
+    .option('--priority <number>', 'higher is kept longer when space runs out', priorities)
     .addHelpText(
       'after',
       `
@@ -98,6 +98,9 @@ Examples:
   return topics;
 }
 const UNPINNING = ['unpin', 'disable'];
+const days = limit(0, RETENTION_DAYS_MAX);
+const most = limit(1);
+const priorities = wholeNumber(-PRIORITY_MAX, PRIORITY_MAX);
 
 async function list(options: { community: string }): Promise<void> {
   await withCommunity(options.community, ({ database }, community) =>
@@ -167,19 +170,14 @@ function chosen(yes: true | undefined, no: true | undefined): boolean | undefine
   return yes ?? (no === undefined ? undefined : !no);
 }
 
-function limit(text: string): Limit {
-  if (text === 'none') return null;
-  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('a whole number or "none" is needed.');
-  return Number(text);
+/** `none` takes a limit away. */
+function limit(min: number, max = Number.MAX_SAFE_INTEGER): (text: string) => Limit {
+  const number = wholeNumber(min, max);
+  return (text) => (text === 'none' ? null : number(text));
 }
 
 function choice(text: string): boolean | null {
   if (text === 'none') return null;
   if (text !== 'yes' && text !== 'no') throw new InvalidArgumentError('"yes", "no" or "none" is needed.');
   return text === 'yes';
-}
-
-function wholeNumber(text: string): number {
-  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('a whole number is needed.');
-  return Number(text);
 }

@@ -33,7 +33,7 @@ function rulesOf(settings: Partial<Record<SettingKey, unknown>> = {}, refused: s
       ['kukuri:old', topic(false)],
       ['plain', topic(true)],
     ]),
-    refused: new Set(refused),
+    refused: new Map(refused.map((pubkey) => [pubkey, 'disabled'])),
   };
 }
 const rules = rulesOf();
@@ -96,16 +96,22 @@ describe('an event', () => {
       });
   });
 
-  it('that deletes or vanishes is taken from one who has not agreed; a disabled member may vanish', () => {
+  it('that deletes or vanishes is taken from one who has not agreed, or has no account any more', () => {
     const disagreeing = { ...member(), consented: new Set<string>() };
-    expect(refuseEventAccess(eventOf({ kind: 62 }), ANONYMOUS, rulesOf({}, [ALICE]))).toBeUndefined();
-    expect(refuseEventAccess(eventOf({ kind: 5 }), ANONYMOUS, rulesOf({}, [ALICE]))).toBeDefined();
+    const erasing = { ...rules, refused: new Map([[ALICE, 'erasing']] as const) };
     for (const kind of [5, 62]) {
+      for (const access of [ANONYMOUS, disagreeing]) {
+        expect(refuseEventAccess(eventOf({ kind }), access, rulesOf({}, [ALICE]))).toBeUndefined();
+        expect(refuseEventAccess(eventOf({ kind }), access, erasing)?.why).toMatch(/being erased/);
+      }
       const tags = [['t', 'kukuri:boats']];
       expect(refuseEventAccess(eventOf({ kind, tags }), disagreeing, rules)).toBeUndefined();
       expect(refuseEventAccess(eventOf({ kind }), stranger, rules)?.refused).toBe('auth-required');
     }
     expect(refuseEventAccess(eventOf({}), disagreeing, rules)?.why).toBe('consent required');
+    const disabled = rulesOf({}, [ALICE]);
+    expect(refuseEventAccess(eventOf({}), disagreeing, disabled)?.why).toBe('this account is disabled');
+    expect(refuseFilterAccess(filterOf({}), disagreeing, disabled)?.why).toBe('this account is disabled');
   });
 
   it('that is protected (NIP-70) is taken from its author alone, in both modes', () => {
@@ -185,13 +191,18 @@ describe('the view of a filter', () => {
   const viewOf = (raw: object, access: Access, by = rules) => seenBy(filterOf(raw), access, by).view;
 
   it('is left out where the filter itself asks for nothing hidden', () => {
-    expect(viewOf({ kinds: [1] }, ANONYMOUS)).toBeUndefined();
-    expect(viewOf({ kinds: [1059], '#p': [ALICE] }, known)).toBeUndefined();
-    expect(viewOf({ authors: [ALICE] }, known)).toBeUndefined();
+    const carried = new Map([...rules.topics].filter(([, { enabled }]) => enabled));
+    const allCarried = { ...rules, topics: carried };
+    expect(viewOf({ kinds: [1] }, ANONYMOUS, allCarried)).toBeUndefined();
+    expect(viewOf({ '#t': ['sunset', 'plain'] }, ANONYMOUS, allCarried)?.topics).toBeUndefined();
+    expect(viewOf({ kinds: [1], '#t': ['plain', 'kukuri:nets'] }, ANONYMOUS)).toBeUndefined();
+    expect(viewOf({ kinds: [1059], '#p': [ALICE] }, known, allCarried)).toBeUndefined();
+    expect(viewOf({ authors: [ALICE] }, known, allCarried)).toBeUndefined();
     expect(
       viewOf({ kinds: [1], '#t': ['kukuri:boats', 'kukuri:global'] }, member('kukuri:boats')),
     ).toBeUndefined();
-    expect(viewOf({}, ANONYMOUS, rulesOf({ 'auth.privateKinds': [] }))).toBeUndefined();
+    const open = rulesOf({ 'auth.privateKinds': [], 'topic.mode': 'open' });
+    expect(viewOf({}, ANONYMOUS, open)).toBeUndefined();
   });
 
   it('is the same for clients who see the same, and another for others', () => {
@@ -265,6 +276,22 @@ describe('the view of a filter', () => {
     ['an unknown topic id too', { kinds: [0] }, member(), { tags: [['t', 'kukuri:any']] }, false],
     ['a hashtag does not', { kinds: [0] }, member(), { tags: [['t', 'sunset']] }, true],
     ['no topic does not', { kinds: [0] }, member(), {}, true],
+    ['without authentication too', { kinds: [1] }, ANONYMOUS, { tags: [['t', 'kukuri:old']] }, false],
+    [
+      'also where it is asked for beside a carried one',
+      { '#t': ['kukuri:boats', 'kukuri:old'] },
+      ANONYMOUS,
+      { tags: [['t', 'kukuri:old']] },
+      false,
+    ],
+    [
+      'or where nobody knows it',
+      { '#t': ['kukuri:boats', 'kukuri:any'] },
+      ANONYMOUS,
+      { tags: [['t', 'kukuri:any']] },
+      false,
+    ],
+    ['what is carried is seen', { kinds: [1] }, ANONYMOUS, { tags: [['t', 'kukuri:boats']] }, true],
     [
       'one allowed topic is enough',
       { '#t': ['sunset'] },

@@ -6,22 +6,22 @@
  */
 import { sha256 } from '@noble/hashes/sha2.js';
 import { bytesToHex } from '@noble/hashes/utils.js';
-import { KIND_VANISH } from './classify.js';
 import { isProtectedKind } from './deletion.js';
 import { isProtected, type NostrEvent } from './event.js';
 import type { Filter } from './filter.js';
 import { isAmong, isWithin, type KindEntry, type KindRange, kindRanges } from './kinds.js';
+import type { RefusedAs } from './membership.js';
 import { type Refusal, refusal } from './reply.js';
 import type { TopicSubscription } from './retention.js';
 import type { Settings } from './settings.js';
-import { allTopics, impliedTopics, type MatchedEvent } from './topic.js';
+import { allTopics, impliedTopics, type MatchedEvent, needsNoTopic } from './topic.js';
 
 /** What a community has decided, as far as access goes. */
 export interface AccessRules {
   readonly settings: Settings;
   readonly topics: ReadonlyMap<string, TopicSubscription>;
-  /** Keys that neither post nor authenticate. */
-  readonly refused: ReadonlySet<string>;
+  /** Keys that neither post nor read as members, and why. */
+  readonly refused: ReadonlyMap<string, RefusedAs>;
 }
 
 /** One client at one moment. */
@@ -30,7 +30,10 @@ export interface Access {
   readonly pubkeys: ReadonlySet<string>;
   /** It must authenticate, and needs rights. */
   readonly enforced: boolean;
-  /** Those of its keys that have agreed to what is current; all of them where it need not authenticate. Only they lend rights. */
+  /**
+   * Those of its keys that have agreed to what is current; all of them where it need not authenticate. None that is refused. Only they
+   * lend rights.
+   */
   readonly consented: ReadonlySet<string>;
   /** The topics that those have subscribed to. */
   readonly subscribed: ReadonlySet<string>;
@@ -63,10 +66,27 @@ export const ANONYMOUS: Access = {
 const AUTHENTICATE = refusal('auth-required', 'this relay serves those who authenticate (NIP-42)');
 const AGREE = refusal('restricted', 'consent required');
 
-function refuseClient({ enforced, pubkeys, consented }: Access): Refusal | undefined {
-  if (!enforced) return undefined;
-  if (pubkeys.size === 0) return AUTHENTICATE;
-  return consented.size === 0 ? AGREE : undefined;
+const ACCOUNT: Record<RefusedAs, Refusal> = {
+  disabled: refusal('restricted', 'this account is disabled'),
+  deleted: refusal('restricted', 'this account has been deleted'),
+  erasing: refusal(
+    'restricted',
+    'this key is being erased here; nothing of it is taken in until that is done',
+  ),
+};
+
+/** What a key that is refused hears. */
+export function refuseKey(pubkey: string, { refused }: Pick<AccessRules, 'refused'>): Refusal | undefined {
+  const why = refused.get(pubkey);
+  return why && ACCOUNT[why];
+}
+
+function refuseClient({ enforced, pubkeys, consented }: Access, rules: AccessRules): Refusal | undefined {
+  if (!enforced || consented.size > 0) return undefined;
+  const [first] = pubkeys;
+  if (first === undefined) return AUTHENTICATE;
+  const isMember = [...pubkeys].some((pubkey) => !rules.refused.has(pubkey));
+  return isMember ? AGREE : refuseKey(first, rules);
 }
 
 function mayUse(topic: string, access: Access, { topics }: AccessRules): boolean {
@@ -88,14 +108,15 @@ export function refuseEventAccess(
   access: Access,
   rules: AccessRules,
 ): Refusal | undefined {
-  const refused = refuseClient(access);
-  // Who does not agree to new terms may still take back what is theirs; one who is disabled may at least vanish.
+  const refused = refuseClient(access, rules);
+  // Who does not agree to new terms, or has no account any more, may still take back what is theirs.
   const takesBack = isProtectedKind(event.kind);
-  if (refused !== undefined && !(takesBack && refused === AGREE)) return refused;
-  if (rules.refused.has(event.pubkey) && event.kind !== KIND_VANISH)
-    return refusal('restricted', 'this account is disabled');
+  if (refused !== undefined && !(takesBack && refused !== AUTHENTICATE)) return refused;
+  const account = refuseKey(event.pubkey, rules);
+  if (account !== undefined && (!takesBack || account === ACCOUNT.erasing)) return account;
   // NIP-70: nobody else may carry it here.
-  if (isProtected(event) && !access.consented.has(event.pubkey)) {
+  const isAuthor = (takesBack ? access.pubkeys : access.consented).has(event.pubkey);
+  if (isProtected(event) && !isAuthor) {
     if (access.pubkeys.has(event.pubkey)) return AGREE;
     return refusal('auth-required', 'a protected event (NIP-70) is taken from its author only');
   }
@@ -104,7 +125,7 @@ export function refuseEventAccess(
 }
 
 export function refuseFilterAccess(filter: Filter, access: Access, rules: AccessRules): Refusal | undefined {
-  const refusedClient = refuseClient(access);
+  const refusedClient = refuseClient(access, rules);
   if (refusedClient !== undefined) return refusedClient;
   if (access.pubkeys.size === 0 && asksOnlyPrivate(filter, rules.settings['auth.privateKinds'])) {
     return refusal('auth-required', 'these kinds are served to their authenticated parties only');
@@ -152,16 +173,21 @@ export interface CarriedTopics {
   readonly prefix: string;
   /** Other values that the operator has made topics. */
   readonly plain: ReadonlySet<string>;
+  /** Carried or not. */
+  readonly known: ReadonlySet<string>;
   readonly enabled: ReadonlySet<string>;
   readonly public: ReadonlySet<string>;
 }
 
+function isTopicIn({ prefix, plain }: CarriedTopics, value: string): boolean {
+  return value.startsWith(prefix) || plain.has(value);
+}
+
 /** The filter with the client's view, if one is needed. */
 export function seenBy(filter: Filter, access: Access, rules: AccessRules): Filter {
-  if (filter.search !== undefined) return { ...filter, view: searchView(rules) };
+  if (filter.search !== undefined) return { ...filter, view: searchView(filter, access, rules) };
   const parties = partiesOf(filter, access, rules.settings['auth.privateKinds']);
-  const isNarrow = !access.enforced || asksOnlyAllowed(filter, access, rules);
-  const topics = isNarrow ? undefined : topicViewOf(access, rules);
+  const topics = asksOnlyAllowed(filter, access, rules) ? undefined : topicsSeen(filter, access, rules);
   if (parties === undefined && topics === undefined) return filter;
   const ofParties = parties === undefined ? null : [parties.ranges, [...parties.pubkeys].sort()];
   return {
@@ -183,10 +209,28 @@ function partiesOf(
   return isOwn(filter.authors) || toOwn ? undefined : { ranges: kindRanges(kinds), pubkeys };
 }
 
+/**
+ * Undefined where the client may read every topic. Who need not authenticate may read all that is carried; the others are hidden as
+ * they are refused (core/topic.ts), whether they are asked for beside a carried one or not by topic at all. Kinds that need no topic
+ * are found without one.
+ */
+function topicsSeen({ tags, kinds }: Filter, access: Access, rules: AccessRules): TopicView | undefined {
+  if (access.enforced) return topicViewOf(access, rules);
+  if (rules.settings['topic.mode'] === 'open') return undefined;
+  const carried = carriedTopics(rules);
+  const asked = tags.find(({ name }) => name === 't')?.values;
+  const isFree = (kind: number) => needsNoTopic(kind, rules.settings);
+  if (asked === undefined && kinds !== undefined && [...kinds].every(isFree)) return undefined;
+  const mayMeetOthers =
+    carried.known.size > carried.enabled.size ||
+    [...(asked ?? [])].some((topic) => isTopicIn(carried, topic) && !carried.enabled.has(topic));
+  return mayMeetOthers ? { key: carried.key, carried, subscribed: carried.enabled } : undefined;
+}
+
 /** Every match of such a filter is in a topic that the client may read. */
 function asksOnlyAllowed({ tags }: Filter, access: Access, rules: AccessRules): boolean {
   const isAllowed = (topic: string) =>
-    rules.topics.get(topic)?.enabled === true && mayUse(topic, access, rules);
+    rules.topics.get(topic)?.enabled === true && (!access.enforced || mayUse(topic, access, rules));
   return tags.some(({ name, values }) => name === 't' && [...values].every(isAllowed));
 }
 
@@ -216,6 +260,7 @@ function carriedTopics(rules: AccessRules): CarriedTopics {
     key: hashOf([prefix, ...plain, '', ...enabled, '', ...open]),
     prefix,
     plain: new Set(plain),
+    known: new Set(topics),
     enabled: new Set(enabled),
     public: new Set(open),
   };
@@ -254,39 +299,60 @@ function isParty({ pubkey, tags }: NostrEvent, pubkeys: ReadonlySet<string>): bo
 
 function isAllowed({ tags, bound = [] }: MatchedEvent, { carried, subscribed }: TopicView): boolean {
   const named = tags.flatMap(([name, value]) => (name === 't' && value !== undefined ? [value] : []));
-  const topics = [...named, ...bound].filter(
-    (topic) => topic.startsWith(carried.prefix) || carried.plain.has(topic),
-  );
+  const topics = [...named, ...bound].filter((topic) => isTopicIn(carried, topic));
   const isOpen = (topic: string) =>
     carried.public.has(topic) || (subscribed.has(topic) && carried.enabled.has(topic));
   return topics.length === 0 || topics.some(isOpen);
 }
 
-// ── Search ────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Search, and what is public ────────────────────────────────────────────────────────────────────────────────────
 
-const searchViews = new WeakMap<AccessRules, View>();
+/** Kinds of text, none of them private. */
+export function isSearchable({ kind }: NostrEvent, { settings }: AccessRules): boolean {
+  return isAmong(kind, settings['search.kinds']) && !isAmong(kind, settings['auth.privateKinds']);
+}
 
 /**
- * What can be found by its words, the same for everybody: kinds of text, none of them private, that belong to no topic or to a public
- * one. Where nobody has to authenticate, everybody may read every topic.
+ * What a client finds by its words: of what can be searched, all that a REQ shows it. Always the whole of it, also where the filter
+ * itself names allowed topics only: the same view decides which references raise a score, and those are not matches of the filter.
  */
-export function searchView(rules: AccessRules): View {
-  let view = searchViews.get(rules);
+function searchView(filter: Filter, access: Access, rules: AccessRules): View {
+  const { 'search.kinds': kinds, 'auth.privateKinds': hidden } = rules.settings;
+  const topics = topicsSeen(filter, access, rules);
+  const key = JSON.stringify(['search', kinds, hidden, topics?.key]);
+  return { key, parties: nobody(hidden), topics, kinds: kindRanges(kinds) };
+}
+
+function nobody(kinds: readonly KindEntry[]): View['parties'] {
+  return kinds.length === 0 ? undefined : { ranges: kindRanges(kinds), pubkeys: NONE };
+}
+
+const publicViews = new WeakMap<AccessRules, View>();
+
+/**
+ * What anyone may see, of whatever kind: nothing private, and what belongs to no topic or to a public one. Where nobody has to
+ * authenticate, everybody may read every topic.
+ */
+export function publicView(rules: AccessRules): View {
+  let view = publicViews.get(rules);
   if (view === undefined) {
-    const { 'auth.privateKinds': hidden, 'auth.mode': mode, 'search.kinds': kinds } = rules.settings;
-    const parties = hidden.length === 0 ? undefined : { ranges: kindRanges(hidden), pubkeys: NONE };
+    const { 'auth.privateKinds': hidden, 'auth.mode': mode } = rules.settings;
     const topics = mode === 'off' ? undefined : topicViewOf({ ...ANONYMOUS, enforced: true }, rules);
-    const key = JSON.stringify(['search', kinds, hidden, topics?.key]);
-    view = { key, parties, topics, kinds: kindRanges(kinds) };
-    searchViews.set(rules, view);
+    const key = JSON.stringify(['public', hidden, topics?.key]);
+    view = { key, parties: nobody(hidden), topics, kinds: undefined };
+    publicViews.set(rules, view);
   }
   return view;
 }
 
-/** What anyone may see, of whatever kind. */
-export function publicView(rules: AccessRules): View {
-  const view = searchView(rules);
-  return { ...view, key: `public${view.key}`, kinds: undefined };
+/** The rules as they are to one reader: the topics that they subscribe to are as open to them as public ones. */
+export function rulesFor<R extends AccessRules>(rules: R, subscribed: ReadonlySet<string>): R {
+  if (subscribed.size === 0) return rules;
+  const opened = [...rules.topics].map(([topic, known]): [string, TopicSubscription] => [
+    topic,
+    subscribed.has(topic) ? { ...known, public: true } : known,
+  ]);
+  return { ...rules, topics: new Map(opened) };
 }
 
 /** What of a community's topics decides about what anyone may read; null where all of them are for anyone. */
@@ -297,24 +363,7 @@ export interface PublicTopics {
 }
 
 export function publicTopicsOf(rules: AccessRules): PublicTopics | null {
-  const carried = searchView(rules).topics?.carried;
+  const carried = publicView(rules).topics?.carried;
   if (carried === undefined) return null;
   return { prefix: carried.prefix, plain: [...carried.plain].sort(), public: [...carried.public].sort() };
-}
-
-export function isSearchable(event: MatchedEvent, rules: AccessRules): boolean {
-  return sees(searchView(rules), event);
-}
-
-/** A search that names nothing but topics that are not public would find nothing, and says so. */
-export function refuseSearch({ search, tags }: Filter, rules: AccessRules): Refusal | undefined {
-  const { topics } = searchView(rules);
-  if (search === undefined || topics === undefined) return undefined;
-  const { carried } = topics;
-  const isClosed = (value: string) =>
-    (value.startsWith(carried.prefix) || carried.plain.has(value)) && !carried.public.has(value);
-  const asked = tags.find(({ name }) => name === 't')?.values;
-  return asked !== undefined && asked.size > 0 && [...asked].every(isClosed)
-    ? refusal('restricted', 'only public topics can be searched')
-    : undefined;
 }

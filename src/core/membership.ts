@@ -2,7 +2,7 @@
  * The rules of membership, pure: which action fits which status, who is approved without review. The tables are total, so that
  * a status or an action without its rule does not compile.
  */
-import { type Denial, denial } from './errors.js';
+import { type Denial, denial, type ErrorCode } from './errors.js';
 import type { Settings } from './settings.js';
 
 export const REQUEST_STATUSES = ['pending', 'approved', 'active', 'rejected', 'cancelled'] as const;
@@ -50,10 +50,19 @@ export const MEMBER_STEPS: Record<MemberStatus, Record<MemberStatus, Step>> = {
   deleted: { active: 'conflict', disabled: 'conflict', deleted: 'done' },
 };
 
+/** Why a key neither posts nor reads as a member: what the operator decided, or that it is being erased. */
+export const REFUSED_AS = ['disabled', 'deleted', 'erasing'] as const;
+export type RefusedAs = (typeof REFUSED_AS)[number];
+
+const DENIED = {
+  disabled: 'ACCOUNT_DISABLED',
+  deleted: 'ACCOUNT_DELETED',
+  erasing: 'BEING_ERASED',
+} as const satisfies Record<RefusedAs, ErrorCode>;
+
 /** Somebody who is no member yet may become one. */
-export function refuseAccount(status: MemberStatus | undefined): Denial | undefined {
-  if (status === 'disabled') return denial('ACCOUNT_DISABLED');
-  return status === 'deleted' ? denial('ACCOUNT_DELETED') : undefined;
+export function refuseAccount(status: MemberStatus | RefusedAs | undefined): Denial | undefined {
+  return status === undefined || status === 'active' ? undefined : denial(DENIED[status]);
 }
 
 export type AutoApproval = Settings['subscription.autoApproval'];

@@ -30,7 +30,7 @@ function arrivalOf(
     settings: all,
     topics: new Map(topicsOf(event).map((topic) => [topic, { enabled: topic !== 'closed', blocked: false }])),
     nowSeconds: NOW,
-    sender: { access: ANONYMOUS, rules: { settings: all, topics: new Map(), refused: new Set() } },
+    sender: { access: ANONYMOUS, rules: { settings: all, topics: new Map(), refused: new Map() } },
     blocks: { authors: new Set([BLOCKED]), words: new WordMatcher(['rum']) },
   };
 }

@@ -13,9 +13,13 @@ import { asMatched, type MatchedEvent, topicsOf } from './topic.js';
 
 export const DAY_MS = 86_400_000;
 
+export const RETENTION_DAYS_MAX = 36_500;
+/** Of a topic, in both directions: what the column holds. */
+export const PRIORITY_MAX = 32_767;
+
 /** What the operator set for one topic; what is missing follows the community's settings. */
 export const ingestPolicySchema = z.strictObject({
-  retentionDays: z.number().int().min(0).max(36_500).optional(),
+  retentionDays: z.number().int().min(0).max(RETENTION_DAYS_MAX).optional(),
   maxEvents: z.number().int().min(1).optional(),
   maxBytes: z.number().int().min(1).optional(),
   maxDelaySeconds: z.number().int().min(0).optional(),

@@ -65,7 +65,7 @@ describe('a score', () => {
 
   it('depends on no setting that its rules do not name', () => {
     const scoring = (own: Settings, keys: string[] = [], topics = new Map<string, TopicSubscription>()) =>
-      scoringRules({ settings: own, topics, refused: new Set() }, keys);
+      scoringRules({ settings: own, topics, refused: new Map() }, keys);
     const rules = scoring(settings);
     const others: [string, unknown][] = [
       ['trust.windowDays', 7],
@@ -113,7 +113,7 @@ describe('a contact', () => {
     const rules = (mode: string) => ({
       settings: changed('auth.mode', mode),
       topics,
-      refused: new Set<string>(),
+      refused: new Map(),
     });
     const of = (name?: string, kind = 1) => event({ kind, tags: name === undefined ? [] : [['t', name]] });
     const shown = (mode: string) =>

@@ -3,7 +3,7 @@
  * report-based, how many with standing have reported them, and labels; communication density, how much they talk with others where
  * anyone may read it. A score is 0 to 1; a rank (NIP-85) is 0 to 100, and higher is better in both.
  */
-import { type AccessRules, publicTopicsOf, searchView, sees } from './access.js';
+import { type AccessRules, publicTopicsOf, publicView, sees } from './access.js';
 import { isHex64, type NostrEvent } from './event.js';
 import { DAY_MS } from './retention.js';
 import type { Settings } from './settings.js';
@@ -39,9 +39,9 @@ export function groundTime(createdAtSeconds: number, ingestedAtMs: number): numb
   return Math.min(createdAtSeconds * 1_000, ingestedAtMs);
 }
 
-/** What anyone may read: by the rule of search, whatever the kind. */
+/** What anyone may read. */
 export function isPublic(event: MatchedEvent, rules: AccessRules): boolean {
-  return sees({ ...searchView(rules), kinds: undefined }, event);
+  return sees(publicView(rules), event);
 }
 
 export function makesContacts(kind: number, settings: TrustSettings): boolean {

@@ -80,7 +80,7 @@ const ENTRIES: Record<PersonalStoreName, Entry> = {
     columns: ['events_outbox.author', 'events_outbox.event_id', 'events_outbox.effective_key'],
   },
   'search-documents': {
-    about: 'The words by which your public posts are found.',
+    about: 'The words by which your posts are found.',
     columns: ['post_search_documents.event_id', 'post_search_documents.author'],
   },
   'failed-changes': {
@@ -296,5 +296,6 @@ export const EXEMPT_COLUMNS: Readonly<Record<string, string>> = {
   'event_heads.topics': `${IS_TOPIC} It belongs to the author of the event, and goes with that row.`,
   'labels.topics': `${IS_TOPIC} It belongs to the label, and goes with that row.`,
   'consumer_dead_letters.topics': `${IS_TOPIC} It belongs to the author of the event, and goes with that row.`,
+  'post_search_documents.topics': 'Hashes of the topics of an event; they are in its row, and go with it.',
   'events_outbox.topics': `${IS_TOPIC} It belongs to the author of the event, and goes with that row.`,
 };

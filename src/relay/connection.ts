@@ -355,13 +355,14 @@ export class Connection implements FrameSource {
     done();
   }
 
-  /** A search of one who has authenticated is one use of the plan of the first key; given back when nothing came of it. */
+  /** A search of one who has authenticated is one use of the plan of the first key that lends rights; given back when nothing came of it. */
   private async counted(
-    { id }: Community,
+    community: Community,
     filters: readonly Filter[],
     work: () => Promise<void>,
   ): Promise<Refusal | undefined> {
-    const [pubkey] = this.identity.pubkeys;
+    const { id } = community;
+    const [pubkey] = this.identity.access(community).consented;
     const payer = filters.some(({ search }) => search !== undefined) ? pubkey : undefined;
     const { searchUse } = this.context;
     try {

@@ -4,7 +4,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import type { Community } from '../communities.js';
-import { type Access, isSameAccess, refuseFilterAccess, refuseSearch, seenBy } from '../core/access.js';
+import { type Access, isSameAccess, refuseFilterAccess, refuseKey, seenBy } from '../core/access.js';
 import { authDeadline, enforcedFrom, refuseAuth } from '../core/auth.js';
 import { parseEvent, serializeEvent } from '../core/event.js';
 import type { Filter } from '../core/filter.js';
@@ -69,7 +69,8 @@ export class Identity {
       nowSeconds: Math.floor(now() / 1_000),
     });
     if (refused !== undefined) return refused;
-    if (community.refused.has(event.pubkey)) return refusal('restricted', 'this account is disabled');
+    // Who is disabled proves the key all the same: to take back what is theirs, and to go on once they are let in again.
+    if (community.refused.get(event.pubkey) === 'erasing') return refuseKey(event.pubkey, community);
     if (this.keys.size >= PUBKEYS_MAX) return refusal('restricted', `more than ${PUBKEYS_MAX} keys`);
     if ((await verifier.verify({ payload: serializeEvent(event) })) !== 'valid') {
       return refusal('invalid', 'the signature does not hold');
@@ -118,9 +119,9 @@ export class Identity {
       known.access.enforced === enforced
     )
       return known.access;
-    for (const pubkey of this.keys) if (community.refused.has(pubkey)) this.forget(pubkey);
+    for (const pubkey of this.keys) if (community.refused.get(pubkey) === 'erasing') this.forget(pubkey);
     const pubkeys = new Set(this.keys);
-    const consented = enforced ? this.agreeing(community) : pubkeys;
+    const consented = this.consenting(community, enforced);
     const computed = { pubkeys, enforced, consented, subscribed: this.topicsOf(consented) };
     const access = known !== undefined && isSameAccess(known.access, computed) ? known.access : computed;
     this.known = { access, community, rights: rights.version };
@@ -134,10 +135,12 @@ export class Identity {
     return this.enforced;
   }
 
-  private agreeing({ policies }: Community): ReadonlySet<string> {
+  /** Those whose account is open; where clients must authenticate, who has agreed to what is current. */
+  private consenting({ policies, refused }: Community, enforced: boolean): ReadonlySet<string> {
     const { rights } = this.context;
-    const keys = [...this.keys];
-    return new Set(keys.filter((pubkey) => hasAgreed(policies, rights.of(this.community, pubkey).agreed)));
+    const agrees = (pubkey: string) =>
+      !enforced || hasAgreed(policies, rights.of(this.community, pubkey).agreed);
+    return new Set([...this.keys].filter((pubkey) => !refused.has(pubkey) && agrees(pubkey)));
   }
 
   /** Of all keys together; of one, without a copy. */
@@ -162,8 +165,7 @@ export class Identity {
     for (const filter of filters) {
       const refused =
         refuseFilterAccess(filter, access, community) ??
-        refuseFilterTopic(filter, community.settings, community.topics) ??
-        refuseSearch(filter, community);
+        refuseFilterTopic(filter, community.settings, community.topics);
       if (refused !== undefined) return refused;
       seen.push(seenBy(filter, access, community));
     }

@@ -1,13 +1,13 @@
 /**
  * The consumer of the outbox that makes events findable by their words: it keeps one document for each, by the rules of what can be
- * searched (core/access.ts). What it may not show any more is hidden at read before it hears of it (store/search.ts).
+ * searched (core/access.ts). Who may find it is decided at read, on the event itself (store/search.ts).
  */
 import type { ClientBase } from 'pg';
 import type { Communities, Community } from '../communities.js';
-import { isSearchable, publicTopicsOf } from '../core/access.js';
+import { isSearchable } from '../core/access.js';
 import type { NostrEvent } from '../core/event.js';
 import { toTsvector, WORDS_VERSION, wordsOf } from '../core/search-words.js';
-import { asMatched } from '../core/topic.js';
+import { allTopics, asMatched } from '../core/topic.js';
 import type { Change } from '../store/changes.js';
 import {
   type DeletedDocument,
@@ -15,7 +15,6 @@ import {
   type DocumentChanges,
   type DocumentKey,
   dropGeneration,
-  firstUsedTopic,
   hasCommunity,
   hasReadEvents,
   makeGeneration,
@@ -93,7 +92,7 @@ async function noteRules(tx: ClientBase, generation: number, judges: Judges): Pr
   for (const [id, community] of judges) {
     const [before, rules] = [made.get(id), rulesOf(community)];
     if (before !== undefined && isSame(spelt(before), spelt(rules))) continue;
-    const why = before && (await whyChanged(tx, id, before, rules));
+    const why = before && whyChanged(before, rules);
     if (why === undefined) await saveRules(tx, generation, new Map([[id, rules]]));
     else await markMixed(tx, generation, id, why);
   }
@@ -132,7 +131,8 @@ function actionOf(change: Change, rules: Community | undefined): Action | undefi
   if (payload === undefined) return undefined;
   const event = asMatched(JSON.parse(payload) as NostrEvent, bound);
   if (rules === undefined || !isSearchable(event, rules)) return 'remove';
-  return { community, id, author, kind, createdAt, seq, words: toTsvector(wordsOf(event)) };
+  const topics = allTopics(event, bound);
+  return { community, id, author, kind, createdAt, seq, topics, words: toTsvector(wordsOf(event)) };
 }
 
 // ── By which rules ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -143,7 +143,7 @@ function rulesOfAll({ all }: SearchConsumerOptions['communities']): Map<number, 
 
 function rulesOf(community: Community): SearchRules {
   const { 'search.kinds': kinds, 'auth.privateKinds': privateKinds } = community.settings;
-  return { words: WORDS_VERSION, kinds, privateKinds, topics: publicTopicsOf(community) };
+  return { words: WORDS_VERSION, kinds, privateKinds };
 }
 
 /** What is known of no community was judged by no rules, unless it has nothing yet. */
@@ -153,37 +153,16 @@ async function whyOutdated(
   made: SearchRules | undefined,
   today: SearchRules,
 ): Promise<string | undefined> {
-  if (made !== undefined) return made.mixed ?? whyChanged(client, community, made, today);
+  if (made !== undefined) return made.mixed ?? whyChanged(made, today);
   return (await hasReadEvents(client, community)) ? 'it was not known when its posts came' : undefined;
 }
 
-async function whyChanged(
-  client: ClientBase,
-  community: number,
-  made: SearchRules,
-  today: SearchRules,
-): Promise<string | undefined> {
+/** Topics decide when somebody searches, not here. */
+function whyChanged(made: SearchRules, today: SearchRules): string | undefined {
   if (made.words !== today.words) return 'words are cut in another way';
-  if (!isSame([made.kinds, made.privateKinds], [today.kinds, today.privateKinds]))
-    return 'the kinds that can be searched have changed';
-  return whyTopicsOutdated(client, community, made.topics, today.topics);
-}
-
-/** Topics that no event is in may change as they like. */
-export async function whyTopicsOutdated(
-  client: ClientBase,
-  community: number,
-  made: SearchRules['topics'],
-  today: SearchRules['topics'],
-): Promise<string | undefined> {
-  if ((made === null) !== (today === null)) return 'auth.mode has changed';
-  if (made === null || today === null) return undefined;
-  if (made.prefix !== today.prefix) return 'topic.namespace has changed';
-  const changed = [...onlyInOne(made.public, today.public), ...onlyInOne(made.plain, today.plain)];
-  // Events can belong to the global topic without naming it.
-  const global = changed.find((topic) => topic === `${today.prefix}global`);
-  const topic = global ?? (await firstUsedTopic(client, community, changed));
-  return topic && `the topic ${topic} has become public, or is not any more`;
+  return isSame([made.kinds, made.privateKinds], [today.kinds, today.privateKinds])
+    ? undefined
+    : 'the kinds that can be searched have changed';
 }
 
 /** The database has its own order of keys. */
@@ -193,14 +172,10 @@ function inOrder(all: ReadonlyMap<number, SearchRules>): unknown {
     .map(([community, rules]) => [community, spelt(rules)]);
 }
 
-function spelt({ words, kinds, privateKinds, topics }: SearchRules): unknown {
-  return [words, kinds, privateKinds, topics && [topics.prefix, topics.plain, topics.public]];
+function spelt({ words, kinds, privateKinds }: SearchRules): unknown {
+  return [words, kinds, privateKinds];
 }
 
 function isSame(one: unknown, other: unknown): boolean {
   return JSON.stringify(one) === JSON.stringify(other);
-}
-
-function onlyInOne(one: readonly string[], other: readonly string[]): string[] {
-  return [...one.filter((item) => !other.includes(item)), ...other.filter((item) => !one.includes(item))];
 }

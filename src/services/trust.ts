@@ -8,7 +8,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { ClientBase } from 'pg';
 import type { Communities, Community } from '../communities.js';
-import { publicTopicsOf } from '../core/access.js';
+import { type PublicTopics, publicTopicsOf } from '../core/access.js';
 import { type NostrEvent, serializeEvent } from '../core/event.js';
 import { KIND_REPORT, reportedBy } from '../core/report.js';
 import { asMatched } from '../core/topic.js';
@@ -49,6 +49,7 @@ import {
   computeScores,
   type DueScore,
   dropContactRules,
+  firstUsedTopic,
   readClaimKeys,
   readContactRules,
   readSweeps,
@@ -63,7 +64,6 @@ import {
 } from '../store/trust-scores.js';
 import type { SubjectKey } from '../subject-key.js';
 import type { Consumer } from './consumer.js';
-import { whyTopicsOutdated } from './search.js';
 
 /** Scores of one transaction. */
 const SCORES_MAX = 100;
@@ -408,6 +408,27 @@ async function whyOutdated(
   const kindsOf = ({ kinds, privateKinds }: ContactRules) => JSON.stringify([kinds, privateKinds]);
   if (kindsOf(made) !== kindsOf(today)) return 'the kinds that are contacts have changed';
   return whyTopicsOutdated(client, community, made.topics, today.topics);
+}
+
+/** Topics that no event is in may change as they like. */
+async function whyTopicsOutdated(
+  client: ClientBase,
+  community: number,
+  made: PublicTopics | null,
+  today: PublicTopics | null,
+): Promise<string | undefined> {
+  if ((made === null) !== (today === null)) return 'auth.mode has changed';
+  if (made === null || today === null) return undefined;
+  if (made.prefix !== today.prefix) return 'topic.namespace has changed';
+  const changed = [...onlyInOne(made.public, today.public), ...onlyInOne(made.plain, today.plain)];
+  // Events can belong to the global topic without naming it.
+  const global = changed.find((topic) => topic === `${today.prefix}global`);
+  const topic = global ?? (await firstUsedTopic(client, community, changed));
+  return topic && `the topic ${topic} has become public, or is not any more`;
+}
+
+function onlyInOne(one: readonly string[], other: readonly string[]): string[] {
+  return [...one.filter((item) => !other.includes(item)), ...other.filter((item) => !one.includes(item))];
 }
 
 /** Another weight, window or key, or other topics that are public: the grounds stay as they are, and every score is computed anew. */

@@ -1,5 +1,6 @@
 /** Communities and their settings. Every change raises one number, which all instances poll. */
 import type { ClientBase, Pool } from 'pg';
+import type { RefusedAs } from '../core/membership.js';
 import type { PolicyRef } from '../core/policies.js';
 import { type SettingKey, settingDefinitions } from '../core/settings.js';
 import { globalTopic } from '../core/topic-id.js';
@@ -15,7 +16,7 @@ export interface CommunityRow {
   /** When auth.mode was set, in milliseconds. */
   readonly authModeAt: number;
   /** Keys of members who are disabled, whose account is deleted, or who are being erased. */
-  readonly refused: readonly string[];
+  readonly refused: Readonly<Record<string, RefusedAs>>;
   /** Seconds: up to then events are of an erased community that had this name. */
   readonly refusedUntil: number | null;
   /** Those added to the node's own. */
@@ -65,7 +66,7 @@ export async function readCommunities(db: Db, { closing = false } = {}): Promise
     host: string | null;
     settings: Record<string, unknown>;
     authModeAt: number;
-    refused: string[];
+    refused: Record<string, RefusedAs>;
     refusedUntil: number | null;
     operators: string[];
     policies: PolicyRef[];
@@ -75,9 +76,11 @@ export async function readCommunities(db: Db, { closing = false } = {}): Promise
     `SELECT c.id, c.slug, c.host, c.refused_until AS "refusedUntil", c.kept_since AS "keptSince", c.history_kept_since AS "historyKeptSince",
        coalesce(jsonb_object_agg(s.key, s.value) FILTER (WHERE s.key IS NOT NULL), '{}') AS settings,
        coalesce(max(s.updated_at) FILTER (WHERE s.key = 'auth.mode'), 0) AS "authModeAt",
-       ARRAY(SELECT encode(m.pubkey, 'hex') FROM members m WHERE m.community = c.id AND m.status <> 'active'
-         UNION SELECT encode(e.pubkey, 'hex') FROM erasures e WHERE e.community = c.id
-           AND e.stage IN ('fenced', 'counted', 'deleting', 'verifying') AND is_fenced(c.id, e.pubkey)) AS refused,
+       coalesce((SELECT jsonb_object_agg(encode(r.pubkey, 'hex'), r.why) FROM (
+         SELECT m.pubkey, m.status AS why FROM members m WHERE m.community = c.id AND m.status <> 'active'
+           AND NOT is_fenced(c.id, m.pubkey)
+         UNION SELECT e.pubkey, 'erasing' FROM erasures e WHERE e.community = c.id
+           AND e.stage IN ('fenced', 'counted', 'deleting', 'verifying') AND is_fenced(c.id, e.pubkey)) r), '{}') AS refused,
        ARRAY(SELECT encode(o.pubkey, 'hex') FROM operators o WHERE o.community = c.id) AS operators,
        coalesce((SELECT jsonb_agg(jsonb_build_object('type', p.type, 'version', p.version) ORDER BY p.type)
          FROM policy_versions p WHERE p.community = c.id AND p.status = 'current'), '[]') AS policies

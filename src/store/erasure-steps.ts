@@ -17,7 +17,7 @@ export async function raiseVersions(db: Db): Promise<void> {
 
 /** The operator had kept them out: that outlives the erasure, however often it begins again. */
 const BANNED = `banned OR EXISTS (SELECT 1 FROM blocked_authors b WHERE b.community = erasures.community AND b.pubkey = erasures.pubkey)
-  OR EXISTS (SELECT 1 FROM members m WHERE m.community = erasures.community AND m.pubkey = erasures.pubkey AND m.status = 'disabled')`;
+  OR EXISTS (SELECT 1 FROM members m WHERE m.community = erasures.community AND m.pubkey = erasures.pubkey AND m.status <> 'active')`;
 /** Taken back or held in the meantime: then there is no fence. */
 const MAY_BE_FENCED = `stage IN ('requested', 'grace') AND held_at IS NULL`;
 

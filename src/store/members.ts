@@ -4,7 +4,7 @@
  */
 import type { Pool } from 'pg';
 import { type Denial, denial } from '../core/errors.js';
-import { MEMBER_STEPS, type MemberStatus, refuseAccount } from '../core/membership.js';
+import { MEMBER_STEPS, type MemberStatus, type RefusedAs, refuseAccount } from '../core/membership.js';
 import { bytes, type Change, changeConfig, type Db } from './config-change.js';
 import { BY_PUBKEY, type Page, type PageOf, readPage } from './page.js';
 import { revokeTokensOf } from './tokens.js';
@@ -38,15 +38,14 @@ export async function readMember(db: Db, community: number, pubkey: string): Pro
   return rows[0];
 }
 
-/** One who is being erased has no account any more. */
 export async function readMemberStatus(
   db: Db,
   community: number,
   pubkey: string,
-): Promise<MemberStatus | undefined> {
-  const { rows } = await db.query<{ status: MemberStatus | null }>({
+): Promise<MemberStatus | RefusedAs | undefined> {
+  const { rows } = await db.query<{ status: MemberStatus | RefusedAs | null }>({
     name: 'member-status',
-    text: `SELECT CASE WHEN is_fenced($1, $2) THEN 'deleted'
+    text: `SELECT CASE WHEN is_fenced($1, $2) THEN 'erasing'
       ELSE (SELECT status FROM members WHERE community = $1 AND pubkey = $2) END AS status`,
     values: [community, bytes(pubkey)],
   });
@@ -124,7 +123,8 @@ export function changeMember(
     if (wanted === 'deleted' && step === 'do') await endMembership(change, pubkey);
     // For good: who is let in again signs in again.
     if (wanted !== 'active' && step === 'do') await revokeTokensOf(change.db, { community, pubkey }, now);
-    if ((was === 'active') !== (wanted === 'active')) {
+    // Every instance knows who is refused, and as what.
+    if (was !== wanted) {
       change.raiseVersion();
       change.raiseRights();
     }

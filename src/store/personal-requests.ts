@@ -61,7 +61,7 @@ export function askPersonal(pool: Pool, asked: PersonalAsk, now: number): Promis
   const { community, pubkey, kind, note, requestKey } = asked;
   return changeConfig(pool, { community, now }, async (change) => {
     const { db } = change;
-    if ((await readMemberStatus(db, community, pubkey)) === 'deleted') return denial('ACCOUNT_DELETED');
+    if ((await readMemberStatus(db, community, pubkey)) === 'erasing') return denial('BEING_ERASED');
     const before = await findAsked(db, asked);
     if (before !== undefined) {
       if (before.status === 'pending') await erase(change, asked, before.requestId);
@@ -325,19 +325,13 @@ export async function endExport(
   return rowCount === 1;
 }
 
-/** Files whose time is over, and those of accounts that have been deleted. */
+/** Files whose time is over. */
 export async function endExports(client: ClientBase, now: number): Promise<number> {
-  const expired = await client.query(
+  const { rowCount } = await client.query(
     `UPDATE personal_data_requests SET status = 'expired' WHERE kind = 'export' AND status = 'ready' AND expires_at <= $1`,
     [now],
   );
-  const deleted = await client.query(
-    `UPDATE personal_data_requests r SET status = 'cancelled', finished_at = $1 FROM members m
-     WHERE r.kind = 'export' AND r.status IN ('pending', 'running', 'ready')
-       AND m.community = r.community AND m.pubkey = r.pubkey AND m.status = 'deleted'`,
-    [now],
-  );
-  return (expired.rowCount ?? 0) + (deleted.rowCount ?? 0);
+  return rowCount ?? 0;
 }
 
 export async function countPastExports(client: ClientBase, now: number): Promise<number> {

@@ -5,6 +5,7 @@
 import type { Pool } from 'pg';
 import { z } from 'zod';
 import { type Denial, denial, isDenial } from '../core/errors.js';
+import { refuseAccount } from '../core/membership.js';
 import {
   changeLimits,
   FREE,
@@ -259,7 +260,8 @@ async function assign(
     return denial('INVALID_REQUEST', { problems: [{ path: 'until', message: 'not in the future' }] });
   }
   if ((await readPlan(db, community, planId)) === undefined) return denial('NOT_FOUND');
-  if ((await readMemberStatus(db, community, pubkey)) === 'deleted') return denial('ACCOUNT_DELETED');
+  const status = await readMemberStatus(db, community, pubkey);
+  if (status === 'deleted' || status === 'erasing') return refuseAccount(status);
   await ensureMember(change, pubkey);
   const { rowCount } = await db.query(
     `UPDATE members SET plan = $3, plan_until = $4, updated_at = $5 WHERE community = $1 AND pubkey = $2

@@ -2,6 +2,7 @@
  * The documents of search: the words of each event that can be found, one partition for each generation. Written by the consumer of
  * the outbox alone, in the transaction of its number (I8); the same changes written again change nothing (I9).
  */
+import { createHash } from 'node:crypto';
 import type { ClientBase, Pool } from 'pg';
 import { hexArray, int4Array, int8Array, textArray } from './binary.js';
 import { bytes } from './config-change.js';
@@ -16,6 +17,7 @@ export interface Document {
   readonly kind: number;
   readonly createdAt: number;
   readonly seq: number;
+  readonly topics: readonly string[];
   /** The text of a tsvector. */
   readonly words: string;
 }
@@ -53,13 +55,26 @@ const WRITE_SQL = `
       UNION ALL SELECT * FROM unnest($9::int[], $10::bytea[])) AS n (community, event_id)
     WHERE d.generation = $1 AND d.community = n.community AND d.event_id = n.event_id
   )
-  INSERT INTO post_search_documents AS d (generation, community, kind, created_at, seq, event_id, author, words)
-  SELECT $1, community, kind, created_at, seq, event_id, author, words::tsvector
-  FROM unnest($2::int[], $3::int[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bytea[], $8::text[])
-    AS n (community, kind, created_at, seq, event_id, author, words)
+  INSERT INTO post_search_documents AS d (generation, community, kind, created_at, seq, event_id, author, words, topics)
+  SELECT $1, community, kind, created_at, seq, event_id, author, words::tsvector, topics::int[]
+  FROM unnest($2::int[], $3::int[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bytea[], $8::text[], $14::text[])
+    AS n (community, kind, created_at, seq, event_id, author, words, topics)
   ON CONFLICT (generation, community, event_id) DO UPDATE
-  SET seq = excluded.seq, words = excluded.words, deleted_at = NULL
-  WHERE (d.seq, d.words, d.deleted_at) IS DISTINCT FROM (excluded.seq, excluded.words, NULL::bigint)`;
+  SET seq = excluded.seq, words = excluded.words, topics = excluded.topics, deleted_at = NULL
+  WHERE (d.seq, d.words, d.topics, d.deleted_at) IS DISTINCT FROM (excluded.seq, excluded.words, excluded.topics, NULL::bigint)`;
+
+/** Topics of one document; of an event with more the event itself is looked at. */
+const TOPICS_MAX = 32;
+
+/** Short, and the same in every process. Where two fall together, the event itself decides. */
+export function topicMarks(topics: Iterable<string>): number[] {
+  return [...topics].map((topic) => createHash('sha256').update(topic).digest().readInt32BE(0));
+}
+
+function marksText(topics: readonly string[]): string | undefined {
+  const isNone = topics.length === 0 || topics.length > TOPICS_MAX;
+  return isNone ? undefined : `{${topicMarks(topics).join(',')}}`;
+}
 
 export async function writeDocuments(
   tx: ClientBase,
@@ -84,6 +99,7 @@ export async function writeDocuments(
       int4Array(deleted.map((d) => d.community)),
       hexArray(deleted.map((d) => d.id)),
       int8Array(deleted.map((d) => d.at)),
+      textArray(written.map((d) => marksText(d.topics))),
     ],
   });
 }
@@ -145,12 +161,6 @@ export interface SearchRules {
   readonly words: number;
   readonly kinds: readonly (number | string)[];
   readonly privateKinds: readonly (number | string)[];
-  /** Where clients must authenticate: what counts as a topic, and which topics are public. */
-  readonly topics: {
-    readonly prefix: string;
-    readonly plain: readonly string[];
-    readonly public: readonly string[];
-  } | null;
   /** Why some of them were made by other rules than the rest. */
   readonly mixed?: string;
 }
@@ -192,19 +202,6 @@ export async function saveRules(
       textArray([...rules.values()].map((each) => JSON.stringify(each))),
     ],
   );
-}
-
-/** The first of these topics that an event is in. */
-export async function firstUsedTopic(
-  db: Db,
-  community: number,
-  topics: readonly string[],
-): Promise<string | undefined> {
-  const { rows } = await db.query<{ topic: string }>(
-    'SELECT topic FROM topic_totals WHERE community = $1 AND topic = ANY ($2) AND events > 0 ORDER BY topic LIMIT 1',
-    [community, textArray(topics)],
-  );
-  return rows[0]?.topic;
 }
 
 /** Is one of these a community of this node? */

@@ -4,10 +4,10 @@
  * index is behind (I6, I7, I8). What the index has not read yet is read from the outbox (search-ahead.ts).
  *
  * The newest matches are the candidates; they are scored by their words and their age, and the best of them by how often others
- * refer to them, in events that anyone may see. All of it is bounded (I14): candidates, documents that are looked at, changes that are read ahead of the index, time.
+ * refer to them, in events that the client may see. All of it is bounded (I14): candidates, documents that are looked at, changes that are read ahead of the index, time.
  */
 import type { Pool } from 'pg';
-import { type AccessRules, publicView, searchView } from '../core/access.js';
+import { type AccessRules, allowedTopics, publicView, type View } from '../core/access.js';
 import { type Denial, denial, isDenial } from '../core/errors.js';
 import { type Filter, matchesNothing } from '../core/filter.js';
 import { toRankQuery, toTsquery } from '../core/search.js';
@@ -17,6 +17,7 @@ import { bytes } from './config-change.js';
 import { countReferences, type FoundRow, findEvents, readEventsById } from './query.js';
 import { readAhead } from './search-ahead.js';
 import { openPlace, type Seal, sealPlace } from './search-cursor.js';
+import { topicMarks } from './search-documents.js';
 import type { TagHash } from './tag-hash.js';
 
 /** So many of the newest matches are scored. */
@@ -261,7 +262,7 @@ type DocumentPlace = Pick<Position, 'createdAt' | 'id'>;
 async function readDocuments(
   searchPool: Pool,
   community: number,
-  { search, kinds, since, until, tags }: Filter,
+  { search, kinds, since, until, tags, view }: Filter,
   { generation, cut }: Index,
   after: DocumentPlace | undefined,
 ): Promise<DocumentPlace[]> {
@@ -278,6 +279,12 @@ async function readDocuments(
   if (kinds !== undefined) conditions.push(`kind = ANY (${value(int4Array([...kinds]), 'int[]')})`);
   if (since !== undefined) conditions.push(`created_at >= ${value(since, 'bigint')}`);
   if (until !== undefined) conditions.push(`created_at <= ${value(until, 'bigint')}`);
+  if (view?.topics !== undefined) {
+    const allowed = new Set(allowedTopics(view.topics));
+    const closed = [...view.topics.carried.known].filter((topic) => !allowed.has(topic));
+    const holds = (marked: Iterable<string>) => `topics && ${value(int4Array(topicMarks(marked)), 'int[]')}`;
+    conditions.push(`(topics IS NULL OR NOT ${holds(closed)} OR ${holds(allowed)})`);
+  }
   if (after !== undefined) {
     const time = value(after.createdAt, 'bigint');
     conditions.push(
@@ -316,7 +323,7 @@ const BY_LENGTH = 1;
 async function score(
   pools: SearchPools,
   community: SearchedCommunity,
-  { search }: Filter,
+  { search, view }: Filter,
   scoring: Scoring,
 ): Promise<ScoredRow[]> {
   if (scoring.rows.length === 0) return [];
@@ -327,7 +334,7 @@ async function score(
   const scored = scoring.rows.map((row) => ({ ...row, score: scoreBy(row, 0) })).sort(compare);
   if (settings['search.popularityWeight'] === 0) return scored;
   const best = scored.slice(0, REFERRED_MAX);
-  const counts = await referencesOf(pools, community, best, scoring);
+  const counts = await referencesOf(pools, community, best, view, scoring);
   const raised = best.map((row, place) => ({ ...row, score: scoreBy(row, counts[place] ?? 0) }));
   return [...raised, ...scored.slice(REFERRED_MAX)].sort(compare);
 }
@@ -361,13 +368,15 @@ function referencesOf(
   { pool, tagHash }: SearchPools,
   community: SearchedCommunity,
   rows: readonly ScoredRow[],
+  view: View | undefined,
   { index, now }: Scoring,
 ): Promise<number[]> {
   const asked = {
     ids: rows.map(({ id }) => id),
     max: REFERENCES_MAX,
     cut: index.cut,
-    view: publicView(community),
+    // Whatever the client may see, of any kind.
+    view: view === undefined ? publicView(community) : { ...view, kinds: undefined },
   };
   return countReferences(pool, community.id, asked, tagHash, { rules: community, now });
 }
@@ -396,8 +405,8 @@ export interface SearchPageOf {
 }
 
 /**
- * One page of what the public may find, the best first. The filter has its `search` (core/filter.ts); a view of its own is not
- * needed. INVALID_REQUEST: the cursor is not one of ours; SEARCH_NOT_READY: the index is not whole yet.
+ * One page of what a client may find, the best first. The filter has its `search` (core/filter.ts) and the view of the client.
+ * INVALID_REQUEST: the cursor is not one of ours; SEARCH_NOT_READY: the index is not whole yet.
  *
  * The first page fixes from when age is counted and what is old enough to count, so that later pages go on in the same order.
  */
@@ -412,8 +421,7 @@ export async function searchPage(
   if (from === undefined) return invalid('cursor', 'not a cursor of a search');
   if (filter.search === undefined) return invalid('search', 'there is nothing to search for');
   if (matchesNothing(filter)) return { items: [], nextCursor: undefined };
-  const seen = { ...filter, view: searchView(community) };
-  const found = await searchEvents(pools, community, seen, { limit: limit + 1, now, ...from });
+  const found = await searchEvents(pools, community, filter, { limit: limit + 1, now, ...from });
   if (isDenial(found)) return found;
   const rows = found.rows.slice(0, limit);
   const last = rows.at(-1);

@@ -3,7 +3,7 @@
  * row is taken in the transaction that computes; a ground that is written meanwhile waits for it with its own.
  */
 import type { ClientBase, Pool } from 'pg';
-import { type AccessRules, publicTopicsOf } from '../core/access.js';
+import { type AccessRules, type PublicTopics, publicTopicsOf } from '../core/access.js';
 import {
   ASSERTION_GAP,
   CLAIMS,
@@ -18,7 +18,6 @@ import {
 } from '../core/trust.js';
 import { hexArray, int2Array, int4Array, int8Array, textArray } from './binary.js';
 import { bytes, type Db } from './config-change.js';
-import type { SearchRules } from './search-documents.js';
 
 // ── What the grounds add up to ────────────────────────────────────────────────────────────────────────────────────
 
@@ -395,7 +394,7 @@ export async function sweepOn(tx: ClientBase, now: number, limit: number): Promi
 export interface ContactRules {
   readonly kinds: readonly string[];
   readonly privateKinds: readonly (number | string)[];
-  readonly topics: SearchRules['topics'];
+  readonly topics: PublicTopics | null;
 }
 
 export async function readContactRules(db: Db, generation: number): Promise<Map<number, ContactRules>> {
@@ -422,6 +421,19 @@ const writeRules =
 export const saveContactRules = writeRules('DO UPDATE SET rules = excluded.rules');
 /** Those that are there stay. */
 export const addContactRules = writeRules('DO NOTHING');
+
+/** The first of these topics that an event is in. */
+export async function firstUsedTopic(
+  db: Db,
+  community: number,
+  topics: readonly string[],
+): Promise<string | undefined> {
+  const { rows } = await db.query<{ topic: string }>(
+    'SELECT topic FROM topic_totals WHERE community = $1 AND topic = ANY ($2) AND events > 0 ORDER BY topic LIMIT 1',
+    [community, textArray(topics)],
+  );
+  return rows[0]?.topic;
+}
 
 export async function dropContactRules(db: Db, generation: number): Promise<void> {
   await db.query('DELETE FROM trust_rules WHERE generation = $1', [generation]);
