@@ -9,7 +9,7 @@ import { isHex64, type NostrEvent } from '../core/event.js';
 import { isExpired } from '../core/expiration.js';
 import { pubkeyOf } from '../core/public-key-text.js';
 import { asMatched } from '../core/topic.js';
-import { CLAIMS, type Claim, isPublic, rankOf, windowStart } from '../core/trust.js';
+import { CLAIMS, type Claim, contactWeight, isPublic, rankOf, windowStart } from '../core/trust.js';
 import { currentKey } from '../store/node-keys.js';
 import { readEventsById } from '../store/query.js';
 import { countReports, latestContacts, type ShownContact } from '../store/trust.js';
@@ -82,7 +82,7 @@ function reportRoute({ pool }: TrustOptions): Route {
     url: '/trust/report-based',
     summary: 'How much a person is reported',
     description:
-      'score: the risk, 0 to 1. rank: 100 × (1 − score). A report counts by the standing of who made it.',
+      'score: the risk, 0 to 1. rank: 100 × (1 − score). A report counts where who made it is established.',
     response: answerOf(
       'report-based',
       z.strictObject({
@@ -96,8 +96,8 @@ function reportRoute({ pool }: TrustOptions): Route {
       const { id } = community;
       const score = await scoreOf(pool, community, claim, subject);
       const { reasons, labels } = await countReports(pool, { community: id, subject }, community, now);
-      const risks = await gatherRisks(pool, id, [subject], community, now);
-      const weight = risks.get(subject)!.weight;
+      const risks = (await gatherRisks(pool, id, [subject], community, now)).get(subject)!;
+      const weight = risks.weight + risks.labels;
       return { ...score, claim, grounds: { reports: reasons, labels, weight } };
     },
   });
@@ -108,15 +108,16 @@ const contact = z.strictObject({
   kind: z.number().int(),
   direction: z.enum(['out', 'in']).describe('out: the person named somebody; in: somebody named the person'),
   at: milliseconds,
-  weight: z.number(),
+  weight: z.number().describe('By its kind, divided by how many people the event names'),
 });
 
 function densityRoute({ pool }: TrustOptions): Route {
   return route({
     ...shared,
     url: '/trust/communication-density',
-    summary: 'How much a person talks with others in public',
-    description: `score: 0 to 1. rank: 100 × score. The ${GROUNDS_MAX} newest contacts that anyone may read are shown.`,
+    summary: 'How much a person talks in public with others who answer',
+    description: `score: 0 to 1, by ties with people of standing. rank: 100 × score. The ${GROUNDS_MAX} newest contacts with those
+      who answer are shown, as far as anyone may read them.`,
     response: answerOf('communication-density', z.array(contact)),
     handler: async ({ community, query: { subject }, now }) => {
       const claim = 'communication-density' as const;
@@ -129,9 +130,8 @@ function densityRoute({ pool }: TrustOptions): Route {
 /** The view decides, not what was heard of it. */
 async function shownContacts(pool: Pool, community: Community, subject: string, now: number) {
   const { id, settings } = community;
-  const weights = settings['trust.kindWeights'];
   const since = windowStart(now, settings);
-  const kinds = Object.keys(weights).map(Number);
+  const kinds = Object.keys(settings['trust.kindWeights']).map(Number);
   const found = await latestContacts(pool, { community: id, subject }, { since, kinds, limit: GROUNDS_READ });
   const events = await readEventsById(
     pool,
@@ -146,12 +146,12 @@ async function shownContacts(pool: Pool, community: Community, subject: string, 
   return found
     .filter(isShown)
     .slice(0, GROUNDS_MAX)
-    .map(({ eventId: event_id, kind, direction, at }) => ({
+    .map(({ eventId: event_id, kind, direction, at, shared }) => ({
       event_id,
       kind,
       direction,
       at,
-      weight: weights[String(kind)] ?? 0,
+      weight: contactWeight(kind, shared, settings),
     }));
 }
 
