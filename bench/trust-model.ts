@@ -96,7 +96,7 @@ export class TrustModel {
   review(now: number): void {
     const founded = foundedUntil(this.createdAt, this.settings);
     for (const [pubkey, seen] of this.firstSeen) {
-      if (this.standsFrom.has(pubkey) || seen <= founded) continue;
+      if (this.standsFrom.has(pubkey) || seen <= founded || !this.contacts.has(pubkey)) continue;
       const grown = isOldEnough(now - seen) && hasTies(this.ties(pubkey, now), this.settings);
       if ((this.approved.has(pubkey) || grown) && this.risk(pubkey, now) < RISK_MAX)
         this.standsFrom.set(pubkey, now + STANDS_AFTER_MS);

@@ -36,7 +36,7 @@ export async function reviewStanding(
   return changed.size;
 }
 
-/** Those whose standing may be another now. */
+/** Those whose standing may be another now. Who never says anything to anybody needs none. */
 async function readCandidates(
   client: ClientBase,
   { id, settings }: Pick<Community, 'id' | 'settings'>,
@@ -49,7 +49,8 @@ async function readCandidates(
           a.first_seen_at <= $3 AS founder, ${isApproved('a.pubkey')} AS approved,
           EXISTS (SELECT 1 FROM blocked_authors b WHERE b.community = $1 AND b.pubkey = a.pubkey)
             OR EXISTS (SELECT 1 FROM members m WHERE m.community = $1 AND m.pubkey = a.pubkey AND m.status = 'disabled') AS "keptOut"
-        FROM trust_authors a WHERE a.community = $1 AND a.pubkey = ANY ($2::bytea[])) c
+        FROM trust_authors a WHERE a.community = $1 AND a.pubkey = ANY ($2::bytea[])
+          AND EXISTS (SELECT 1 FROM trust_contacts c WHERE c.community = $1 AND c.author = a.pubkey)) c
       WHERE CASE WHEN "keptOut" THEN "standsFrom" IS DISTINCT FROM ${NEVER}
         ELSE "standsFrom" = ${NEVER} OR "standsFrom" IS NULL AND NOT founder END`,
     values: [id, hexArray(subjects), await readFounded(client, id, settings)],
