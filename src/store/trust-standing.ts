@@ -3,11 +3,13 @@
  * standing, and stays; the operator takes it away by blocking or disabling them. A founder has it by the age of the key, without a grant.
  */
 import type { ClientBase } from 'pg';
-import type { Community } from '../communities.js';
+import type { AccessRules } from '../core/access.js';
 import { hasTies, isOldEnough, RISK_MAX, STANDS_AFTER_MS, scoreOf } from '../core/trust.js';
 import { hexArray, int8Array } from './binary.js';
 import { isApproved } from './trust.js';
 import { gatherRisks, gatherTies, NEVER, readFounded } from './trust-scores.js';
+
+type CommunityRules = AccessRules & { readonly id: number };
 
 interface Candidate {
   readonly pubkey: string;
@@ -20,7 +22,7 @@ interface Candidate {
 /** Looks at these people once. Returns how many gained or lost their standing; whoever they talk with is due. */
 export async function reviewStanding(
   client: ClientBase,
-  rules: Pick<Community, 'id' | 'settings' | 'topics' | 'refused'>,
+  rules: CommunityRules,
   subjects: readonly string[],
   now: number,
 ): Promise<number> {
@@ -39,7 +41,7 @@ export async function reviewStanding(
 /** Those whose standing may be another now. Who never says anything to anybody needs none. */
 async function readCandidates(
   client: ClientBase,
-  { id, settings }: Pick<Community, 'id' | 'settings'>,
+  { id, settings }: CommunityRules,
   subjects: readonly string[],
 ): Promise<Candidate[]> {
   const { rows } = await client.query<Candidate>({
@@ -60,7 +62,7 @@ async function readCandidates(
 
 async function established(
   client: ClientBase,
-  rules: Pick<Community, 'id' | 'settings' | 'topics' | 'refused'>,
+  rules: CommunityRules,
   candidates: readonly Candidate[],
   now: number,
 ): Promise<string[]> {
