@@ -4,11 +4,17 @@
  */
 import { settingsFrom } from '../src/core/settings.js';
 import {
-  densityOf,
-  riskOf,
-  STANDING,
+  contactWeight,
+  ESTABLISHED_DAYS,
+  foundedUntil,
+  hasTies,
+  isOldEnough,
+  RISK_MAX,
+  STANDS_AFTER_MS,
+  scoreOf,
   standingOf,
   type TrustSettings,
+  tieOf,
   windowStart,
 } from '../src/core/trust.js';
 
@@ -19,6 +25,8 @@ export interface ModelContact {
   readonly named: string;
   readonly kind: number;
   readonly at: number;
+  /** How many the note names. */
+  readonly shared?: number;
 }
 
 export interface ModelReport {
@@ -40,21 +48,32 @@ export interface ModelLabel {
 
 export class TrustModel {
   readonly firstSeen = new Map<string, number>();
-  readonly contacts: ModelContact[] = [];
+  readonly standsFrom = new Map<string, number>();
   readonly reports: ModelReport[] = [];
   readonly labels: ModelLabel[] = [];
   readonly approved = new Set<string>();
+  /** By author, then by whom they named. */
+  private readonly contacts = new Map<string, Map<string, ModelContact[]>>();
+  contactCount = 0;
   /** Undefined where anyone may read every topic. */
   publicTopics: Set<string> | undefined;
 
-  constructor(readonly settings: TrustSettings = settingsFrom(new Map())) {}
+  constructor(
+    readonly settings: TrustSettings = settingsFrom(new Map()),
+    /** When the community was made. */
+    readonly createdAt = 0,
+  ) {}
 
   see(pubkey: string, at: number): void {
     this.firstSeen.set(pubkey, Math.min(at, this.firstSeen.get(pubkey) ?? at));
   }
 
   contact(contact: ModelContact): void {
-    if (contact.author !== contact.named) this.contacts.push(contact);
+    const { author, named } = contact;
+    if (author === named) return;
+    const own = this.contacts.get(author) ?? new Map<string, ModelContact[]>();
+    this.contacts.set(author, own.set(named, [...(own.get(named) ?? []), contact]));
+    this.contactCount += 1;
   }
 
   report(reporter: string, subject: string, at: number, cameAt = at): void {
@@ -64,19 +83,55 @@ export class TrustModel {
 
   standing(reporter: string, now: number): number {
     const seen = this.firstSeen.get(reporter);
-    const old = now - STANDING.fullDays * DAY_MS;
-    const since = windowStart(now, this.settings);
-    const isOld = (pubkey: string) => (this.firstSeen.get(pubkey) ?? now) <= old;
-    const ties = this.contacts.filter(
-      ({ author, named, at }) => named === reporter && at > since && isOld(author),
-    );
     const known = {
       seenForMs: seen === undefined ? undefined : now - seen,
-      ties: new Set(ties.map(({ author }) => author)).size,
+      ties: this.ties(reporter, now),
       approved: this.approved.has(reporter),
       risk: this.risk(reporter, now),
     };
     return standingOf(known, this.settings);
+  }
+
+  /** What the daily look does: everybody by the state before it. */
+  review(now: number): void {
+    const founded = foundedUntil(this.createdAt, this.settings);
+    for (const [pubkey, seen] of this.firstSeen) {
+      if (this.standsFrom.has(pubkey) || seen <= founded || !this.contacts.has(pubkey)) continue;
+      const grown = isOldEnough(now - seen) && hasTies(this.ties(pubkey, now), this.settings);
+      if ((this.approved.has(pubkey) || grown) && this.risk(pubkey, now) < RISK_MAX)
+        this.standsFrom.set(pubkey, now + STANDS_AFTER_MS);
+    }
+  }
+
+  private countsFrom(pubkey: string): number {
+    const seen = this.firstSeen.get(pubkey);
+    const granted = this.standsFrom.get(pubkey);
+    if (granted !== undefined || seen === undefined) return granted ?? Number.POSITIVE_INFINITY;
+    const isFounder = seen <= foundedUntil(this.createdAt, this.settings);
+    return isFounder ? seen + ESTABLISHED_DAYS * DAY_MS : Number.POSITIVE_INFINITY;
+  }
+
+  /** The strengths of ties with people of standing, added up. */
+  ties(subject: string, now: number): number {
+    let thousandths = 0;
+    for (const partner of this.contacts.get(subject)?.keys() ?? [])
+      if (this.countsFrom(partner) <= now) {
+        const tie = tieOf(this.said(subject, partner, now), this.said(partner, subject, now));
+        thousandths += Math.round(tie * 1_000);
+      }
+    return thousandths / 1_000;
+  }
+
+  /** The greatest contact of each day, added up. */
+  private said(author: string, named: string, now: number): number {
+    const since = windowStart(now, this.settings);
+    const days = new Map<number, number>();
+    for (const { at, kind, shared } of this.contacts.get(author)?.get(named) ?? []) {
+      if (at <= since) continue;
+      const day = Math.floor(at / DAY_MS);
+      days.set(day, Math.max(days.get(day) ?? 0, contactWeight(kind, shared ?? 1, this.settings)));
+    }
+    return [...days.values()].reduce((sum, weight) => sum + Math.round(weight * 1_000), 0) / 1_000;
   }
 
   risk(subject: string, now: number): number {
@@ -94,7 +149,7 @@ export class TrustModel {
     );
     // In thousandths, as weights are rounded: the order of adding makes no difference.
     const thousandths = [...greatest.values()].reduce((sum, weight) => sum + Math.round(weight * 1_000), 0);
-    return riskOf((thousandths + labels.length * 1_000) / 1_000, this.settings);
+    return scoreOf('report-based', { weight: thousandths / 1_000, labels: labels.length }, this.settings);
   }
 
   private isPublic({ topics }: ModelLabel): boolean {
@@ -106,10 +161,6 @@ export class TrustModel {
   }
 
   density(subject: string, now: number): number {
-    const since = windowStart(now, this.settings);
-    const weights = this.settings['trust.kindWeights'];
-    const own = this.contacts.filter((c) => (c.author === subject || c.named === subject) && c.at > since);
-    const thousandths = own.reduce((sum, { kind }) => sum + Math.round((weights[kind] ?? 0) * 1_000), 0);
-    return densityOf(thousandths / 1_000, this.settings);
+    return scoreOf('communication-density', { weight: this.ties(subject, now), labels: 0 }, this.settings);
   }
 }

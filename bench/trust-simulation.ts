@@ -1,24 +1,19 @@
 /**
- * What it takes to sink somebody: an honest community of 200 over 60 days, then attacks on one of its members, each on a copy of it.
- * Gives the table of docs/trust.md: `node --import tsx bench/trust-simulation.ts`.
+ * What it takes to move somebody's scores: an honest community that grows for four months, then attacks, each on a copy of it. It uses the rules of
+ * the node (`src/core/trust.ts`) on a model in memory. Gives the tables of docs/trust.md:
+ *   npm run simulate:trust [-- --seed 7447 --members 120]
  */
 import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
 import { settingsFrom } from '../src/core/settings.js';
-import { rankOf, type TrustSettings } from '../src/core/trust.js';
+import { type Claim, rankOf, type TrustSettings } from '../src/core/trust.js';
 import { TrustModel } from './trust-model.js';
 
 const DAY_MS = 86_400_000;
 const START = 1_700_000_000_000;
-const ATTACK = START + 60 * DAY_MS;
-
-export interface Outcome {
-  readonly attack: string;
-  readonly reporters: number;
-  /** Of all reports together. */
-  readonly weight: number;
-  readonly risk: number;
-  readonly rank: number;
-}
+/** The community is this old when it is attacked. */
+const AGE_DAYS = 120;
+const ATTACK = START + AGE_DAYS * DAY_MS;
 
 /** Mulberry32: the same numbers in every run. */
 function chance(seed: number): () => number {
@@ -38,119 +33,284 @@ export interface SimulationOptions {
   readonly members?: number;
   /** Of each crowd, from small to large. */
   readonly crowds?: readonly number[];
+  readonly settings?: Partial<TrustSettings>;
 }
 
+/** The honest community: half of it are there in the first month, the others come one by one; each talks with a circle of friends. */
 class Simulation {
   readonly random: () => number;
   readonly members: readonly string[];
+  readonly model: TrustModel;
+  private readonly came = new Map<string, number>();
 
-  constructor(
-    readonly seed: number,
-    members: number,
-  ) {
-    this.random = chance(seed);
-    this.members = people('member', members);
+  constructor(options: Required<SimulationOptions>) {
+    this.random = chance(options.seed);
+    this.members = people('member', options.members);
+    this.model = new TrustModel(settingsFrom(new Map(Object.entries(options.settings))), START);
+    const founders = Math.ceil(options.members / 2);
+    for (const [at, member] of this.members.entries()) {
+      const day = at < founders ? (30 * at) / founders : 30 + ((AGE_DAYS - 30) * (at - founders)) / founders;
+      this.came.set(member, START + day * DAY_MS);
+      this.model.see(member, START + day * DAY_MS);
+    }
   }
 
-  private pick<T>(items: readonly T[]): T {
+  pick<T>(items: readonly T[]): T {
     return items[Math.floor(this.random() * items.length)]!;
   }
 
-  /** Members come over 30 days and talk with a few others each day; some are lively, most are quiet. */
-  honest(settings: TrustSettings): TrustModel {
-    const model = new TrustModel(settings);
-    const came = new Map(this.members.map((one) => [one, START + this.random() * 30 * DAY_MS]));
-    const lively = new Map(this.members.map((one) => [one, this.random() ** 2 * 3]));
-    for (const [one, at] of came) model.see(one, at);
-    for (let day = 0; day < 60; day += 1) {
+  /** Day by day. Most of what is said is answered; some is said to several at once. */
+  grow(eachDay: (day: number) => void = () => undefined): void {
+    const friends = new Map(this.members.map((one) => [one, this.friendsOf(one)]));
+    const lively = new Map(this.members.map((one) => [one, 0.1 + this.random() ** 2]));
+    for (let day = 0; day < AGE_DAYS; day += 1) {
+      const at = START + day * DAY_MS;
       for (const author of this.members) {
-        const at = START + (day + this.random()) * DAY_MS;
-        if (at < came.get(author)! || this.random() > lively.get(author)!) continue;
-        const named = this.pick(this.members.filter((one) => came.get(one)! < at && one !== author));
-        model.contact({ author, named: named ?? author, kind: this.pick([1, 1, 6, 7]), at });
+        if (at < this.came.get(author)! || this.random() > lively.get(author)!) continue;
+        const here = friends.get(author)!.filter((friend) => this.came.get(friend)! <= at);
+        for (let notes = 0; notes < 3 && here.length > 0; notes += 1) this.talk(author, this.pick(here), at);
       }
+      this.model.review(at + DAY_MS - 1);
+      eachDay(day);
     }
-    return model;
   }
 
-  /** Keys that came so many days before the attack, and talk with one another from then on. */
-  crowd(model: TrustModel, size: number, days: number, talks: boolean): string[] {
-    const crowd = people('crowd', size);
-    for (const one of crowd) {
-      const came = ATTACK - days * DAY_MS;
-      model.see(one, came);
-      if (!talks) continue;
-      for (let day = 0; day < days; day += 1)
-        for (let posts = 0; posts < 5; posts += 1) {
-          const at = came + (day + this.random()) * DAY_MS;
-          model.contact({ author: one, named: this.pick(crowd), kind: 1, at });
-        }
+  /** A circle of 16 neighbours and a few from anywhere. */
+  private friendsOf(member: string): string[] {
+    const at = this.members.indexOf(member);
+    const near = Array.from({ length: 16 }, (_, step) => {
+      const away = (step >> 1) + 1;
+      return this.members[(at + (step % 2 === 0 ? away : this.members.length - away)) % this.members.length]!;
+    });
+    return [...near, ...Array.from({ length: 4 }, () => this.pick(this.members))].filter(
+      (one) => one !== member,
+    );
+  }
+
+  private talk(author: string, named: string, at: number): void {
+    const shared = this.random() < 0.2 ? 2 : 1;
+    this.model.contact({ author, named, kind: this.pick([1, 1, 1, 6, 7]), at: at + 1, shared });
+    if (this.random() < 0.7)
+      this.model.contact({ author: named, named: author, kind: this.pick([1, 1, 7]), at: at + 2, shared });
+  }
+
+  established(except: readonly string[] = []): string[] {
+    return this.members.filter((one) => !except.includes(one) && this.model.standing(one, ATTACK) > 0.9);
+  }
+
+  /** Two say something to each other on each of so many days before the attack. */
+  chat(one: string, other: string, days: number, shared = 1): void {
+    for (let day = 1; day <= days; day += 1) {
+      const at = ATTACK - day * DAY_MS;
+      this.model.contact({ author: one, named: other, kind: 1, at, shared });
+      this.model.contact({ author: other, named: one, kind: 1, at: at + 1, shared: 1 });
     }
+  }
+
+  /** Keys that came so many days before the attack; they talk with ten others of their own every day from then on. */
+  crowd(size: number, days: number): string[] {
+    const crowd = people('crowd', size);
+    for (const one of crowd) this.model.see(one, ATTACK - days * DAY_MS);
+    for (const [at, one] of crowd.entries())
+      for (let away = 1; away <= 10 && size > 1; away += 1)
+        this.chat(one, crowd[(at + away) % size]!, Math.min(days, 29));
     return crowd;
+  }
+
+  /** The daily look, day after day, while nothing else happens. */
+  reviewAll(): void {
+    for (let day = 29; day >= 0; day -= 1) this.model.review(ATTACK - day * DAY_MS);
   }
 }
 
-/** The one who is attacked has been there from early on. */
-const TARGET = 'member 0';
+export interface Growth {
+  readonly day: number;
+  readonly members: number;
+  readonly established: number;
+  /** The median of all who have been there for a month, and of those who came less than a month ago. */
+  readonly density: number;
+  readonly newcomers: number;
+}
+
+export interface Outcome {
+  readonly attack: string;
+  readonly claim: Claim;
+  /** Keys of the attacker, and established members who help, knowingly or not. */
+  readonly keys: number;
+  readonly helpers: number;
+  readonly before: number;
+  readonly after: number;
+}
+
+const TARGET = 'member 1';
+const SPAMMER = 'spammer';
+
+const complete = (options: SimulationOptions): Required<SimulationOptions> => ({
+  seed: 7_447,
+  members: 120,
+  crowds: [10, 100, 1_000],
+  settings: {},
+  ...options,
+});
+
+export function simulateGrowth(options: SimulationOptions = {}): Growth[] {
+  const simulation = new Simulation(complete(options));
+  const { model, members } = simulation;
+  const growth: Growth[] = [];
+  const median = (values: readonly number[]) =>
+    [...values].sort((one, other) => one - other)[Math.floor(values.length / 2)] ?? 0;
+  simulation.grow((day) => {
+    if ((day + 1) % 30 !== 0) return;
+    const now = START + (day + 1) * DAY_MS;
+    const seenFor = (one: string) => now - model.firstSeen.get(one)!;
+    const here = members.filter((one) => seenFor(one) >= 0);
+    const rank = (one: string) => rankOf('communication-density', model.density(one, now));
+    growth.push({
+      day: day + 1,
+      members: here.length,
+      established: here.filter((one) => model.standing(one, now) > 0).length,
+      density: median(here.filter((one) => seenFor(one) >= 30 * DAY_MS).map(rank)),
+      newcomers: median(here.filter((one) => seenFor(one) < 30 * DAY_MS).map(rank)),
+    });
+  });
+  return growth;
+}
+
+interface Attacked {
+  readonly keys: number;
+  readonly helpers: number;
+}
 
 export function simulate(options: SimulationOptions = {}): Outcome[] {
-  const { seed = 7_447, members = 200, crowds = [10, 100, 1_000] } = options;
+  const all = complete(options);
   const outcomes: Outcome[] = [];
-  const attack = (
-    name: string,
-    gather: (simulation: Simulation, model: TrustModel) => readonly string[],
-    changed: Partial<TrustSettings> = {},
-  ) => {
-    const simulation = new Simulation(seed, members);
-    const model = simulation.honest(settingsFrom(new Map(Object.entries(changed))));
-    const reporters = gather(simulation, model);
-    for (const reporter of reporters) model.report(reporter, TARGET, ATTACK);
-    const risk = model.risk(TARGET, ATTACK);
-    const weight = model.reports.reduce((sum, report) => sum + report.weight, 0);
-    outcomes.push({
-      attack: name,
-      reporters: reporters.length,
-      weight,
-      risk,
-      rank: rankOf('report-based', risk),
-    });
-  };
-  const established = (simulation: Simulation, model: TrustModel, count: number) =>
-    simulation.members.filter((one) => one !== TARGET && model.standing(one, ATTACK) >= 0.9).slice(0, count);
+  const few = settingsFrom(new Map(Object.entries(all.settings)))['trust.establishedMin'];
 
-  attack('nobody', () => []);
-  for (const size of crowds)
-    attack(`a crowd of ${size} keys of today`, (simulation, model) =>
-      simulation.crowd(model, size, 0, false),
-    );
-  for (const size of crowds)
-    attack(`a crowd of ${size} that has talked among itself for a week`, (simulation, model) =>
-      simulation.crowd(model, size, 7, true),
-    );
-  attack(`a crowd of ${crowds.at(-1)} that has talked among itself for four weeks`, (simulation, model) =>
-    simulation.crowd(model, crowds.at(-1)!, 28, true),
-  );
-  attack('a crowd of 10 that has talked among itself for six weeks', (simulation, model) =>
-    simulation.crowd(model, 10, 42, true),
-  );
-  attack(
-    'the same, where only approved members are heard',
-    (simulation, model) => simulation.crowd(model, 10, 42, true),
-    { 'trust.reporters': 'approved' },
-  );
-  attack('3 established members, hijacked', (simulation, model) => established(simulation, model, 3));
-  attack('5 established members', (simulation, model) => established(simulation, model, 5));
-  attack('10 established members', (simulation, model) => established(simulation, model, 10));
-  attack('10 members, whoever they are', ({ members: all }) => all.slice(1, 11));
+  const attack = (name: string, claim: Claim, subject: string, run: (s: Simulation) => Attacked) => {
+    const simulation = new Simulation(all);
+    simulation.grow();
+    const { model } = simulation;
+    model.see(SPAMMER, ATTACK - 40 * DAY_MS);
+    const rank = () =>
+      rankOf(claim, claim === 'report-based' ? model.risk(subject, ATTACK) : model.density(subject, ATTACK));
+    const before = rank();
+    const { keys, helpers } = run(simulation);
+    outcomes.push({ attack: name, claim, keys, helpers, before, after: rank() });
+  };
+  /** These report the member who is attacked. */
+  const sink = (name: string, gather: (s: Simulation) => { reporters: readonly string[]; helpers: number }) =>
+    attack(name, 'report-based', TARGET, (simulation) => {
+      const { reporters, helpers } = gather(simulation);
+      simulation.reviewAll();
+      for (const reporter of reporters) simulation.model.report(reporter, TARGET, ATTACK);
+      return { keys: reporters.filter((one) => !simulation.members.includes(one)).length, helpers };
+    });
+  const lift = (name: string, run: (s: Simulation) => Attacked) =>
+    attack(name, 'communication-density', SPAMMER, (simulation) => {
+      const attacked = run(simulation);
+      simulation.reviewAll();
+      return attacked;
+    });
+  /** Keys that are old enough, each in talk with these members on ten days. */
+  const infiltrate = (simulation: Simulation, helpers: readonly string[]): string[] => {
+    const crowd = simulation.crowd(50, 60);
+    for (const one of crowd) for (const helper of helpers) simulation.chat(one, helper, 10);
+    return crowd;
+  };
+
+  for (const size of all.crowds)
+    sink(`${size} keys of today report`, (s) => ({ reporters: s.crowd(size, 0), helpers: 0 }));
+  for (const size of all.crowds)
+    sink(`${size} keys that have talked among themselves for two months report`, (s) => ({
+      reporters: s.crowd(size, 60),
+      helpers: 0,
+    }));
+  sink(`the same ${all.crowds[0]}, who came in the founding month, report`, (s) => ({
+    reporters: s.crowd(all.crowds[0]!, AGE_DAYS - 10),
+    helpers: all.crowds[0]!,
+  }));
+  sink('25 old keys, once welcomed in one note by each of 5 members, report', (s) => {
+    const crowd = s.crowd(25, 60);
+    for (const member of s.established([TARGET]).slice(0, 5))
+      for (const one of crowd) {
+        s.model.contact({ author: member, named: one, kind: 1, at: ATTACK - DAY_MS, shared: 25 });
+        s.model.contact({ author: one, named: member, kind: 1, at: ATTACK - DAY_MS / 2 });
+      }
+    return { reporters: crowd, helpers: 0 };
+  });
+  sink(`${few - 1} established members, hijacked, report`, (s) => {
+    const helpers = s.established([TARGET]).slice(0, few - 1);
+    return { reporters: helpers, helpers: helpers.length };
+  });
+  for (const count of [few - 1, few])
+    sink(`50 keys in talk with ${count} members for two months report, and so do these`, (s) => {
+      const helpers = s.established([TARGET]).slice(0, count);
+      return { reporters: [...infiltrate(s, helpers), ...helpers], helpers: helpers.length };
+    });
+  sink('10 established members report', (s) => {
+    const helpers = s.established([TARGET]).slice(0, 10);
+    return { reporters: helpers, helpers: helpers.length };
+  });
+
+  lift('500 new keys and a spammer praise each other', (s) => {
+    const crowd = s.crowd(500, 0);
+    for (const one of crowd) s.chat(SPAMMER, one, 1);
+    return { keys: crowd.length, helpers: 0 };
+  });
+  lift('100 old keys and a spammer praise each other for a month', (s) => {
+    const crowd = s.crowd(100, 60);
+    for (const one of crowd) s.chat(SPAMMER, one, 29);
+    return { keys: crowd.length, helpers: 0 };
+  });
+  lift('a spammer names 20 members in one note, every day', (s) => {
+    for (let day = 1; day < 30; day += 1)
+      for (const named of s.members.slice(0, 20))
+        s.model.contact({ author: SPAMMER, named, kind: 1, at: ATTACK - day * DAY_MS, shared: 20 });
+    return { keys: 0, helpers: 0 };
+  });
+  lift('a spammer writes to 20 members every day; each answers once', (s) => {
+    for (const named of s.established().slice(0, 20)) {
+      s.chat(SPAMMER, named, 1);
+      for (let day = 2; day < 30; day += 1)
+        s.model.contact({ author: SPAMMER, named, kind: 1, at: ATTACK - day * DAY_MS });
+    }
+    return { keys: 0, helpers: 20 };
+  });
+  for (const count of [few - 1, 20])
+    lift(`${count} established members talk with a spammer every day`, (s) => {
+      const helpers = s.established().slice(0, count);
+      for (const helper of helpers) s.chat(SPAMMER, helper, 29);
+      return { keys: 0, helpers: helpers.length };
+    });
   return outcomes;
 }
 
-export function tableOf(outcomes: readonly Outcome[]): string {
-  const rows = outcomes.map(
-    ({ attack, reporters, weight, risk, rank }) =>
-      `| ${attack} | ${reporters} | ${weight.toFixed(1)} | ${risk.toFixed(2)} | ${rank} |`,
+export function growthTable(growth: readonly Growth[]): string {
+  const rows = growth.map(
+    ({ day, members, established, density, newcomers }) =>
+      `| ${day} | ${members} | ${established} | ${density} | ${newcomers} |`,
   );
-  return ['| who reports | reporters | weight | risk | rank |', '|---|---|---|---|---|', ...rows].join('\n');
+  return [
+    '| day | members | established | density rank, a month or older (median) | newcomers |',
+    '|---|---|---|---|---|',
+    ...rows,
+  ].join('\n');
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) console.log(tableOf(simulate()));
+export function attackTable(outcomes: readonly Outcome[]): string {
+  const rows = outcomes.map(
+    ({ attack, claim, keys, helpers, before, after }) =>
+      `| ${attack} | ${claim} | ${keys} | ${helpers} | ${before} → ${after} | ${Math.abs(after - before)} |`,
+  );
+  return ['| attack | claim | keys | helpers | rank | points |', '|---|---|---|---|---|---|', ...rows].join(
+    '\n',
+  );
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const { values } = parseArgs({
+    options: { seed: { type: 'string', default: '7447' }, members: { type: 'string', default: '120' } },
+  });
+  const options = { seed: Number(values.seed), members: Number(values.members) };
+  console.log(`${growthTable(simulateGrowth(options))}\n\n${attackTable(simulate(options))}`);
+}

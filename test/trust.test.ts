@@ -31,8 +31,11 @@ beforeAll(async () => {
   // To a clock that leaps every reader is behind.
   await set('capacity.lagSecondsMax', 0);
   for (const elder of elders) await node.post(elder, { kind: 0 });
+  // One note to one person is all that a day can give to a tie.
+  await set('trust.kindWeights', WEIGHTS);
   clock.now = START - 5 * DAY;
-  for (const elder of elders) await node.post(elder, { tags: elders.map(({ pubkey }) => ['p', pubkey]) });
+  for (const [at, elder] of elders.entries())
+    for (const away of [1, 2, 3]) await befriend(elder, elders[(at + away) % elders.length]!);
   await node.settled();
   clock.now = START;
 });
@@ -41,6 +44,12 @@ beforeEach(() => {
   clock.now += 60_000;
 });
 
+const WEIGHTS = { 1: 3, 6: 1.5, 7: 0.9 };
+/** Each says something to the other alone. */
+async function befriend(one: Author, other: Author, path = ''): Promise<void> {
+  await node.post(one, { tags: p(other), content: `${clock.now}` }, path);
+  await node.post(other, { tags: p(one), content: `${clock.now}` }, path);
+}
 const p = (...people: readonly Author[]) => people.map(({ pubkey }) => ['p', pubkey]);
 const density = (of: Author, path?: string) =>
   node.ask<{ event_id: string; kind: number; direction: string; at: number; weight: number }[]>(
@@ -62,6 +71,13 @@ const tag = (event: { tags: string[][] } | undefined, name: string) =>
 async function place(name: string, mode = 'open'): Promise<{ community: number; path: string }> {
   const community = await addCommunity(node.database.pool, name, undefined, Date.now());
   await set('topic.mode', mode, community);
+  await set('trust.kindWeights', WEIGHTS, community);
+  // The elders founded it.
+  for (const { pubkey } of elders)
+    await node.database.pool.query(
+      'INSERT INTO trust_authors (community, first_seen_at, pubkey) VALUES ($1, 1, $2)',
+      [community, Buffer.from(pubkey, 'hex')],
+    );
   return { community, path: `/c/${name}` };
 }
 
@@ -75,29 +91,46 @@ async function set(key: SettingKey, value: unknown, community = home): Promise<v
 }
 
 describe('communication density', () => {
-  it('counts notes, reposts and reactions by their weights, for both who name and who are named', async () => {
-    const [ann, ben] = [newAuthor(), newAuthor()];
-    await node.post(ben, { kind: 0 });
-    const note = await node.post(ann, { tags: p(ben) });
-    await node.post(ann, { kind: 6, tags: p(ben) });
-    await node.post(ben, { kind: 7, tags: p(ann), content: '+' });
-    await node.post(ben, { kind: 30_023, tags: [['d', 'x'], ...p(ann)] });
+  it('counts ties with people of standing, by the lesser of what both said, by the weights of kinds', async () => {
+    const ann = newAuthor();
+    const note = await node.post(ann, { tags: p(elders[0]!) });
+    await node.post(ann, { tags: p(elders[1]!) });
+    await node.post(ann, { tags: p(elders[2]!) });
+    await node.post(elders[0]!, { tags: p(ann) });
+    await node.post(elders[1]!, { kind: 6, tags: p(ann) });
+    await node.post(elders[2]!, { kind: 7, tags: p(ann), content: '+' });
+    await node.post(elders[3]!, { kind: 30_023, tags: [['d', 'x'], ...p(ann)] });
     await node.settled();
-    for (const person of [ann, ben]) {
-      const told = await density(person);
-      expect(told).toMatchObject({ score: 0.09, rank: 9, window_days: 30, computed_at: clock.now });
-      expect(told.grounds.map(({ weight }) => weight).sort()).toEqual([0.3, 0.5, 1]);
-    }
-    const directions = (await density(ann)).grounds.map(({ event_id, direction }) => [event_id, direction]);
+    const told = await density(ann);
+    // 1 + 0.5 + 0.3 of the first five ties, which are worth a tenth.
+    expect(told).toMatchObject({ score: 0.036, rank: 4, window_days: 30, computed_at: clock.now });
+    expect(told.grounds.map(({ weight }) => weight).sort()).toEqual([0.9, 1.5, 3, 3, 3, 3]);
+    const directions = told.grounds.map(({ event_id, direction }) => [event_id, direction]);
     expect(Object.fromEntries(directions)[note.id]).toBe('out');
   });
 
-  it('does not count who names only themselves, and one event once however often it names somebody', async () => {
+  it('counts a day once, and a note that names many only in part for each of them', async () => {
     const [ann, ben] = [newAuthor(), newAuthor()];
-    await node.post(ann, { tags: p(ann, ben, ben) });
+    for (let at = 0; at < 3; at += 1) {
+      await node.post(ann, { kind: 7, tags: p(elders[0]!), content: `+${at}` });
+      await node.post(elders[0]!, { tags: p(ann), content: `ann ${at}` });
+    }
+    await node.post(ben, { tags: p(ben, elders[0]!, elders[0]!, elders[1]!, elders[2]!) });
+    for (const elder of elders.slice(0, 3)) await node.post(elder, { tags: p(ben) });
     await node.settled();
-    expect(await density(ann)).toMatchObject({ score: 0.05 });
-    expect(await density(ben)).toMatchObject({ score: 0.05 });
+    expect(await density(ann)).toMatchObject({ score: 0.006 });
+    expect(await density(ben)).toMatchObject({ score: 0.01998 });
+  });
+
+  it('does not count whom nobody answers, nor a crowd of new keys', async () => {
+    const [ann, ben] = [newAuthor(), newAuthor()];
+    await node.post(ann, { tags: p(...elders) });
+    for (const elder of elders.slice(0, 5)) await node.post(elder, { tags: p(ben) });
+    for (const other of Array.from({ length: 8 }, newAuthor)) await befriend(other, ann);
+    await node.settled();
+    expect(await density(ann)).toMatchObject({ score: 0, assertion: null });
+    expect(await density(ben)).toMatchObject({ score: 0, computed_at: null, grounds: [] });
+    expect(await node.assertions(ann.pubkey)).toEqual([]);
   });
 
   it('answers for an npub, and for one whom nobody knows', async () => {
@@ -119,37 +152,39 @@ describe('communication density', () => {
   });
 
   it('of a deleted event stays, and the event is not shown', async () => {
-    const [ann, ben] = [newAuthor(), newAuthor()];
-    const note = await node.post(ann, { tags: p(ben) });
-    const kept = await node.post(ann, { tags: p(ben), content: 'kept' });
+    const [ann, elder] = [newAuthor(), elders[0]!];
+    const note = await node.post(ann, { tags: p(elder) });
+    const kept = await node.post(ann, { tags: p(elder), content: 'kept' });
+    const answer = await node.post(elder, { tags: p(ann) });
     await node.settled();
-    expect((await density(ben)).grounds).toHaveLength(2);
+    expect((await density(ann)).grounds).toHaveLength(3);
     await node.post(ann, { kind: 5, tags: [['e', note.id]] });
     // At once: what is shown asks the view.
-    expect((await density(ben)).grounds.map(({ event_id }) => event_id)).toEqual([kept.id]);
-    const later = await node.post(ben, { kind: 7, tags: p(ann), content: '+' });
+    const shown = async () => (await density(ann)).grounds.map(({ event_id }) => event_id).sort();
+    expect(await shown()).toEqual([kept.id, answer.id].sort());
+    await node.post(ann, { kind: 5, tags: [['e', kept.id]] });
     await node.settled();
-    const told = await density(ben);
-    expect(told.score).toBe(0.115);
-    expect(told.grounds.map(({ event_id }) => event_id).sort()).toEqual([kept.id, later.id].sort());
+    expect(await density(ann)).toMatchObject({ score: 0.02, grounds: [{ event_id: answer.id }] });
   });
 
   it('of an expired event stays, and the event is not shown from its second on', async () => {
-    const [ann, ben] = [newAuthor(), newAuthor()];
+    const [ann, elder] = [newAuthor(), elders[0]!];
     const expiration = Math.floor(clock.now / 1_000) + 10;
-    await node.post(ann, { tags: [...p(ben), ['expiration', `${expiration}`]] });
+    const note = await node.post(ann, { tags: p(elder) });
+    await node.post(elder, { tags: [...p(ann), ['expiration', `${expiration}`]] });
     await node.settled();
-    expect((await density(ben)).grounds).toHaveLength(1);
+    expect((await density(ann)).grounds).toHaveLength(2);
     clock.now += 10_000;
-    expect((await density(ben)).grounds).toEqual([]);
+    expect((await density(ann)).grounds).toMatchObject([{ event_id: note.id }]);
     await node.run(expire);
     await node.settled();
-    expect(await density(ben)).toMatchObject({ score: 0.05, grounds: [] });
+    expect(await density(ann)).toMatchObject({ score: 0.02, grounds: [{ event_id: note.id }] });
   });
 
   it('shows an event again that a moderator has removed and restored', async () => {
-    const [ann, ben] = [newAuthor(), newAuthor()];
+    const [ann, ben] = [elders[0]!, newAuthor()];
     const { id } = await node.post(ann, { tags: p(ben) });
+    const answer = await node.post(ben, { tags: p(ann) });
     await node.settled();
     const { lane } = node.node;
     const row = await node.database.pool.query(
@@ -168,10 +203,12 @@ describe('communication density', () => {
       select: async () => [{ community: home, event: JSON.parse(payload), row: place, bound: [] }],
     });
     await node.settled();
-    expect(await density(ben)).toMatchObject({ score: 0.05, grounds: [] });
+    expect(await density(ben)).toMatchObject({ score: 0.02, grounds: [{ event_id: answer.id }] });
     expect(await lane.restore([{ community: home, id }])).toEqual(['stored']);
     await node.settled();
-    expect(await density(ben)).toMatchObject({ score: 0.05, grounds: [{ event_id: id }] });
+    const back = await density(ben);
+    expect(back.score).toBe(0.02);
+    expect(back.grounds.map(({ event_id }) => event_id)).toContain(id);
   });
 });
 
@@ -191,8 +228,8 @@ describe('report-based', () => {
     await report(elders[1]!, subject);
     await node.settled();
     expect(await risk(subject)).toMatchObject({
-      score: 0.2,
-      rank: 80,
+      score: 0.04,
+      rank: 96,
       grounds: { reports: { spam: 2, illegal: 1 }, labels: {}, weight: 2 },
     });
     expect(JSON.stringify(await risk(subject))).not.toContain(elders[0]!.pubkey);
@@ -214,12 +251,12 @@ describe('report-based', () => {
     expect(await send()).toBe(url);
     const event = await report(elders[3]!, subject);
     await node.settled();
-    expect(await risk(subject)).toMatchObject({ score: 0.2, grounds: { reports: { malware: 1, spam: 1 } } });
+    expect(await risk(subject)).toMatchObject({ score: 0.04, grounds: { reports: { malware: 1, spam: 1 } } });
     const gone = await node.api.ask('DELETE', url, node.signed(elders[2]!, 'DELETE', url));
     expect(gone.status).toBe(200);
     await node.post(elders[3]!, { kind: 5, tags: [['e', event.id]] });
     await node.settled();
-    expect(await risk(subject)).toMatchObject({ score: 0.2 });
+    expect(await risk(subject)).toMatchObject({ score: 0.04 });
   });
 
   it('is about the author of a reported event, whoever is named beside it', async () => {
@@ -233,7 +270,7 @@ describe('report-based', () => {
       ],
     });
     await node.settled();
-    expect(await risk(ann)).toMatchObject({ score: 0.1 });
+    expect(await risk(ann)).toMatchObject({ score: 0.02 });
     expect(await risk(innocent)).toMatchObject({ score: 0 });
   });
 
@@ -257,7 +294,7 @@ describe('report-based', () => {
     expect(await risk(subject)).toMatchObject({ score: 0 });
     await report(approved, subject);
     await node.settled();
-    expect(await risk(subject)).toMatchObject({ score: 0.1 });
+    expect(await risk(subject)).toMatchObject({ score: 0.02 });
   });
 
   it('counts labels while they hold, one each, and never "safe"', async () => {
@@ -282,7 +319,7 @@ describe('report-based', () => {
 describe('assertions', () => {
   it('say the rank of each claim, signed by a key of its own, and neither replaces the other', async () => {
     const ann = newAuthor();
-    await node.post(ann, { tags: p(...elders.slice(0, 4)) });
+    await befriend(ann, elders[0]!);
     await report(elders[0]!, ann);
     await node.settled();
     const [reported, dense] = await node.assertions(ann.pubkey);
@@ -292,24 +329,24 @@ describe('assertions', () => {
       expect(tag(event, 'd')).toBe(ann.pubkey);
       expect(tag(event, 'expiration')).toBe(String(event!.created_at + 7 * 86_400));
     }
-    expect([tag(reported, 'rank'), tag(dense, 'rank')]).toEqual(['90', '20']);
+    expect([tag(reported, 'rank'), tag(dense, 'rank')]).toEqual(['98', '2']);
     expect(reported!.pubkey).not.toBe(dense!.pubkey);
     expect((await density(ann)).assertion).toBe(dense!.id);
     expect((await risk(ann)).assertion).toBe(reported!.id);
   });
 
   it('are made again when the rank is another, after some minutes, and not when it is the same', async () => {
-    const [ann, ben] = [newAuthor(), newAuthor()];
-    await node.post(ann, { tags: p(ben) });
+    const ann = newAuthor();
+    await befriend(ann, elders[0]!);
     await node.settled();
     const [first] = await node.assertions(ann.pubkey);
-    await node.post(ann, { tags: p(ben), content: 'again' });
+    await befriend(ann, elders[1]!);
     await node.settled();
-    expect(await density(ann)).toMatchObject({ rank: 10, assertion: first!.id });
+    expect(await density(ann)).toMatchObject({ rank: 4, assertion: first!.id });
     clock.now += GAP;
     await node.settled();
     const [second] = await node.assertions(ann.pubkey);
-    expect(tag(second, 'rank')).toBe('10');
+    expect(tag(second, 'rank')).toBe('4');
     expect(second!.created_at).toBeGreaterThan(first!.created_at);
     clock.now += GAP;
     await node.post(ann, { kind: 7, tags: [['e', first!.id]], content: '+' });
@@ -318,8 +355,8 @@ describe('assertions', () => {
   });
 
   it('are renewed before they expire, and once nothing counts any more set right once and left to expire', async () => {
-    const [ann, ben] = [newAuthor(), newAuthor()];
-    await node.post(ann, { tags: p(ben) });
+    const ann = newAuthor();
+    await befriend(ann, elders[0]!);
     await node.settled();
     const [first] = await node.assertions(ann.pubkey);
     clock.now += 6 * DAY;
@@ -337,24 +374,13 @@ describe('assertions', () => {
     expect(await node.assertions(ann.pubkey)).toEqual([]);
   });
 
-  it('are not made of one who is only named and never came', async () => {
-    const [ann, ghost] = [newAuthor(), newAuthor()];
-    await node.post(ann, { tags: p(ghost) });
-    await node.settled();
-    expect(await node.assertions(ghost.pubkey)).toEqual([]);
-    expect(await density(ghost)).toMatchObject({ score: 0.05, assertion: null });
-    await node.post(ghost, { kind: 0 });
-    await node.settled();
-    expect(await node.assertions(ghost.pubkey)).toHaveLength(1);
-  });
-
   it('are not made where trust.publish is off', async () => {
-    const [ann, ben] = [newAuthor(), newAuthor()];
+    const ann = newAuthor();
     const { community, path } = await place('quiet');
     await set('trust.publish', false, community);
-    await node.post(ann, { tags: p(ben) }, path);
+    await befriend(ann, elders[0]!, path);
     await node.settled();
-    expect(await density(ann, path)).toMatchObject({ score: 0.05, assertion: null });
+    expect(await density(ann, path)).toMatchObject({ score: 0.02, assertion: null });
     expect(await node.assertions(ann.pubkey, path)).toEqual([]);
   });
 });
@@ -365,7 +391,7 @@ describe('the rules of today', () => {
 
   it('count only what anyone may read, and after a change scores and grounds follow them', async () => {
     const { pool } = node.database;
-    const [ann, ben] = [newAuthor(), newAuthor()];
+    const [ann, ben] = [newAuthor(), elders[0]!];
     const { community, path } = await place('closed');
     const other = await place('weighed');
     await writeTopic(pool, community, open, { ...rules, public: true }, Date.now());
@@ -374,9 +400,9 @@ describe('the rules of today', () => {
     await eventually('the topics are carried', () =>
       node.node.communities.get(community)?.topics.get(shut)?.enabled ? true : undefined,
     );
-    const submit = async (topic: string) => {
-      const tags = [['t', topic], ...p(ben)];
-      const event = sign(ann, { tags, created_at: Math.floor(clock.now / 1_000) });
+    const submit = async (topic: string, author = ann, named = ben) => {
+      const tags = [['t', topic], ...p(named)];
+      const event = sign(author, { tags, created_at: Math.floor(clock.now / 1_000) });
       expect(await node.node.lane.submit({ community, event, payload: JSON.stringify(event) })).toBe(
         'stored',
       );
@@ -391,15 +417,17 @@ describe('the rules of today', () => {
     await putLabel(pool, { ...label, label: 'spam', topics: [open] });
     await putLabel(pool, { ...label, label: 'nsfw', topics: [shut] });
     await putLabel(pool, { ...label, label: 'harassment' });
-    const shown = await submit(open);
+    const shown = [await submit(open), await submit(open, ben, ann)];
     const closed = await submit(shut);
-    await node.post(ann, { tags: p(ben) }, other.path);
+    await submit(shut, elders[1]!, ann);
+    await submit(shut, ann, elders[1]!);
+    await befriend(ann, ben, other.path);
     await node.settled();
     const url = `${path}/v1/trust/communication-density?subject=${ann.pubkey}`;
     const labelled = `${path}/v1/trust/report-based?subject=${ann.pubkey}`;
     const ask = async (path: string, as = ben) => {
       clock.now += 1_000;
-      const { status, body } = await node.api.ask<{ score: number }>(
+      const { status, body } = await node.api.ask<{ score: number; grounds: { event_id: string }[] }>(
         'GET',
         path,
         node.signed(as, 'GET', path),
@@ -408,7 +436,9 @@ describe('the rules of today', () => {
       return body;
     };
     await node.api.refused(401, 'AUTH_REQUIRED', 'GET', url);
-    expect(await ask(url)).toMatchObject({ score: 0.05, grounds: [{ event_id: shown }] });
+    const told = await ask(url);
+    expect(told.score).toBe(0.02);
+    expect(told.grounds.map(({ event_id }) => event_id).sort()).toEqual(shown.sort());
     expect(await ask(labelled)).toMatchObject({
       score: 0.2,
       grounds: { labels: { spam: 1, harassment: 1 }, weight: 2 },
@@ -424,19 +454,17 @@ describe('the rules of today', () => {
       clock.now,
     );
     expect(isDenial(requested)).toBe(false);
-    const told = await ask(url, member);
-    expect(told).toMatchObject({ score: 0.1, rank: 10 });
-    expect(told).toMatchObject({
-      grounds: expect.arrayContaining(
-        [{ event_id: shown }, { event_id: closed }].map((one) => expect.objectContaining(one)),
-      ),
-    });
+    const ofMember = await ask(url, member);
+    expect(ofMember.score).toBe(0.02);
+    expect(ofMember.grounds.map(({ event_id }) => event_id)).toEqual(
+      expect.arrayContaining([...shown, closed]),
+    );
     expect(await ask(labelled, member)).toMatchObject({
       score: 0.3,
       grounds: { labels: { spam: 1, nsfw: 1, harassment: 1 }, weight: 3 },
     });
-    expect(await ask(url)).toMatchObject({ score: 0.05, grounds: [{ event_id: shown }] });
-    await set('trust.densityFull', 2, other.community);
+    expect((await ask(url)).grounds).toHaveLength(2);
+    await set('trust.establishedMin', 2, other.community);
     await writeTopic(pool, community, open, { ...rules, public: false }, Date.now());
     await eventually('the topic is not public', () =>
       node.node.communities.get(community)?.topics.get(open)?.public ? undefined : true,
@@ -451,20 +479,20 @@ describe('the rules of today', () => {
         (await ask(labelled)).score,
         (await density(ann, other.path)).score,
       ];
-      return JSON.stringify(scores) === '[0,0.1,0.5]' ? true : undefined;
+      return JSON.stringify(scores) === '[0,0.1,0.05]' ? true : undefined;
     });
     clock.now += GAP;
     await node.settled();
-    expect(tag((await node.assertions(ann.pubkey, other.path))[0], 'rank')).toBe('50');
+    expect(tag((await node.assertions(ann.pubkey, other.path))[0], 'rank')).toBe('5');
     expect(await node.pass()).toBe(0);
   });
 });
 
 describe('trust', () => {
   it('keeps communities apart', async () => {
-    const [ann, ben] = [newAuthor(), newAuthor()];
+    const [ann, ben] = [newAuthor(), elders[0]!];
     const { community, path } = await place('apart', 'required');
-    await node.post(ann, { tags: p(ben) });
+    await befriend(ann, ben);
     await node.settled();
     expect(await density(ann, path)).toMatchObject({ score: 0, grounds: [], assertion: null });
     expect(await node.assertions(ann.pubkey, path)).toEqual([]);
@@ -503,12 +531,13 @@ describe('trust', () => {
     const { pool } = node.database;
     const [leaver, ben] = [elders[11]!, newAuthor()];
     const key = Buffer.from(leaver.pubkey, 'hex');
-    for (const elder of elders.slice(0, 5)) await node.post(elder, { tags: p(leaver) });
-    await report(leaver, ben);
-    await node.post(leaver, { tags: p(ben) });
+    for (const elder of elders.slice(0, 5)) await befriend(elder, leaver);
+    await befriend(leaver, ben);
     await node.settled();
-    expect(await risk(ben)).toMatchObject({ score: 0.1 });
-    expect(await density(ben)).toMatchObject({ score: 0.05 });
+    await report(leaver, ben);
+    await node.settled();
+    expect(await risk(ben)).toMatchObject({ score: 0.02 });
+    expect(await density(ben)).toMatchObject({ score: 0.02 });
     await node.post(leaver, { kind: 62, tags: [['relay', 'ALL_RELAYS']] });
     await node.settled();
     await node.run(erase);
@@ -523,9 +552,35 @@ describe('trust', () => {
     expect(await density(ben)).toMatchObject({ score: 0, grounds: [] });
   });
 
-  it('a score that is wrong is found by the daily pass, counted and mended', async () => {
+  it('standing is earned by talk with those who have it, from the next day on, and taken away by a block', async () => {
+    const { pool } = node.database;
+    const [ann, ben] = [newAuthor(), newAuthor()];
+    await node.post(ann, { kind: 0 });
+    clock.now += 31 * DAY;
+    for (const elder of elders.slice(0, 5)) await befriend(ann, elder);
+    await befriend(ann, ben);
+    await node.settled();
+    expect(await density(ben)).toMatchObject({ score: 0 });
+    expect(await node.pass()).toBe(0);
+    await node.settled();
+    expect(await density(ben)).toMatchObject({ score: 0 });
+    clock.now += DAY;
+    await node.settled();
+    expect(await density(ben)).toMatchObject({ score: 0.02 });
+    await pool.query('INSERT INTO blocked_authors (community, pubkey, created_at) VALUES ($1, $2, 1)', [
+      home,
+      Buffer.from(ann.pubkey, 'hex'),
+    ]);
+    expect(await node.pass()).toBe(0);
+    await node.settled();
+    expect(await density(ben)).toMatchObject({ score: 0 });
+    await pool.query('DELETE FROM blocked_authors');
+    expect(await node.pass()).toBe(0);
+  });
+
+  it('a score that is wrong is found by the daily pass, counted and corrected', async () => {
     const ann = newAuthor();
-    await node.post(ann, { tags: p(elders[0]!) });
+    await befriend(ann, elders[0]!);
     await node.settled();
     const before = (await node.node.metrics.trustCorrections.get()).values[0]!.value;
     await node.database.pool.query('UPDATE trust_scores SET score = 0.7 WHERE subject = $1', [
@@ -534,7 +589,7 @@ describe('trust', () => {
     expect(await node.pass()).toBe(1);
     expect((await node.node.metrics.trustCorrections.get()).values[0]!.value).toBe(before + 1);
     await node.settled();
-    expect(await density(ann)).toMatchObject({ score: 0.05 });
+    expect(await density(ann)).toMatchObject({ score: 0.02 });
     expect(await node.pass()).toBe(0);
   });
 

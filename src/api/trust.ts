@@ -18,12 +18,12 @@ import { asMatched } from '../core/topic.js';
 import {
   CLAIMS,
   type Claim,
+  contactWeight,
   groundTime,
   isPublic,
   namedBy,
   rankOf,
-  riskOf,
-  scoreOf as scoreOfWeight,
+  scoreOf as scoreOfWeights,
   windowStart,
 } from '../core/trust.js';
 import { currentKey } from '../store/node-keys.js';
@@ -111,7 +111,7 @@ function reportRoute({ pool }: TrustOptions): Route {
     url: '/trust/report-based',
     summary: 'How much a person is reported',
     description:
-      'score: the risk, 0 to 1. rank: 100 × (1 − score). A report counts by the standing of who made it.',
+      'score: the risk, 0 to 1. rank: 100 × (1 − score). A report counts where who made it is established.',
     response: answerOf(
       'report-based',
       z.strictObject({
@@ -127,8 +127,9 @@ function reportRoute({ pool }: TrustOptions): Route {
       const rules = rulesFor(community, closed);
       const score = await scoreOf(pool, community, claim, subject);
       const { reasons, labels } = await countReports(pool, { community: id, subject }, rules, now);
-      const { weight } = (await gatherRisks(pool, id, [subject], rules, now)).get(subject)!;
-      const own = closed.size === 0 ? {} : scored(claim, riskOf(weight, settings));
+      const risks = (await gatherRisks(pool, id, [subject], rules, now)).get(subject)!;
+      const own = closed.size === 0 ? {} : scored(claim, scoreOfWeights(claim, risks, settings));
+      const weight = risks.weight + risks.labels;
       return { ...score, ...own, claim, grounds: { reports: reasons, labels, weight } };
     },
   });
@@ -139,16 +140,16 @@ const contact = z.strictObject({
   kind: z.number().int(),
   direction: z.enum(['out', 'in']).describe('out: the person named somebody; in: somebody named the person'),
   at: milliseconds,
-  weight: z.number(),
+  weight: z.number().describe('By its kind, divided by how many people the event names'),
 });
 
 function densityRoute({ pool, search, inTurn }: TrustOptions): Route {
   return route({
     ...shared,
     url: '/trust/communication-density',
-    summary: 'How much a person talks with others',
-    description: `score: 0 to 1. rank: 100 × score. What anyone may read counts, and for you what is in topics that you subscribe to (the ${CLOSED_MAX}
-newest contacts of each direction). The ${GROUNDS_MAX} newest contacts that you may read are shown.`,
+    summary: 'How much a person talks with others who answer',
+    description: `score: 0 to 1, by ties with people of standing, from what anyone may read. rank: 100 × score. The ${GROUNDS_MAX} newest contacts with
+those who answer are shown, and for you those in topics that you subscribe to (the ${CLOSED_MAX} newest of each direction).`,
     response: answerOf('communication-density', z.array(contact)),
     handler: async ({ community, client, pubkey: reader, query: { subject }, now }) => {
       const claim = 'communication-density' as const;
@@ -159,19 +160,10 @@ newest contacts of each direction). The ${GROUNDS_MAX} newest contacts that you 
       if (topics.size === 0) return { ...score, claim, grounds: shown };
       const asked = { community, client, access, topics, subject, now };
       const closed = await closedContacts({ pool, search, inTurn }, asked);
-      const more = closed.reduce((sum, { weight, counts: times }) => sum + weight * times, 0);
-      const own = Math.min(1, score.score + scoreOfWeight(claim, more, community.settings));
-      const grounds = [...shown, ...closed.map(({ counts: _counts, ...contact }) => contact)]
-        .sort((one, other) => other.at - one.at)
-        .slice(0, GROUNDS_MAX);
-      return { ...score, ...scored(claim, own), claim, grounds };
+      const grounds = [...shown, ...closed].sort((one, other) => other.at - one.at).slice(0, GROUNDS_MAX);
+      return { ...score, claim, grounds };
     },
   });
-}
-
-interface ClosedContact extends z.output<typeof contact> {
-  /** How many contacts the event is: one for each whom the person names, one where the person is named. */
-  readonly counts: number;
 }
 
 /** In topics that this reader subscribes to and not everybody may read, by the same view as a REQ of theirs. */
@@ -185,15 +177,14 @@ async function closedContacts(
     readonly subject: string;
     readonly now: number;
   },
-): Promise<ClosedContact[]> {
+): Promise<z.output<typeof contact>[]> {
   const { community, client, access, topics, subject, now } = asked;
   const { id, settings } = community;
-  const weights = settings['trust.kindWeights'];
   const since = windowStart(now, settings);
-  const found: ClosedContact[] = [];
+  const found: z.output<typeof contact>[] = [];
   for (const direction of ['out', 'in'] as const) {
     const raw = {
-      kinds: Object.keys(weights).map(Number),
+      kinds: Object.keys(settings['trust.kindWeights']).map(Number),
       '#t': [...topics],
       ...(direction === 'out' ? { authors: [subject] } : { '#p': [subject] }),
     };
@@ -218,13 +209,12 @@ async function closedContacts(
       const held = events.get(`${id}/${event_id}`);
       if (held === undefined) continue;
       const event = asMatched(JSON.parse(held.payload) as NostrEvent, held.bound);
-      const named = namedBy(event);
+      const { named, shared: people } = namedBy(event);
       const isContact = direction === 'out' ? named.length > 0 : named.includes(subject);
       const at = groundTime(createdAt, ingestedAt);
       // What anyone may read is counted already.
       if (!isContact || at <= since || isPublic(event, community)) continue;
-      const weight = weights[String(kind)] ?? 0;
-      found.push({ event_id, kind, direction, at, weight, counts: direction === 'out' ? named.length : 1 });
+      found.push({ event_id, kind, direction, at, weight: contactWeight(kind, people, settings) });
     }
   }
   return found;
@@ -233,9 +223,8 @@ async function closedContacts(
 /** The view decides, not what was heard of it. */
 async function shownContacts(pool: Pool, community: Community, subject: string, now: number) {
   const { id, settings } = community;
-  const weights = settings['trust.kindWeights'];
   const since = windowStart(now, settings);
-  const kinds = Object.keys(weights).map(Number);
+  const kinds = Object.keys(settings['trust.kindWeights']).map(Number);
   const found = await latestContacts(pool, { community: id, subject }, { since, kinds, limit: GROUNDS_READ });
   const events = await readEventsById(
     pool,
@@ -250,12 +239,12 @@ async function shownContacts(pool: Pool, community: Community, subject: string, 
   return found
     .filter(isShown)
     .slice(0, GROUNDS_MAX)
-    .map(({ eventId: event_id, kind, direction, at }) => ({
+    .map(({ eventId: event_id, kind, direction, at, shared }) => ({
       event_id,
       kind,
       direction,
       at,
-      weight: weights[String(kind)] ?? 0,
+      weight: contactWeight(kind, shared, settings),
     }));
 }
 

@@ -82,6 +82,8 @@ const BAD: Record<SettingKey, unknown[]> = {
   'trust.windowDays': [0, 366, 1.5],
   'trust.reportsFull': [0, 1_001, '10'],
   'trust.densityFull': [0, 1_001, 0.5],
+  'trust.establishedMin': [1, 101, 2.5],
+  'trust.foundingDays': [-1, 3_651, 'month'],
   'trust.kindWeights': [[1], { one: 1 }, { 1: 0 }, { 1: 11 }, { 123456: 1 }, { 1: '1' }],
   'trust.reporters': ['all', true],
   'trust.assertionDays': [0, 366],

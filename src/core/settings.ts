@@ -244,12 +244,22 @@ export const settingDefinitions = {
   'trust.reportsFull': define(
     count(1, 1_000),
     10,
-    'The weight of reports and labels at which the risk of a person is full',
+    'How many established reporters and labels make the risk of a person full',
   ),
   'trust.densityFull': define(
     count(1, 1_000),
     20,
-    'The weight of contacts at which the communication density of a person is full',
+    'How many full ties with people of standing make the communication density of a person full',
+  ),
+  'trust.establishedMin': define(
+    count(2, 100),
+    5,
+    'How many people of standing establish somebody; fewer of them move no score by more than a tenth',
+  ),
+  'trust.foundingDays': define(
+    count(0, 3_650),
+    30,
+    'Keys first seen in these first days of the community are founders, whose ties count; 0: only approved members begin it',
   ),
   'trust.kindWeights': define(
     z
@@ -261,7 +271,7 @@ export const settingDefinitions = {
   'trust.reporters': define(
     z.enum(['established', 'approved']),
     'established',
-    'Whose reports have weight: those who have been here for long and are known, or only those whom an operator has approved',
+    'Whose reports have weight: those who are established, or only those whom an operator has approved',
   ),
   'trust.assertionDays': define(
     count(1, 365),

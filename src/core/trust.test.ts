@@ -6,17 +6,18 @@ import { type Settings, settingsFrom } from './settings.js';
 import {
   assertionOf,
   CONTACTS_MAX,
-  contactsNeeded,
-  densityOf,
+  contactWeight,
+  foundedUntil,
   groundTime,
   isPublic,
   makesContacts,
   namedBy,
   rankOf,
   renewalMs,
-  riskOf,
+  scoreOf,
   scoringRules,
   standingOf,
+  tieOf,
   windowStart,
 } from './trust.js';
 
@@ -35,31 +36,62 @@ const event = (draft: Partial<NostrEvent>): NostrEvent => ({
 });
 
 describe('a score', () => {
+  const risk = (weight: number, labels = 0, own = settings) =>
+    scoreOf('report-based', { weight, labels }, own);
+  const density = (weight: number, own = settings) =>
+    scoreOf('communication-density', { weight, labels: 0 }, own);
+
   it.each([
-    [0, 0, 100],
-    [1, 0.1, 90],
-    [2.345, 0.2345, 77],
-    [10, 1, 0],
-    [11, 1, 0],
-  ])('of reports and labels that weigh %f is a risk of %f and a rank of %i', (weight, risk, rank) => {
-    expect(riskOf(weight, settings)).toBe(risk);
-    expect(rankOf('report-based', risk)).toBe(rank);
-  });
+    [0, 0, 0, 100],
+    [4, 0, 0.08, 92],
+    [5, 0, 0.1, 90],
+    [7.5, 0, 0.55, 45],
+    [10, 0, 1, 0],
+    [11, 0, 1, 0],
+    [0, 3, 0.3, 70],
+    [5, 3, 0.4, 60],
+    [8, 8, 1, 0],
+  ])(
+    'of reports that weigh %f and %i labels is a risk of %f and a rank of %i',
+    (weight, labels, is, rank) => {
+      expect(risk(weight, labels)).toBe(is);
+      expect(rankOf('report-based', is)).toBe(rank);
+    },
+  );
 
   it.each([
     [0, 0, 0],
-    [1, 0.05, 5],
-    [1.8, 0.09, 9],
+    [4, 0.08, 8],
+    [5, 0.1, 10],
+    [12.5, 0.55, 55],
     [20, 1, 100],
     [1e6, 1, 100],
-  ])('of contacts that weigh %f is a density of %f and a rank of %i', (weight, density, rank) => {
-    expect(densityOf(weight, settings)).toBe(density);
-    expect(rankOf('communication-density', density)).toBe(rank);
+  ])('of ties that weigh %f is a density of %f and a rank of %i', (weight, is, rank) => {
+    expect(density(weight)).toBe(is);
+    expect(rankOf('communication-density', is)).toBe(rank);
+  });
+
+  it('is moved by no more than a tenth by fewer established members than the community wants', () => {
+    for (const few of [2, 5, 20, 100])
+      for (const full of [1, 10, 1_000]) {
+        const own = settingsFrom(
+          new Map([
+            ['trust.establishedMin', few],
+            ['trust.reportsFull', full],
+            ['trust.densityFull', full],
+          ]),
+        );
+        expect(risk(few - 1, 0, own)).toBeLessThanOrEqual(0.1);
+        expect(density(few - 1, own)).toBeLessThanOrEqual(0.1);
+        expect(risk(Math.max(full, few + 1), 0, own)).toBe(1);
+        for (let weight = 0; weight < 30; weight += 0.5)
+          expect(density(weight + 0.5, own)).toBeGreaterThanOrEqual(density(weight, own));
+      }
   });
 
   it('goes by the settings of the community', () => {
-    expect(riskOf(1, changed('trust.reportsFull', 2))).toBe(0.5);
-    expect(densityOf(1, changed('trust.densityFull', 4))).toBe(0.25);
+    expect(risk(7, 0, changed('trust.reportsFull', 7))).toBe(1);
+    expect(density(7, changed('trust.densityFull', 9))).toBe(0.55);
     expect(windowStart(10 * DAY_MS, changed('trust.windowDays', 7))).toBe(3 * DAY_MS);
   });
 
@@ -71,6 +103,8 @@ describe('a score', () => {
       ['trust.windowDays', 7],
       ['trust.reportsFull', 7],
       ['trust.densityFull', 7],
+      ['trust.establishedMin', 7],
+      ['trust.foundingDays', 7],
       ['trust.kindWeights', { 1: 2 }],
       ['trust.assertionDays', 3],
       ['trust.publish', false],
@@ -88,9 +122,16 @@ describe('a score', () => {
 describe('a contact', () => {
   it('is each other person that an event names, once, up to a bound', () => {
     const tags = [['p', key(3)], ['p', key(2)], ['p', key(3)], ['p', 'x'], ['p'], ['e', key(4)]];
-    expect(namedBy(event({ tags }))).toEqual([key(3)]);
-    const many = Array.from({ length: 60 }, (_, at) => ['p', key(100 + at)]);
-    expect(namedBy(event({ tags: many }))).toHaveLength(CONTACTS_MAX);
+    expect(namedBy(event({ tags }))).toEqual({ named: [key(3)], shared: 1 });
+    const many = namedBy(event({ tags: Array.from({ length: 60 }, (_, at) => ['p', key(100 + at)]) }));
+    expect(many.named).toHaveLength(CONTACTS_MAX);
+    expect(many.shared).toBe(60);
+  });
+
+  it('weighs what its kind weighs, divided by all whom its event names', () => {
+    expect([1, 6, 7, 9].map((kind) => contactWeight(kind, 1, settings))).toEqual([1, 0.5, 0.3, 0]);
+    expect(contactWeight(1, 25, settings)).toBe(0.04);
+    expect(contactWeight(7, 7, settings)).toBe(0.043);
   });
 
   it('is of a kind that has a weight', () => {
@@ -123,10 +164,23 @@ describe('a contact', () => {
     expect(shown('required')).toEqual([true, true, false, false]);
     expect(shown('off')).toEqual([true, true, true, false]);
   });
+});
 
-  it('fills the density together with so many others at most', () => {
-    expect(contactsNeeded(settings)).toBe(67);
-    expect(contactsNeeded(changed('trust.kindWeights', {}))).toBe(0);
+describe('a tie', () => {
+  it.each([
+    [3, 3, 1],
+    [9, 9, 1],
+    [9, 1, 0.333],
+    [1, 9, 0.333],
+    [9, 0, 0],
+    [0.12, 3, 0.04],
+  ])('between two who said %f and %f to each other is %f: by the lesser', (given, got, strength) => {
+    expect(tieOf(given, got)).toBe(strength);
+  });
+
+  it('of a founder counts: a key seen in the first days of the community, where it has such days', () => {
+    expect(foundedUntil(DAY_MS, settings)).toBe(31 * DAY_MS);
+    expect(foundedUntil(DAY_MS, changed('trust.foundingDays', 0))).toBe(-1);
   });
 });
 
@@ -136,11 +190,10 @@ describe('standing', () => {
   it.each([
     ['one who has been here for long and is known', {}, 1],
     ['a key of which nothing was seen', { seenForMs: undefined }, 0],
-    ['a key of a week', { seenForMs: 7 * DAY_MS }, 0],
-    ['a key of some weeks', { seenForMs: 18.5 * DAY_MS }, 0.5],
+    ['a key of some weeks, however well known', { seenForMs: 29 * DAY_MS, ties: 50 }, 0],
     ['a key of a month', { seenForMs: 30 * DAY_MS }, 1],
-    ['one whom nobody of standing has named', { ties: 0 }, 0],
-    ['one whom two of them have named', { ties: 2 }, 0.4],
+    ['one with whom nobody of standing talks', { ties: 0 }, 0],
+    ['one with whom not enough of them talk', { ties: 4.999 }, 0],
     ['one who knows everybody', { ties: 500 }, 1],
     ['a newcomer whom an operator has approved', { seenForMs: 0, ties: 0, approved: true }, 1],
     ['one who is at risk', { risk: 0.7 }, 0.3],

@@ -1,7 +1,9 @@
 /**
  * The rules of trust. Pure. Two claims about a person, each from its own grounds within a window of days:
- * report-based, how many with standing have reported them, and labels; communication density, how much they talk with others where
- * anyone may read it. A score is 0 to 1; a rank (NIP-85) is 0 to 100, and higher is better in both.
+ * report-based, how many established members have reported them, and labels; communication density, with how many established members
+ * they talk where anyone may read it. A score is 0 to 1; a rank (NIP-85) is 0 to 100, and higher is better in both.
+ *
+ * The rule that both keep: fewer than `trust.establishedMin` established members together move nobody's score by more than a tenth.
  */
 import { type AccessRules, publicTopicsOf, publicView, sees } from './access.js';
 import { isHex64, type NostrEvent } from './event.js';
@@ -18,14 +20,24 @@ export const KIND_ASSERTION = 30_382;
 /** People that one event is a contact with; the rest is ignored, so that an event cannot fill the list. */
 export const CONTACTS_MAX = 50;
 
-/** A key that is new here has no standing for a week, and all that its age gives after a month. */
-export const STANDING = { quietDays: 7, fullDays: 30, tiesFull: 5 } as const;
+/** How long a key must have been seen here before it is established by its ties. */
+export const ESTABLISHED_DAYS = 30;
+/** A tie is full when each has named the other so much, a day counting once: three notes to them alone, on three days. */
+export const TIE_FULL = 3;
+/** Ties give standing from the day after they were found, so that one look over everybody depends on no order. */
+export const STANDS_AFTER_MS = DAY_MS;
+/** One who is at this risk or more gives others no standing. */
+export const RISK_MAX = 0.5;
+/** What fewer established members than `trust.establishedMin` can move. */
+const FEW = 0.1;
 
 export type TrustSettings = Pick<
   Settings,
   | 'trust.windowDays'
   | 'trust.reportsFull'
   | 'trust.densityFull'
+  | 'trust.establishedMin'
+  | 'trust.foundingDays'
   | 'trust.kindWeights'
   | 'trust.reporters'
   | 'trust.assertionDays'
@@ -48,14 +60,16 @@ export function makesContacts(kind: number, settings: TrustSettings): boolean {
   return Object.hasOwn(settings['trust.kindWeights'], String(kind));
 }
 
-/** Whom it names, each once and never its author. */
-export function namedBy({ pubkey, tags }: NostrEvent): string[] {
+/** Whom it names, each once and never its author. What it says to many it says to each of them only in part: `shared` are all of them. */
+export function namedBy({ pubkey, tags }: NostrEvent): { named: string[]; shared: number } {
   const named = new Set<string>();
-  for (const [name, value] of tags) {
-    if (named.size >= CONTACTS_MAX) break;
-    if (name === 'p' && isHex64(value) && value !== pubkey) named.add(value);
-  }
-  return [...named];
+  for (const [name, value] of tags) if (name === 'p' && isHex64(value) && value !== pubkey) named.add(value);
+  return { named: [...named].slice(0, CONTACTS_MAX), shared: named.size };
+}
+
+/** What one contact weighs, to the thousandth. */
+export function contactWeight(kind: number, shared: number, settings: TrustSettings): number {
+  return rounded((settings['trust.kindWeights'][String(kind)] ?? 0) / shared, 3);
 }
 
 /** Grounds after this count. */
@@ -67,59 +81,76 @@ export function windowMs(settings: TrustSettings): number {
   return settings['trust.windowDays'] * DAY_MS;
 }
 
-/** So many of the newest contacts fill the density whatever their kinds: older ones need not be read. */
-export function contactsNeeded(settings: TrustSettings): number {
-  const least = Math.min(...Object.values(settings['trust.kindWeights']), Number.POSITIVE_INFINITY);
-  return Math.ceil(settings['trust.densityFull'] / least);
+// ── Standing ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** How strong a tie is, 0 to 1: by the lesser of what they said to each other, each the sum of the greatest contact of every day. */
+export function tieOf(given: number, got: number): number {
+  return rounded(Math.min(1, Math.min(given, got) / TIE_FULL), 3);
 }
 
-// ── Standing ──────────────────────────────────────────────────────────────────────────────────────────────────────
+/** Up to when a key had to be first seen to be a founder's. */
+export function foundedUntil(createdAtMs: number, settings: TrustSettings): number {
+  const days = settings['trust.foundingDays'];
+  return days === 0 ? -1 : createdAtMs + days * DAY_MS;
+}
 
 /** What is known of a reporter when a report comes. */
 export interface Reporter {
   /** Undefined for a key of which nothing has been seen here. */
   readonly seenForMs: number | undefined;
-  /** How many others, themselves seen here for the whole time, named them within the window. */
+  /** The strengths of their ties with people of standing, added up. */
   readonly ties: number;
-  /** An operator let them in. */
+  /** An operator let them in, or they are one. */
   readonly approved: boolean;
   /** Of their own. */
   readonly risk: number;
 }
 
+/** Has the key been here for long enough to be established by its ties? */
+export function isOldEnough(seenForMs: number | undefined): boolean {
+  return seenForMs !== undefined && seenForMs >= ESTABLISHED_DAYS * DAY_MS;
+}
+
+export function hasTies(ties: number, settings: TrustSettings): boolean {
+  return ties >= settings['trust.establishedMin'];
+}
+
 /**
- * The weight of a report, 0 to 1. Age alone is cheap, and so are friends who are new as well: only those who were here for long give
- * ties. An operator's approval stands for both. Who is at risk is believed less.
+ * The weight of a report, 0 to 1. Age alone is cheap, and so are friends who are new as well: somebody is established by talking with
+ * others of standing, in both directions and on several days. An operator's approval stands for it. Who is at risk is believed less.
  */
 export function standingOf({ seenForMs, ties, approved, risk }: Reporter, settings: TrustSettings): number {
-  const { quietDays, fullDays, tiesFull } = STANDING;
-  if (settings['trust.reporters'] === 'approved' && !approved) return 0;
-  const days = (seenForMs ?? 0) / DAY_MS;
-  const age = within01((days - quietDays) / (fullDays - quietDays));
-  const grown = approved ? 1 : age * Math.min(1, ties / tiesFull);
-  return rounded(grown * (1 - risk), 3);
+  const byTies =
+    settings['trust.reporters'] === 'established' && isOldEnough(seenForMs) && hasTies(ties, settings);
+  return approved || byTies ? rounded(1 - risk, 3) : 0;
 }
 
 // ── Scores ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** `weight`: of the reports, one for each reporter, and of the labels, one for each. */
-export function riskOf(weight: number, settings: TrustSettings): number {
-  return rounded(within01(weight / settings['trust.reportsFull']), 6);
+/** What a score is made of. */
+export interface ScoreWeights {
+  /** Of reports, one for each reporter, or of ties, one for each person at most. */
+  readonly weight: number;
+  /** The word of moderators: nobody else's is needed. */
+  readonly labels: number;
 }
 
-export function densityOf(weight: number, settings: TrustSettings): number {
-  return rounded(within01(weight / settings['trust.densityFull']), 6);
+/** The first `trust.establishedMin` of them move a tenth together, the others up to `full` the rest. */
+function shareOf(weight: number, full: number, settings: TrustSettings): number {
+  const few = settings['trust.establishedMin'];
+  return FEW * within01(weight / few) + (1 - FEW) * within01((weight - few) / Math.max(1, full - few));
 }
 
-export function scoreOf(claim: Claim, weight: number, settings: TrustSettings): number {
-  return claim === 'report-based' ? riskOf(weight, settings) : densityOf(weight, settings);
+export function scoreOf(claim: Claim, { weight, labels }: ScoreWeights, settings: TrustSettings): number {
+  const full = settings[claim === 'report-based' ? 'trust.reportsFull' : 'trust.densityFull'];
+  return rounded(within01(shareOf(weight, full, settings) + labels / full), 6);
 }
 
 export function rankOf(claim: Claim, score: number): number {
   return Math.round(100 * (claim === 'report-based' ? 1 - score : score));
 }
 
-/** What scores and assertions depend on beside the grounds: where it is another, all are computed anew. */
+/** What scores and assertions depend on beside the grounds: where it is another, all are computed again. */
 export function scoringRules(rules: AccessRules, keys: readonly (string | undefined)[]): string {
   const { settings } = rules;
   return JSON.stringify([
@@ -127,6 +158,8 @@ export function scoringRules(rules: AccessRules, keys: readonly (string | undefi
     settings['trust.windowDays'],
     settings['trust.reportsFull'],
     settings['trust.densityFull'],
+    settings['trust.establishedMin'],
+    settings['trust.foundingDays'],
     settings['trust.kindWeights'],
     settings['trust.assertionDays'],
     settings['trust.publish'],

@@ -1,6 +1,7 @@
 /**
  * Scores of trust are computed as their grounds change. The pass over all of them is the check: it computes everybody's from the grounds
- * and expects what is there (I9). What differs is counted, told, and computed again. And what no window reaches any more is forgotten.
+ * and expects what is there (I9). What differs is counted, logged and computed again. The pass also grants standing, which takes weeks to
+ * earn, so once a day is enough. And what no window reaches any more is forgotten.
  */
 import type { Client } from 'pg';
 import type { Community } from '../communities.js';
@@ -22,6 +23,7 @@ import {
   savePassed,
   settledScores,
 } from '../store/trust-scores.js';
+import { reviewStanding } from '../store/trust-standing.js';
 import { inEachCommunity, type Job, type JobContext, type JobResult } from './job.js';
 
 /** Grounds are kept for longer than they count, so that a wider window finds some. */
@@ -33,7 +35,8 @@ export const trustPass: Job = {
   name: 'trust-pass',
   cron: '17 3 * * *',
   fill: '1d',
-  about: 'computes every score of trust anew and compares: what differs is counted and mended',
+  about:
+    'computes every score of trust again and compares: what differs is counted and corrected; grants standing',
   purges: false,
   run: async (context, client) => {
     const communities = await settledCommunities(context, client);
@@ -87,6 +90,7 @@ async function passOver(
       tell(context, community, page.wrong);
       changed += page.wrong.length;
     }
+    await reviewStanding(client, community, page.subjects, now());
     after = page.subjects.length < bounds.rows ? PASSED : page.subjects.at(-1)!;
     await savePassed(client, community.id, after);
   }

@@ -172,7 +172,8 @@ function stepOf(change: Change, rules: Community | undefined): Step | undefined 
   const event = asMatched(JSON.parse(payload) as NostrEvent, bound);
   if (!isPublic(event, rules)) return { type: 'remove' };
   const at = groundTime(createdAt, ingestedAt);
-  const contacts = namedBy(event).map((named) => ({ community, kind, at, author, named, eventId: id }));
+  const { named: people, shared } = namedBy(event);
+  const contacts = people.map((named) => ({ community, kind, at, author, named, eventId: id, shared }));
   return { type: 'contacts', contacts };
 }
 

@@ -159,7 +159,7 @@ export const PERSONAL_SELECTS = {
     columns: `claim, score, rank, computed_at, ${hex('assertion')}, asserted_rank, asserted_at`,
     from: 'FROM trust_scores WHERE community = :community AND subject = :pubkey ORDER BY claim',
   },
-  'first-seen': { columns: 'first_seen_at', from: `FROM trust_authors ${OF_PUBKEY}` },
+  'first-seen': { columns: 'first_seen_at, stands_from', from: `FROM trust_authors ${OF_PUBKEY}` },
   labels: {
     columns: `label, confidence, policy, ${hex('target_event')}, created_at, lapses_at, withdrawn_at, topics,
       ${hex('label_event')}, ${hex('label_address_event')}`,

@@ -4,14 +4,17 @@
  */
 import type { ClientBase, Pool } from 'pg';
 import { type AccessRules, type PublicTopics, publicTopicsOf } from '../core/access.js';
+import { DAY_MS } from '../core/retention.js';
 import {
   ASSERTION_GAP,
   CLAIMS,
   type Claim,
-  contactsNeeded,
+  ESTABLISHED_DAYS,
+  foundedUntil,
   rankOf,
   renewalMs,
   scoreOf,
+  TIE_FULL,
   type TrustSettings,
   windowMs,
   windowStart,
@@ -22,8 +25,9 @@ import { bytes, type Db } from './config-change.js';
 // ── What the grounds add up to ────────────────────────────────────────────────────────────────────────────────────
 
 export interface Grounds {
-  /** Of all that counts now. */
+  /** Of the reports, one for each reporter, or of the ties, one for each person at most. */
   readonly weight: number;
+  readonly labels: number;
   /** Something counts now. */
   readonly grounded: boolean;
   /** They have been seen here themselves. */
@@ -54,7 +58,7 @@ export function publicLabelValues(rules: AccessRules): unknown[] {
 
 /** One reporter counts once, with the greatest weight that they have had. */
 const RISKS_SQL = `
-  SELECT encode(s.subject, 'hex') AS subject, (coalesce(r.weight, 0) + l.count)::float8 AS weight, ${SEEN},
+  SELECT encode(s.subject, 'hex') AS subject, coalesce(r.weight, 0)::float8 AS weight, l.count AS labels, ${SEEN},
     coalesce(r.weight, 0) > 0 OR l.count > 0 AS grounded,
     least(least(r.oldest, l.oldest) + $4::bigint, l.lapses) AS "changesAt"
   FROM unnest($2::bytea[]) AS s (subject)
@@ -84,34 +88,53 @@ export async function gatherRisks(
   return bySubject(rows);
 }
 
+/** Contacts of one person, and of one with another, that are looked at: the newest. */
+const CONTACTS_READ = 1_000;
+/** Standing that an operator took away. */
+export const NEVER = Number.MAX_SAFE_INTEGER;
+
+/** From when on the ties of an author `a` count for others; null: not so far. `founded`: the parameter of when founding ended. */
+const countsFrom = (founded: string) => `coalesce(a.stands_from,
+  CASE WHEN a.first_seen_at <= ${founded} THEN a.first_seen_at + ${ESTABLISHED_DAYS * DAY_MS} END)`;
+
+/** The greatest contact of each day, and when the oldest was. Takes the columns that a row is grouped by beside the day. */
+const byDay = (columns: string, contacts: string) => `
+  SELECT ${columns} max(round(w.weight / c.shared, 3)) AS weight, min(c.at) AS oldest
+  FROM (SELECT * FROM trust_contacts WHERE community = $1 AND at > $3 AND kind = ANY ($5) AND ${contacts}
+    ORDER BY at DESC LIMIT ${CONTACTS_READ}) c
+  JOIN unnest($5::int[], $6::numeric[]) AS w (kind, weight) ON w.kind = c.kind GROUP BY ${columns} c.at / ${DAY_MS}`;
+
 /**
- * The newest contacts of either direction, as many as fill the density at most: a person with a million of them costs no more.
- * `before`: what newer ones weigh. Those that come before the density is full are needed, and it changes when the oldest of them leaves.
+ * Ties with people of standing: whom they named, as far as these named them too. It begins with what a person said, because what others say
+ * about somebody has no bound. It changes when the oldest contact leaves the window, or when somebody else comes to stand.
  */
-const contactsOf = (column: 'author' | 'named') => `(
-  SELECT at, kind FROM trust_contacts WHERE community = $1 AND ${column} = s.subject AND at > $3 AND kind = ANY ($5)
-  ORDER BY at DESC LIMIT $8)`;
-const DENSITIES_SQL = `
-  SELECT encode(s.subject, 'hex') AS subject, coalesce(c.weight, 0)::float8 AS weight, ${SEEN}, c.weight IS NOT NULL AS grounded,
-    c.oldest + $4::bigint AS "changesAt"
+const TIES_SQL = `
+  SELECT encode(s.subject, 'hex') AS subject, coalesce(t.ties, 0)::float8 AS weight, 0 AS labels, ${SEEN},
+    coalesce(t.ties, 0) > 0 AS grounded, t.changes AS "changesAt"
   FROM unnest($2::bytea[]) AS s (subject)
   CROSS JOIN LATERAL (
-    SELECT sum(o.weight) AS weight, min(o.at) FILTER (WHERE o.before < $7::numeric) AS oldest
-    FROM (SELECT n.at, w.weight, sum(w.weight) OVER (ORDER BY n.at DESC ROWS UNBOUNDED PRECEDING) - w.weight AS before
-      FROM (${contactsOf('author')} UNION ALL ${contactsOf('named')}) n
-      JOIN unnest($5::int[], $6::numeric[]) AS w (kind, weight) ON w.kind = n.kind) o) c`;
+    SELECT sum(round(least(1, least(p.given, i.got) / ${TIE_FULL}), 3)) FILTER (WHERE p.counts_from <= $7::bigint) AS ties,
+      least(min(least(p.oldest, i.oldest)) + $4::bigint, min(p.counts_from) FILTER (WHERE p.counts_from > $7::bigint)) AS changes
+    FROM (
+      SELECT d.named, d.given, d.oldest, ${countsFrom('$8::bigint')} AS counts_from
+      FROM (SELECT named, sum(weight) AS given, min(oldest) AS oldest
+        FROM (${byDay('c.named,', 'author = s.subject')}) o GROUP BY named) d
+      JOIN trust_authors a ON a.community = $1 AND a.pubkey = d.named) p
+    CROSS JOIN LATERAL (
+      SELECT sum(weight) AS got, min(oldest) AS oldest FROM (${byDay('', 'named = s.subject AND author = p.named')}) o) i
+    WHERE p.counts_from < ${NEVER} AND i.got IS NOT NULL) t`;
 
-export async function gatherDensities(
+export async function gatherTies(
   db: Db,
   community: number,
   subjects: readonly string[],
-  { settings }: AccessRules,
+  { settings }: Pick<AccessRules, 'settings'>,
   now: number,
 ): Promise<Map<string, Grounds>> {
   const weights = Object.entries(settings['trust.kindWeights']);
   const { rows } = await db.query<GroundsRow>({
-    name: 'trust-densities',
-    text: DENSITIES_SQL,
+    name: 'trust-ties',
+    text: TIES_SQL,
     values: [
       community,
       hexArray(subjects),
@@ -119,14 +142,24 @@ export async function gatherDensities(
       windowMs(settings),
       int4Array(weights.map(([kind]) => Number(kind))),
       weights.map(([, weight]) => String(weight)),
-      String(settings['trust.densityFull']),
-      contactsNeeded(settings),
+      now,
+      await readFounded(db, community, settings),
     ],
   });
   return bySubject(rows);
 }
 
-const GATHER = { 'report-based': gatherRisks, 'communication-density': gatherDensities } as const;
+/** Keys that were first seen up to then are founders'. */
+export async function readFounded(db: Db, community: number, settings: TrustSettings): Promise<number> {
+  const { rows } = await db.query<{ at: number }>({
+    name: 'trust-founded',
+    text: 'SELECT created_at AS at FROM communities WHERE id = $1',
+    values: [community],
+  });
+  return foundedUntil(rows[0]?.at ?? 0, settings);
+}
+
+const GATHER = { 'report-based': gatherRisks, 'communication-density': gatherTies } as const;
 
 // ── Whose are due ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -199,8 +232,8 @@ export async function computeScores(
   const { settings } = rules;
   const found = await GATHER[claim](db, community, subjects, rules, now);
   return subjects.map((subject) => {
-    const { weight, grounded, seen, changesAt } = found.get(subject)!;
-    const score = scoreOf(claim, weight, settings);
+    const { grounded, seen, changesAt, ...weights } = found.get(subject)!;
+    const score = scoreOf(claim, weights, settings);
     const asserted = grounded && (claim === 'report-based' || seen);
     return { subject, score, rank: rankOf(claim, score), grounded, changesAt, asserted };
   });

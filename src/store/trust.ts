@@ -7,12 +7,11 @@ import type { ClientBase, Pool } from 'pg';
 import type { AccessRules } from '../core/access.js';
 import type { Denial } from '../core/errors.js';
 import type { Reported } from '../core/report.js';
-import { DAY_MS } from '../core/retention.js';
-import { riskOf, STANDING, standingOf, windowStart } from '../core/trust.js';
-import { hexArray, int4Array, int8Array, textArray } from './binary.js';
+import { isOldEnough, scoreOf, standingOf, windowStart } from '../core/trust.js';
+import { hexArray, int2Array, int4Array, int8Array, textArray } from './binary.js';
 import { bytes, type Db } from './config-change.js';
 import { addReport, type NewReport, type Report } from './reports.js';
-import { gatherRisks, isPublicLabel, publicLabelValues } from './trust-scores.js';
+import { gatherRisks, gatherTies, isPublicLabel, publicLabelValues } from './trust-scores.js';
 
 // ── Authors ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -22,7 +21,10 @@ export interface Seen {
   readonly at: number;
 }
 
-/** The earliest time counts. A key that is new may have been named before, and is now one whose density is asserted. */
+/**
+ * The earliest time counts. A key that is new may have been named before, and is now one whose density is asserted; one that turns out
+ * to be older may be a founder's, on whom others' scores stand.
+ */
 export async function writeAuthors(tx: ClientBase, seen: readonly Seen[], now: number): Promise<void> {
   if (seen.length === 0) return;
   await tx.query({
@@ -34,8 +36,10 @@ export async function writeAuthors(tx: ClientBase, seen: readonly Seen[], now: n
         ON CONFLICT (community, pubkey) DO UPDATE SET first_seen_at = excluded.first_seen_at
         WHERE excluded.first_seen_at < a.first_seen_at RETURNING community, pubkey)
       INSERT INTO trust_due (community, claim, due_at, subject)
-      SELECT w.community, 'communication-density', $4, w.pubkey FROM written w
+      SELECT w.community, 'communication-density', $4::bigint, w.pubkey FROM written w
       WHERE EXISTS (SELECT 1 FROM trust_scores s WHERE s.community = w.community AND s.subject = w.pubkey)
+      UNION SELECT c.community, 'communication-density', $4::bigint, c.named FROM written w
+      JOIN trust_contacts c ON c.community = w.community AND c.author = w.pubkey
       ORDER BY 1, 4 ON CONFLICT DO NOTHING`,
     values: [
       int4Array(seen.map((s) => s.community)),
@@ -55,12 +59,17 @@ export interface Contact {
   readonly author: string;
   readonly named: string;
   readonly eventId: string;
+  /** How many the event names. */
+  readonly shared: number;
 }
 
+/** A tie needs both directions: what one says to another who has never answered changes nobody's score. */
+const ANSWERS = 'r.community = c.community AND r.named = c.author AND r.author = c.named';
 const DUE_BOTH = `
   INSERT INTO trust_due (community, claim, due_at, subject)
   SELECT DISTINCT c.community, 'communication-density', $1::bigint, s.subject
   FROM changed c CROSS JOIN LATERAL (VALUES (c.author), (c.named)) AS s (subject)
+  WHERE EXISTS (SELECT 1 FROM trust_contacts r WHERE ${ANSWERS}) OR EXISTS (SELECT 1 FROM changed r WHERE ${ANSWERS})
   ORDER BY 1, 4 ON CONFLICT DO NOTHING`;
 
 /** An event that is back shows its contacts again. */
@@ -73,9 +82,9 @@ export async function writeContacts(
   await tx.query({
     name: 'trust-contacts',
     text: `WITH changed AS (
-        INSERT INTO trust_contacts AS c (community, kind, at, author, named, event_id)
-        SELECT * FROM unnest($2::int[], $3::int[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[])
-          AS n (community, kind, at, author, named, event_id)
+        INSERT INTO trust_contacts AS c (community, kind, at, author, named, event_id, shared)
+        SELECT * FROM unnest($2::int[], $3::int[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[], $8::smallint[])
+          AS n (community, kind, at, author, named, event_id, shared)
         WHERE NOT is_fenced(n.community, n.named) AND NOT is_fenced(n.community, n.author)
         ON CONFLICT (community, event_id, named) DO UPDATE SET gone = false WHERE c.gone
         RETURNING community, author, named) ${DUE_BOTH}`,
@@ -87,6 +96,7 @@ export async function writeContacts(
       hexArray(contacts.map((c) => c.author)),
       hexArray(contacts.map((c) => c.named)),
       hexArray(contacts.map((c) => c.eventId)),
+      int2Array(contacts.map((c) => c.shared)),
     ],
   });
 }
@@ -132,10 +142,14 @@ export interface ShownContact {
   readonly eventId: string;
   readonly kind: number;
   readonly at: number;
+  readonly shared: number;
   readonly direction: 'out' | 'in';
 }
 
-/** The newest contacts of a person within the window whose events were not gone when last heard of. */
+/**
+ * The newest contacts of a person within the window, with those who answer, whose events were not gone when last heard of. As for a score, it
+ * begins with what the person said.
+ */
 export async function latestContacts(
   db: Db,
   { community, subject }: { readonly community: number; readonly subject: string },
@@ -145,14 +159,16 @@ export async function latestContacts(
     limit,
   }: { readonly since: number; readonly kinds: readonly number[]; readonly limit: number },
 ): Promise<ShownContact[]> {
-  const of = (
-    column: 'author' | 'named',
-  ) => `(SELECT event_id, kind, at, '${column === 'author' ? 'out' : 'in'}' AS direction
-    FROM trust_contacts WHERE community = $1 AND ${column} = $2 AND at > $3 AND NOT gone AND kind = ANY ($4)
-    ORDER BY at DESC LIMIT $5)`;
+  const own = 'c.community = $1 AND c.at > $3 AND c.kind = ANY ($4)';
   const { rows } = await db.query<ShownContact>(
-    `SELECT DISTINCT encode(event_id, 'hex') AS "eventId", kind, at, direction FROM (${of('author')} UNION ALL ${of('named')}) c
-     ORDER BY at DESC, "eventId" LIMIT $5`,
+    `WITH told AS (SELECT * FROM trust_contacts c WHERE ${own} AND c.author = $2 ORDER BY c.at DESC LIMIT 1000),
+     partners AS (SELECT DISTINCT t.named AS key FROM told t
+       WHERE EXISTS (SELECT 1 FROM trust_contacts c WHERE ${own} AND c.named = $2 AND c.author = t.named))
+     SELECT DISTINCT encode(event_id, 'hex') AS "eventId", kind, at, shared, direction FROM (
+       SELECT t.*, 'out' AS direction FROM told t JOIN partners p ON p.key = t.named
+       UNION ALL SELECT i.*, 'in' FROM partners p CROSS JOIN LATERAL (
+         SELECT * FROM trust_contacts c WHERE ${own} AND c.named = $2 AND c.author = p.key ORDER BY c.at DESC LIMIT $5) i) c
+     WHERE NOT gone ORDER BY at DESC, "eventId" LIMIT $5`,
     [community, bytes(subject), since, int4Array(kinds), limit],
   );
   return rows;
@@ -243,41 +259,40 @@ async function subjectsOf(tx: Db, community: number, targets: readonly Reported[
   });
 }
 
-interface Standing {
+interface Known {
   readonly firstSeenAt: number | null;
-  readonly ties: number;
   readonly approved: boolean;
 }
 
-/** Looks no further than what gives the whole weight. */
+/** An operator, or one whose request for a topic an operator approved: of the key `:key` of community `$1`. */
+export const isApproved = (
+  key: string,
+) => `(EXISTS (SELECT 1 FROM operators o WHERE o.community = $1 AND o.pubkey = ${key})
+  OR EXISTS (SELECT 1 FROM topic_subscriptions s JOIN topic_subscription_requests r USING (request_id)
+    JOIN members m ON m.community = s.community AND m.pubkey = s.pubkey
+    WHERE s.community = $1 AND s.pubkey = ${key} AND s.status = 'active' AND m.status = 'active' AND r.reviewed_by IS NOT NULL))`;
+
+/** The cheap questions first: a crowd of new keys costs one look each. */
 async function standing(
   tx: Db,
   { community, reporter, cameAt }: ReportGround,
   rules: AccessRules,
 ): Promise<number> {
   const { settings } = rules;
-  const { rows } = await tx.query<Standing>({
+  const { rows } = await tx.query<Known>({
     name: 'trust-standing',
     text: `SELECT (SELECT first_seen_at FROM trust_authors WHERE community = $1 AND pubkey = $2) AS "firstSeenAt",
-        (SELECT count(*) FROM (SELECT DISTINCT c.author FROM trust_contacts c
-           JOIN trust_authors a ON a.community = c.community AND a.pubkey = c.author
-           WHERE c.community = $1 AND c.named = $2 AND c.at > $3 AND a.first_seen_at <= $4 LIMIT $5) t) AS ties,
-        EXISTS (SELECT 1 FROM topic_subscriptions s JOIN topic_subscription_requests r USING (request_id)
-          JOIN members m ON m.community = s.community AND m.pubkey = s.pubkey
-          WHERE s.community = $1 AND s.pubkey = $2 AND s.status = 'active' AND m.status = 'active'
-            AND r.reviewed_by IS NOT NULL) AS approved`,
-    values: [
-      community,
-      bytes(reporter),
-      windowStart(cameAt, settings),
-      cameAt - STANDING.fullDays * DAY_MS,
-      STANDING.tiesFull,
-    ],
+        ${isApproved('$2')} AS approved`,
+    values: [community, bytes(reporter)],
   });
-  const { firstSeenAt, ties, approved } = rows[0]!;
-  const grounds = await gatherRisks(tx, community, [reporter], rules, cameAt);
-  const risk = riskOf(grounds.get(reporter)?.weight ?? 0, settings);
+  const { firstSeenAt, approved } = rows[0]!;
   const seenForMs = firstSeenAt === null ? undefined : cameAt - firstSeenAt;
+  if (!approved && !isOldEnough(seenForMs)) return 0;
+  const ties = approved
+    ? 0
+    : (await gatherTies(tx, community, [reporter], rules, cameAt)).get(reporter)!.weight;
+  const grounds = await gatherRisks(tx, community, [reporter], rules, cameAt);
+  const risk = scoreOf('report-based', grounds.get(reporter)!, settings);
   return standingOf({ seenForMs, ties, approved, risk }, settings);
 }
 
