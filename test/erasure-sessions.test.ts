@@ -62,7 +62,8 @@ async function addRates(limits: SharedLimits, id: number, pubkey: string, rules:
     (what) => rateKey(id, what, pubkey),
   );
   for (let rule = 0; rule < rules; rule += 1) names.push(rateKey(id, `rule/${rule}/1`, pubkey));
-  await Promise.all(names.map((name) => limits.take(name, 1, 0.01, 100, at)));
+  for (let from = 0; from < names.length; from += 200)
+    await Promise.all(names.slice(from, from + 200).map((name) => limits.take(name, 1, 0.01, 100, at)));
   return names.length;
 }
 

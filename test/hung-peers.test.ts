@@ -200,7 +200,11 @@ describe('a PostgreSQL that hangs', () => {
       });
     const port = await eventually(
       'it is ready',
-      () => /"address":"ws:\/\/127\.0\.0\.1:(\d+)"/.exec(log)?.[1],
+      () => {
+        if (other.child.exitCode !== null) throw new Error(`it ended: ${log}`);
+        return /"address":"ws:\/\/127\.0\.0\.1:(\d+)"/.exec(log)?.[1];
+      },
+      HANGS_MS,
     );
     // With the first question the AWS SDK is loaded, which warns of what it thinks of this Node.js.
     const { status } = await createApi(`http://127.0.0.1:${port}`).ask('GET', AUDIT_LOG, { as: boss });
