@@ -384,6 +384,7 @@ describe('an erasure', () => {
       stream.lines.filter(isDeleteOf('erasure')).length === 2 ? true : undefined,
     );
     // Nothing else of it is reached any more.
+    await vi.waitUntil(() => relay.node.communities.getClosing(art) !== undefined);
     await api.refused(404, 'COMMUNITY_NOT_FOUND', 'GET', '/c/art/v1/admin/operators', { as: artist });
     const path = `/c/art${FOLLOWERS}`;
     await api.refused(404, 'COMMUNITY_NOT_FOUND', 'PUT', `${path}/another`, { as: artist, body: {} });
