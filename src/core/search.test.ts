@@ -66,6 +66,36 @@ describe('words of a post', () => {
     ['the path of an address', 'see https://example.org/docs/Relay-List?x=1', '"relay list"'],
     ['the word of a hashtag', 'I like #boats', 'boat'],
     ['a name that is mentioned', 'thanks @alice!', 'alice'],
+    ['a Korean word without its particle', '어제 서울에서는', '서울'],
+    ['a part of a Korean compound', '제주도여행', '여행'],
+    ['one Korean syllable with its particle', '책을 읽다', '책'],
+    ['an Arabic word without its article', 'زرت المدينة', 'مدينة'],
+    ['an Arabic word with what is joined to it', 'السوق والمدينة', 'المدينة'],
+    ['Arabic without vowel marks', 'كِتَابٌ', 'كتاب'],
+    ['Arabic without tatweel', 'مرحبـــا', 'مرحبا'],
+    ['another alef', 'أحمد', 'احمد'],
+    ['digits of Arabic', '٢٠٢٤', '2024'],
+    ['Greek without accents, in capitals', 'Ο δρόμος', 'ΔΡΟΜΟΣ'],
+    ['a case of Greek', 'της Αθήνας', 'αθηνα'],
+    ['a case of Russian', 'в Москве', 'Москва'],
+    ['ё as е', 'ёжик', 'ежик'],
+    ['what an apostrophe joins in French', 'boire de l’eau', 'eau'],
+    ['the same in the query', 'eau', "d'eau"],
+    ['simplified Chinese', '機器學習', '机器学习'],
+    ['traditional Chinese', '台湾', '臺灣'],
+    ['the past of a verb', '昼に食べた', '食べる'],
+    ['its polite form', '毎朝走ります', '走る'],
+    ['the past of an adjective', '美味しかった', '美味しい'],
+    ['the other kana', 'ラーメン', 'らーめん'],
+    ['ヴァ as バ', 'ヴァイオリン', 'バイオリン'],
+    ['a word before digits', 'my iPhone15', 'iphone'],
+    ['digits behind a word', 'my iPhone 15', 'iphone15'],
+    ['a word before another script', 'AI가 그린', 'ai'],
+    ['a name of code', 'modern C++17', 'c++'],
+    ['a name of code in other writing', 'on nodejs', 'node.js'],
+    ['and the other way round', 'on Node.js', 'nodejs'],
+    ['.NET behind a name', 'ASP.NET', '.net'],
+    ['an acronym in the plural', 'two TVs', 'tv'],
     ['a name that is asked for as a mention', 'thanks alice', '@alice'],
   ])('are found by %s', (_what, content, text) => {
     expect(finds(text, content)).toBe(true);
@@ -77,6 +107,21 @@ describe('words of a post', () => {
     ['the scheme of an address', 'see https://example.org', 'https'],
     ['the query of an address', 'see https://example.org/?secret=1', 'secret'],
     ['a hashtag that is only a word', 'boats', '#boats'],
+    ['a short word that ends like a plural', 'alice.github.io', 'iOS'],
+    ['news that are only new', 'a new boat', 'news'],
+    ['a word that the stemmer takes for another', 'the universe', 'university'],
+    ['a door that is no port', 'la porte', 'port'],
+    ['a verb form that is no acronym', "j'ai faim", 'AI'],
+    ['one Korean syllable inside a word', '새로운 정책', '책'],
+    ['a word that a particle would make', '영화가 길다', '화가'],
+    ['an Arabic word that another only begins with', 'بطاقة البنك', 'طاقة'],
+    ['another Arabic word with an ending', 'المكتب', 'مكتبة'],
+    ['a Greek word of another declension', 'ο χώρος', 'χώρα'],
+    ['two kana inside other words', '静かに', 'カニ'],
+    ['a noun with the character of a verb', '飲料水', '飲む'],
+    ['another name of code', 'modern C++', 'C#'],
+    ['the letter alone', 'modern C++', 'c'],
+    ['a word without its dot', 'a fishing net', '.net'],
     ['a part of a joined emoji', 'us ❤\ufe0f‍🔥', '🔥'],
   ])('are not found by %s', (_what, content, text) => {
     expect(finds(text, content)).toBe(false);
@@ -240,7 +285,31 @@ describe('a query', () => {
     ['a mixture in quotes', '"Nostr入門"', '入門書: Nostr', false],
     ['the end of one text and the beginning of the next', '"title content"', 'content', false],
     ['extensions are passed over', 'boat include:spam language:en', 'a boat', true],
-    ['other words with a colon are words', 'kind:boat', 'a kind boat', true],
+    ['extensions that are not known are too', 'boat sort:hot min_score:5 -foo:bar key:"a b"', 'a boat', true],
+    ['in quotes they are text', 'boat "sort:hot"', 'a boat', false],
+    ['in quotes they are found as text', '"sort:hot"', 'sort: hot first', true],
+    ['a time is text', '12:30', 'from 12:30 on', true],
+    ['a time that is another', '12:30', 'from 12 to 30', false],
+    ['a drive is text', 'C:\\x', 'in C:\\x', true],
+    ['an address is text', 'http://example.com/boats', 'example com', false],
+    ['a name with two colons is text', 'std::vector', 'a vector', false],
+    ['a host and its port are text', 'localhost:7447', 'on localhost', false],
+    ['a word before a colon is a word', 'note: boat', 'a boat', false],
+    ['a flag excludes nothing', 'push --force', 'git push --force', true],
+    ['a flag is more than its word', 'push --force', 'push with force', false],
+    ['a flag is not the beginning of another', '--force', 'push --force-with-lease', false],
+    ['a short flag excludes nothing', 'rebase -i', 'git rebase -i', true],
+    ['a short flag is needed', 'rebase -i', 'git rebase', false],
+    ['a flag in quotes', '"push --force"', 'git push --force', true],
+    ['a flag in quotes that is only a word', '"push --force"', 'push force', false],
+    ['an excluded name of code', 'code -c++', 'code in C++', false],
+    ['a particle in a query', '서울에서', '서울은 밤에도 밝다', true],
+    ['a particle behind another script', 'AI가', 'AI는', true],
+    ['a verb in its forms', '映画を見る', '昨日見た映画', true],
+    ['a verb in quotes is as it is written', '"食べる"', '食べた', false],
+    ['an excluded verb too', '寿司 -食べる', '寿司を食べた', true],
+    ['Chinese particles join too', '北京的天气', '天气预报：北京', true],
+    ['a character that is a particle elsewhere', '目的地', '目标和地方', false],
   ])('%s: %s', (_rule, text, content, found) => {
     expect(finds(text, content, { tags: [['title', 'title']] })).toBe(found);
   });
@@ -299,9 +368,9 @@ describe('a query', () => {
   });
 
   it('as SQL asks for weights only where neighbours matter, and escapes what it holds', () => {
-    expect(toTsquery(query('東京 boats'), undefined)).toBe("('東京') & ('boat')");
+    expect(toTsquery(query('東京 boats'), undefined)).toBe("('东京') & ('boat')");
     expect(toTsquery(query('東京都'), undefined)).toBe(
-      "(('東京':ABC <-> '都':ABC) | ('東京':D <-> '京都':D))",
+      "(('东京':ABC <-> '都':ABC) | ('东京':D <-> '京都':D))",
     );
     expect(toTsquery(query('港'), undefined)).toBe("('港':*)");
     expect(toTsquery(query('-spam'), new Set(["It's", 'b']))).toBe("!('spam') & ('#it''s' | '#b')");

@@ -1,0 +1,177 @@
+/**
+ * What a Japanese query means: its words without the particles between them, the forms of its verbs and adjectives, and kana of either
+ * kind. Posts are indexed as they are written; a query asks for every form, so the rules can be broad where no other word has the form.
+ * Pure.
+ */
+import { japanese } from './search-text.js';
+
+/** By row: the kana that a verb may show behind its stem. Not the last vowel, which other verbs begin with (起こる). */
+const ROWS = [
+  'かきくけい',
+  'がぎぐげい',
+  'さしすせ',
+  'たちつてっ',
+  'なにぬねん',
+  'ばびぶべん',
+  'まみむめん',
+  'らりるれっ',
+  'わいうえっ',
+];
+const rowsWith = (kana: string): string =>
+  [...new Set(ROWS.filter((row) => row.includes(kana)).join(''))].join('');
+const ADJECTIVE = 'いくかけ';
+/** 見る: of one character and no more, what follows is the ending. */
+const SHORT_VERB = 'るたてなまよられずろ';
+
+const I_OR_E = 'いきぎしじちぢにひびみりえけげせぜてでねへべめれ';
+const ENDING = '(?:ない|なか|なく|なけ|ず|ます|まし|ませ|たい|たか|たく|ながら)';
+
+/** Stems and the kana behind them, one of which is needed; none: the stem alone. */
+interface Form {
+  readonly stem: string;
+  readonly kana: string;
+}
+
+type Rule = readonly [RegExp, (stem: string, match: RegExpExecArray, isShort: boolean) => Form];
+
+/** The first rule that fits the kana behind the characters of a word; the stem is the characters and what the rule keeps. */
+const RULES: readonly Rule[] = [
+  // 高かった, 美味しくない
+  [
+    /^(し?|.{1,3}?)(?:かった|かっ.+|くて|くな.+|ければ|く)$/,
+    (stem, [, base = '']) => (base === '' ? { stem, kana: ADJECTIVE } : { stem: stem + base, kana: '' }),
+  ],
+  // 飲んだ, 走って, 書いた
+  [
+    /^(.{0,2})([っん])([ただてで].*)$/,
+    (stem, [, base, kana]) => ({ stem: stem + base, kana: rowsWith(kana!) }),
+  ],
+  [/^(.{0,2})い[ただてで].*$/, (stem, [, base]) => ({ stem: stem + base, kana: 'かがきぎくぐけげい' })],
+  [/^(.{0,2})し[たて].*$/, (stem, [, base]) => ({ stem: stem + base, kana: 'さしすせ' })],
+  // 食べた, 起きて, 食べない; 書きます and 起きます are alike
+  [
+    new RegExp(`^(.?[${I_OR_E}])(?:[たて].*|よう|ろ|られ.*|れば)$`),
+    (stem, [, base]) => ({ stem: stem + base, kana: '' }),
+  ],
+  [
+    new RegExp(`^(.?[えけげせぜてでねへべめれ])${ENDING}.*$`),
+    (stem, [, base]) => ({ stem: stem + base, kana: '' }),
+  ],
+  [
+    /^(.?)([いきぎしちにびみり])(?:ます|まし|ませ|たい|たか|たく|ながら).*$/,
+    (stem, [, base, kana]) => ({ stem: stem + base, kana: rowsWith(kana!) }),
+  ],
+  [
+    /^(.?)([かがさたなばまらわ])(?:ない|なか|なく|なけ|ず|れ|せ).*$/,
+    (stem, [, base, kana]) => ({ stem: stem + base, kana: rowsWith(kana!) }),
+  ],
+  // 見た, 来ない
+  [
+    new RegExp(`^(?:[たて].*|よう|られ.*|れば|${ENDING}.*)$`),
+    (stem, _match, isShort) => (isShort ? { stem, kana: SHORT_VERB } : { stem, kana: '' }),
+  ],
+  // As a dictionary has them: 食べる, 起きる, then 見る and 走る, 飲む, 高い, 美味しい
+  [new RegExp(`^(.?[${I_OR_E}])る$`), (stem, [, base]) => ({ stem: stem + base, kana: '' })],
+  [/^()る$/, (stem, _match, isShort) => ({ stem, kana: isShort ? `${SHORT_VERB}りっ` : rowsWith('る') })],
+  [
+    /^(.{0,2})([うくぐすつぬぶむる])$/,
+    (stem, [, base, kana]) => ({ stem: stem + base, kana: rowsWith(kana!) }),
+  ],
+  [/^(.{1,3})い$/, (stem, [, base]) => ({ stem: stem + base, kana: '' })],
+  [/^い$/, (stem) => ({ stem, kana: `${ADJECTIVE}わうえっ` })],
+];
+
+/** 勉強する: a noun of several characters is what is meant. */
+const DOES = /^(?:する|すれば|した.*|して.*|しな.*|しま.*|しよう|しろ|され.*|させ.*|でき.*)$/;
+const PARTICLES =
+  /^(?:の|を|が|に|は|へ|と|も|や|で|か|から|まで|より|だけ|など|って|には|では|とは|での|への|との|にも|でも|からの|までの|です|でした|だ|だった|な|ね|よ)$/;
+
+const CHINESE_PARTICLES = new Set(['的', '和', '与', '與']);
+
+/** 北京的天气 in two: a particle is a word, and no part of one as in 目的地. */
+function withoutChineseParticles(run: string): string {
+  if (![...CHINESE_PARTICLES].some((particle) => run.includes(particle))) return run;
+  const words = [...japanese.segment(run)].map(({ segment }) => segment);
+  return words.map((word) => (CHINESE_PARTICLES.has(word) ? ' ' : word)).join('');
+}
+
+const PIECES = /([\p{sc=Han}々〆ヶ]+)([ぁ-ゟー]*)|[ァ-ヺー]+|[ぁ-ゟー]+| /gu;
+const HIRAGANA = /^[ぁ-ゟー]+$/;
+
+/** One that is needed, of what may be written for it. */
+export interface Meaning {
+  readonly text: string;
+  /** Other writings of it: each may stand anywhere in a run. */
+  readonly forms: readonly string[];
+}
+
+/** The parts of a run that are needed, wherever they stand: particles join them, and a verb stands apart. */
+export function meaningsOf(run: string): Meaning[] {
+  const meanings: Meaning[] = [];
+  let joined = '';
+  const finish = () => {
+    if (joined !== '') meanings.push({ text: joined, forms: kanaOf(joined) });
+    joined = '';
+  };
+  for (const [piece, characters, kana = ''] of withoutChineseParticles(run).matchAll(PIECES)) {
+    if (piece === ' ') finish();
+    else if (characters === undefined) {
+      const forms = formsInKana(piece);
+      if (PARTICLES.test(piece) || forms.length > 0) finish();
+      else joined += piece;
+      if (forms.length > 0) meanings.push({ text: piece, forms: [...forms, ...kanaOf(piece)] });
+    } else if (kana === '') joined += characters;
+    else if (PARTICLES.test(kana)) {
+      joined += characters;
+      finish();
+    } else if (characters.length > 1 && DOES.test(kana)) {
+      joined += characters;
+      finish();
+    } else {
+      const forms = formsOf(characters, kana);
+      if (forms.length === 0) joined += piece;
+      else {
+        finish();
+        meanings.push({ text: piece, forms });
+      }
+    }
+  }
+  finish();
+  return meanings.length === 0 ? [{ text: run, forms: [] }] : meanings;
+}
+
+/** Of a word in hiragana alone: わかる, おいしかった. Two kana are too few to tell its stem. */
+function formsInKana(text: string): string[] {
+  if (!HIRAGANA.test(text) || PARTICLES.test(text)) return [];
+  for (let at = 2; at < text.length; at += 1) {
+    const forms = formsOf(text.slice(0, at), text.slice(at));
+    if (forms.length > 0) return forms;
+  }
+  return [];
+}
+
+function formsOf(characters: string, kana: string): string[] {
+  const isShort = characters.length === 1;
+  for (const [pattern, form] of RULES) {
+    const match = pattern.exec(kana);
+    if (match === null) continue;
+    const { stem, kana: behind } = form(characters, match, isShort);
+    if (behind !== '') return [...behind].map((each) => stem + each);
+    if (stem.length > 1) return [stem];
+  }
+  return [];
+}
+
+// ── Kana ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const KATAKANA = /^[ァ-ヶー]+$/;
+const BETWEEN = 0x60;
+const shift = (text: string, from: RegExp, by: number) =>
+  text.replace(from, (kana) => String.fromCharCode(kana.charCodeAt(0) + by));
+
+/** The same sound in the other kana. Of two kana it would be found inside other words: カニ, 静かに. */
+function kanaOf(text: string): string[] {
+  if (text.length < 3) return [];
+  if (KATAKANA.test(text)) return [shift(text, /[ァ-ヶ]/g, -BETWEEN)];
+  return HIRAGANA.test(text) ? [shift(text, /[ぁ-ゖ]/g, BETWEEN)] : [];
+}
