@@ -5,31 +5,33 @@
  */
 import { japanese } from './search-text.js';
 
-/** By row: the kana that a verb may show behind its stem. Not the last vowel, which other verbs begin with (起こる). */
+/** By row: what a verb may show behind its stem. The last vowel only with its う: other verbs begin with it (起こる). */
 const ROWS = [
-  'かきくけい',
-  'がぎぐげい',
-  'さしすせ',
-  'たちつてっ',
-  'なにぬねん',
-  'ばびぶべん',
-  'まみむめん',
-  'らりるれっ',
-  'わいうえっ',
+  ['かきくけい', 'こう'],
+  ['がぎぐげい', 'ごう'],
+  ['さしすせ', 'そう'],
+  ['たちつてっ', 'とう'],
+  ['なにぬねん', 'のう'],
+  ['ばびぶべん', 'ぼう'],
+  ['まみむめん', 'もう'],
+  ['らりるれっ', 'ろう'],
+  ['わいうえっ', 'おう'],
+] as const;
+const rowsWith = (kana: string): string[] => [
+  ...new Set(ROWS.flatMap(([row, will]) => (row.includes(kana) ? [...row, will] : []))),
 ];
-const rowsWith = (kana: string): string =>
-  [...new Set(ROWS.filter((row) => row.includes(kana)).join(''))].join('');
-const ADJECTIVE = 'いくかけ';
+/** Verbs look like them: 高く, 書く. */
+const ADJECTIVE = [...'いくかけき'];
 /** 見る: of one character and no more, what follows is the ending. */
-const SHORT_VERB = 'るたてなまよられずろ';
+const SHORT_VERB = [...'るたてなまよられずろ'];
 
 const I_OR_E = 'いきぎしじちぢにひびみりえけげせぜてでねへべめれ';
 const ENDING = '(?:ない|なか|なく|なけ|ず|ます|まし|ませ|たい|たか|たく|ながら)';
 
-/** Stems and the kana behind them, one of which is needed; none: the stem alone. */
+/** A stem, and the kana behind it, one of which is needed; none: the stem alone. */
 interface Form {
   readonly stem: string;
-  readonly kana: string;
+  readonly behind: readonly string[];
 }
 
 type Rule = readonly [RegExp, (stem: string, match: RegExpExecArray, isShort: boolean) => Form];
@@ -39,46 +41,55 @@ const RULES: readonly Rule[] = [
   // 高かった, 美味しくない
   [
     /^(し?|.{1,3}?)(?:かった|かっ.+|くて|くな.+|ければ|く)$/,
-    (stem, [, base = '']) => (base === '' ? { stem, kana: ADJECTIVE } : { stem: stem + base, kana: '' }),
+    (stem, [, base = '']) => (base === '' ? { stem, behind: ADJECTIVE } : { stem: stem + base, behind: [] }),
   ],
   // 飲んだ, 走って, 書いた
   [
     /^(.{0,2})([っん])([ただてで].*)$/,
-    (stem, [, base, kana]) => ({ stem: stem + base, kana: rowsWith(kana!) }),
+    (stem, [, base, kana]) => ({ stem: stem + base, behind: rowsWith(kana!) }),
   ],
-  [/^(.{0,2})い[ただてで].*$/, (stem, [, base]) => ({ stem: stem + base, kana: 'かがきぎくぐけげい' })],
-  [/^(.{0,2})し[たて].*$/, (stem, [, base]) => ({ stem: stem + base, kana: 'さしすせ' })],
+  [
+    /^(.{0,2})い[ただてで].*$/,
+    (stem, [, base]) => ({ stem: stem + base, behind: [...'かがきぎくぐけげい', 'こう', 'ごう'] }),
+  ],
+  [/^(.{0,2})し[たて].*$/, (stem, [, base]) => ({ stem: stem + base, behind: rowsWith('し') })],
   // 食べた, 起きて, 食べない; 書きます and 起きます are alike
   [
     new RegExp(`^(.?[${I_OR_E}])(?:[たて].*|よう|ろ|られ.*|れば)$`),
-    (stem, [, base]) => ({ stem: stem + base, kana: '' }),
+    (stem, [, base]) => ({ stem: stem + base, behind: [] }),
   ],
   [
     new RegExp(`^(.?[えけげせぜてでねへべめれ])${ENDING}.*$`),
-    (stem, [, base]) => ({ stem: stem + base, kana: '' }),
+    (stem, [, base]) => ({ stem: stem + base, behind: [] }),
   ],
   [
     /^(.?)([いきぎしちにびみり])(?:ます|まし|ませ|たい|たか|たく|ながら).*$/,
-    (stem, [, base, kana]) => ({ stem: stem + base, kana: rowsWith(kana!) }),
+    (stem, [, base, kana]) => ({ stem: stem + base, behind: rowsWith(kana!) }),
   ],
   [
     /^(.?)([かがさたなばまらわ])(?:ない|なか|なく|なけ|ず|れ|せ).*$/,
-    (stem, [, base, kana]) => ({ stem: stem + base, kana: rowsWith(kana!) }),
+    (stem, [, base, kana]) => ({ stem: stem + base, behind: rowsWith(kana!) }),
   ],
   // 見た, 来ない
   [
     new RegExp(`^(?:[たて].*|よう|られ.*|れば|${ENDING}.*)$`),
-    (stem, _match, isShort) => (isShort ? { stem, kana: SHORT_VERB } : { stem, kana: '' }),
+    (stem, _match, isShort) => (isShort ? { stem, behind: SHORT_VERB } : { stem, behind: [] }),
   ],
   // As a dictionary has them: 食べる, 起きる, then 見る and 走る, 飲む, 高い, 美味しい
-  [new RegExp(`^(.?[${I_OR_E}])る$`), (stem, [, base]) => ({ stem: stem + base, kana: '' })],
-  [/^()る$/, (stem, _match, isShort) => ({ stem, kana: isShort ? `${SHORT_VERB}りっ` : rowsWith('る') })],
+  [new RegExp(`^(.?[${I_OR_E}])る$`), (stem, [, base]) => ({ stem: stem + base, behind: [] })],
+  [
+    /^()る$/,
+    (stem, _match, isShort) => ({
+      stem,
+      behind: isShort ? [...SHORT_VERB, ...rowsWith('る')] : rowsWith('る'),
+    }),
+  ],
   [
     /^(.{0,2})([うくぐすつぬぶむる])$/,
-    (stem, [, base, kana]) => ({ stem: stem + base, kana: rowsWith(kana!) }),
+    (stem, [, base, kana]) => ({ stem: stem + base, behind: rowsWith(kana!) }),
   ],
-  [/^(.{1,3})い$/, (stem, [, base]) => ({ stem: stem + base, kana: '' })],
-  [/^い$/, (stem) => ({ stem, kana: `${ADJECTIVE}わうえっ` })],
+  [/^(.{1,3})い$/, (stem, [, base]) => ({ stem: stem + base, behind: [] })],
+  [/^い$/, (stem) => ({ stem, behind: [...ADJECTIVE, ...'わうえっ', 'おう'] })],
 ];
 
 /** 勉強する: a noun of several characters is what is meant. */
@@ -155,8 +166,8 @@ function formsOf(characters: string, kana: string): string[] {
   for (const [pattern, form] of RULES) {
     const match = pattern.exec(kana);
     if (match === null) continue;
-    const { stem, kana: behind } = form(characters, match, isShort);
-    if (behind !== '') return [...behind].map((each) => stem + each);
+    const { stem, behind } = form(characters, match, isShort);
+    if (behind.length > 0) return behind.map((each) => stem + each);
     if (stem.length > 1) return [stem];
   }
   return [];

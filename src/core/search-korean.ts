@@ -69,16 +69,12 @@ export function pairedPart(word: string): string {
 /** Verbs that are made of a noun: 사랑하다. */
 const DOES = /(?<=..)(?:하다|합니다|했다|했어요|해요|하는|하기)$/;
 
-/** The noun of such a verb. */
-export function nounOf(word: string): string | undefined {
+/** What a word of a query means: without a particle that leaves no doubt, if two syllables are left. */
+export function koreanMeaning(word: string): string {
   const noun = word.replace(DOES, '');
-  return noun === word ? undefined : noun;
-}
-
-/** The word of a query without a particle that leaves no doubt, if two syllables are left. */
-export function withoutParticle(word: string): string | undefined {
+  if (noun !== word) return noun;
   const part = pairedPart(word);
-  return part.length >= 2 && part !== word ? part : undefined;
+  return part.length >= 2 ? part : word;
 }
 
 /** Behind a word of another script: AI가. */

@@ -6,7 +6,7 @@
 import { type Refusal, refusal } from './reply.js';
 import { foldWords } from './search-fold.js';
 import { meaningsOf } from './search-japanese.js';
-import { isParticle, nounOf, withoutParticle } from './search-korean.js';
+import { isParticle, koreanMeaning } from './search-korean.js';
 import {
   hashtagOf,
   pairsOfRun,
@@ -169,14 +169,12 @@ function asMeant(run: Run): Phrases[] {
   );
 }
 
-/** 서울에서 asks for 서울, in any case, and 사랑하다 for all that 사랑 is in. */
+/** 서울에서 asks for 서울, 사랑하다 for 사랑, in any form. */
 function koreanPhrases(run: Run): Phrases {
-  const noun = nounOf(run.text);
-  const bare = withoutParticle(run.text);
+  const meaning = koreanMeaning(run.text);
   return [
     ...asWritten(run).flat(),
-    ...(noun === undefined ? [] : asWritten({ ...run, text: noun }).flat()),
-    ...(bare === undefined ? [] : [phrase([bare])]),
+    ...(meaning === run.text ? [] : asWritten({ ...run, text: meaning }).flat()),
   ];
 }
 
