@@ -44,7 +44,7 @@ const LETTER = `[[\\p{L}\\p{M}\\p{N}]--${IDEOGRAPHIC}--${BLANKLESS}--${HANGUL}]`
 const ADDRESS = '(?:https?|wss?):\\/\\/[!#-;=?-~]+';
 /** Keys, and other things that NIP-19 spells, which are no words. */
 const ENTITY = '(?:nostr:)?n(?:pub|profile|event|ote|addr)1[02-9ac-hj-np-z]{20,}';
-/** c#, c++, notepad++; --flag, -f; .net; node.js. Each begins where no word goes on, so that none is looked at twice. */
+/** c#, c++, notepad++; --flag, -f; .net; .env; node.js. Each begins where no word goes on, so that none is looked at twice. */
 const FREE = '(?<![a-z0-9])';
 const ENDS = '(?![a-z0-9])';
 const CODE = [
@@ -52,6 +52,7 @@ const CODE = [
   `${FREE}[a-z][a-z0-9]{1,30}(?:\\+\\+|\\.js${ENDS})`,
   `(?<![a-z0-9\\-])-(?:-[a-z][a-z0-9]*(?:-[a-z0-9]+)*|[a-z]{1,2}(?![a-z0-9'\\-]))`,
   `(?:(?<=${FREE}(?:ado|asp|vb))|${FREE})\\.net${ENDS}`,
+  `(?<![^\\s"'=])\\.[a-z][a-z0-9_]{1,30}`,
 ].join('|');
 /** What is joined is one, also where it is spelt without the variation selectors that it should have. */
 const PICTURE = '\\p{Extended_Pictographic}\\p{Emoji_Modifier}?';
@@ -98,6 +99,8 @@ function plainWords(found: string): WordsToken {
 function codeWords(found: string): WordsToken {
   if (found.startsWith('--'))
     return { type: 'words', words: found.slice(2).split('-').flatMap(piecesOf), name: cut(found) };
+  if (found.startsWith('.') && found !== '.net')
+    return { type: 'words', words: found.slice(1).split('_').flatMap(piecesOf), name: found };
   if (found.endsWith('.js')) {
     const base = found.slice(0, -3);
     return { type: 'words', words: [...piecesOf(base), 'js'], name: wordOf(`${base}js`), isLoose: true };

@@ -38,6 +38,17 @@ const HOSTILE = [
   'က'.repeat(30_000),
   "a'".repeat(40_000),
   '❤\u200d'.repeat(15_000),
+  '가'.repeat(30_000),
+  '한국어에서는'.repeat(15_000),
+  'ا\u064b\u0651'.repeat(30_000),
+  'ά\u0345'.repeat(30_000),
+  'а\u0301'.repeat(40_000),
+  '--a'.repeat(30_000),
+  'é-a'.repeat(30_000),
+  'c++'.repeat(30_000),
+  'ヴァ'.repeat(40_000),
+  'a1'.repeat(40_000),
+  '學習'.repeat(30_000),
   '#é '.repeat(20_000),
 ];
 
@@ -95,6 +106,9 @@ describe('words of a post', () => {
     ['a name of code in other writing', 'on nodejs', 'node.js'],
     ['and the other way round', 'on Node.js', 'nodejs'],
     ['.NET behind a name', 'ASP.NET', '.net'],
+    ['a hidden file', 'commit your .env by accident', '.env'],
+    ['a hidden file without its dot', 'commit your .env by accident', 'env'],
+    ['a Korean compound that is written apart', '서울 여행을 갔다', '서울여행'],
     ['an acronym in the plural', 'two TVs', 'tv'],
     ['a name that is asked for as a mention', 'thanks alice', '@alice'],
   ])('are found by %s', (_what, content, text) => {
@@ -122,6 +136,8 @@ describe('words of a post', () => {
     ['another name of code', 'modern C++', 'C#'],
     ['the letter alone', 'modern C++', 'c'],
     ['a word without its dot', 'a fishing net', '.net'],
+    ['a hidden file that is only a word', 'the env is set', '.env'],
+    ['the parts of a Korean compound, apart', '여행은 서울', '서울여행'],
     ['a part of a joined emoji', 'us ❤\ufe0f‍🔥', '🔥'],
   ])('are not found by %s', (_what, content, text) => {
     expect(finds(text, content)).toBe(false);

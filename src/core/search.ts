@@ -6,7 +6,7 @@
 import { type Refusal, refusal } from './reply.js';
 import { foldWords } from './search-fold.js';
 import { meaningsOf } from './search-japanese.js';
-import { isParticle, koreanMeaning } from './search-korean.js';
+import { isParticle, koreanMeaning, koreanParts } from './search-korean.js';
 import {
   hashtagOf,
   pairsOfRun,
@@ -169,12 +169,13 @@ function asMeant(run: Run): Phrases[] {
   );
 }
 
-/** 서울에서 asks for 서울, 사랑하다 for 사랑, in any form. */
+/** 서울에서 asks for 서울, 사랑하다 for 사랑, in any form; 서울여행 also for 서울 여행. */
 function koreanPhrases(run: Run): Phrases {
   const meaning = koreanMeaning(run.text);
+  const texts = meaning === run.text ? [run.text] : [run.text, meaning];
   return [
-    ...asWritten(run).flat(),
-    ...(meaning === run.text ? [] : asWritten({ ...run, text: meaning }).flat()),
+    ...texts.flatMap((text) => asWritten({ ...run, text }).flat()),
+    ...koreanParts(meaning).map(phrase),
   ];
 }
 
