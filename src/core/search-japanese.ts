@@ -7,7 +7,7 @@ import { japanese } from './search-text.js';
 
 /** By row: what a verb may show behind its stem. The last vowel only with its う: other verbs begin with it (起こる). */
 const ROWS = [
-  ['かきくけい', 'こう'],
+  ['かきくけいっ', 'こう'],
   ['がぎぐげい', 'ごう'],
   ['さしすせ', 'そう'],
   ['たちつてっ', 'とう'],
@@ -21,7 +21,7 @@ const rowsWith = (kana: string): string[] => [
   ...new Set(ROWS.flatMap(([row, will]) => (row.includes(kana) ? [...row, will] : []))),
 ];
 /** Verbs look like them: 高く, 書く. */
-const ADJECTIVE = [...'いくかけき'];
+const ADJECTIVE = [...'いくかけきっ', 'すぎ', 'こう'];
 /** 見る: of one character and no more, what follows is the ending. */
 const SHORT_VERB = [...'るたてなまよられずろ'];
 
@@ -55,7 +55,7 @@ const RULES: readonly Rule[] = [
   [/^(.{0,2})し[たて].*$/, (stem, [, base]) => ({ stem: stem + base, behind: rowsWith('し') })],
   // 食べた, 起きて, 食べない; 書きます and 起きます are alike
   [
-    new RegExp(`^(.?[${I_OR_E}])(?:[たて].*|よう|ろ|られ.*|れば)$`),
+    new RegExp(`^(.?[${I_OR_E}])(?:た(?![いかく]).*|て.*|よう|ろ|られ.*|れば)$`),
     (stem, [, base]) => ({ stem: stem + base, behind: [] }),
   ],
   [
@@ -97,6 +97,8 @@ const DOES = /^(?:する|すれば|した.*|して.*|しな.*|しま.*|しよう
 const PARTICLES =
   /^(?:の|を|が|に|は|へ|と|も|や|で|か|から|まで|より|だけ|など|って|には|では|とは|での|への|との|にも|でも|からの|までの|です|でした|だ|だった|な|ね|よ)$/;
 
+/** 静かな, 引っ越しの */
+const LAST_PARTICLE = /(?<=.)[なにのをがはもとへで]$/;
 const CHINESE_PARTICLES = new Set(['的', '和', '与', '與']);
 
 /** 北京的天气 in two: a particle is a word, and no part of one as in 目的地. */
@@ -140,8 +142,11 @@ export function meaningsOf(run: string): Meaning[] {
       finish();
     } else {
       const forms = formsOf(characters, kana);
-      if (forms.length === 0) joined += piece;
-      else {
+      if (forms.length === 0) {
+        const base = kana.replace(LAST_PARTICLE, '');
+        joined += characters + base;
+        if (base !== kana) finish();
+      } else {
         finish();
         meanings.push({ text: piece, forms });
       }
@@ -154,19 +159,20 @@ export function meaningsOf(run: string): Meaning[] {
 /** Of a word in hiragana alone: わかる, おいしかった. Two kana are too few to tell its stem. */
 function formsInKana(text: string): string[] {
   if (!HIRAGANA.test(text) || PARTICLES.test(text)) return [];
-  for (let at = 2; at < text.length; at += 1) {
-    const forms = formsOf(text.slice(0, at), text.slice(at));
+  for (let at = 1; at < text.length; at += 1) {
+    const forms = formsOf(text.slice(0, at), text.slice(at), 2);
     if (forms.length > 0) return forms;
   }
   return [];
 }
 
-function formsOf(characters: string, kana: string): string[] {
+function formsOf(characters: string, kana: string, stemLengthMin = 1): string[] {
   const isShort = characters.length === 1;
   for (const [pattern, form] of RULES) {
     const match = pattern.exec(kana);
     if (match === null) continue;
     const { stem, behind } = form(characters, match, isShort);
+    if (stem.length < stemLengthMin) continue;
     if (behind.length > 0) return behind.map((each) => stem + each);
     if (stem.length > 1) return [stem];
   }
@@ -175,14 +181,15 @@ function formsOf(characters: string, kana: string): string[] {
 
 // ── Kana ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const KATAKANA = /^[ァ-ヶー]+$/;
 const BETWEEN = 0x60;
 const shift = (text: string, from: RegExp, by: number) =>
   text.replace(from, (kana) => String.fromCharCode(kana.charCodeAt(0) + by));
 
 /** The same sound in the other kana. Of two kana it would be found inside other words: カニ, 静かに. */
 function kanaOf(text: string): string[] {
-  if (text.length < 3) return [];
-  if (KATAKANA.test(text)) return [shift(text, /[ァ-ヶ]/g, -BETWEEN)];
-  return HIRAGANA.test(text) ? [shift(text, /[ぁ-ゖ]/g, BETWEEN)] : [];
+  const others = [
+    text.replace(/[ァ-ヶー]{3,}/g, (run) => shift(run, /[ァ-ヶ]/g, -BETWEEN)),
+    text.replace(/[ぁ-ゖー]{3,}/g, (run) => shift(run, /[ぁ-ゖ]/g, BETWEEN)),
+  ];
+  return others.filter((other) => other !== text);
 }

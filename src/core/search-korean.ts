@@ -81,8 +81,8 @@ const COMPOUND_MAX = 10;
 
 /** A compound may also be written as two words: 서울여행, 서울 여행. */
 export function koreanParts(word: string): [string, string][] {
-  if (word.length < 4 || word.length > COMPOUND_MAX || !IS_SYLLABLE.test(word)) return [];
-  return Array.from({ length: word.length - 3 }, (_, at) => [word.slice(0, at + 2), word.slice(at + 2)]);
+  if (word.length < 3 || word.length > COMPOUND_MAX || !IS_SYLLABLE.test(word)) return [];
+  return Array.from({ length: word.length - 2 }, (_, at) => [word.slice(0, at + 2), word.slice(at + 2)]);
 }
 
 /** Behind a word of another script: AI가. */

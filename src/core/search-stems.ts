@@ -9,6 +9,7 @@ const stems = new Map<string, string>();
 const LATIN = /^[a-z]+$/;
 const GREEK = /^[\u0370-\u03ff]{4,}$/;
 const CYRILLIC = /^[\u0430-\u045f]{4,}$/;
+const ARABIC_FROM = 0x620;
 const ARABIC = /^[\u0620-\u06ff]{3,}$/;
 
 /** The cache changes nothing but the time: words are few, and come again and again. */
@@ -32,7 +33,7 @@ function readStem(word: string): string {
 
 /** Words that the stemmer would make into one with words of another meaning: each line has one stem, its first word. */
 const APART = `
-news|bios|aids|lens|ads ad|ids id|one ones|ore ores|ate|use uses used using|add adds added adding|paste pastes pasted pasting
+news|bios|aids|ads ad|ids id|one ones|ore ores|ate|use uses used using|add adds added adding|paste pastes pasted pasting
 university universities|universal universally|organ organs|organic organically|animal animals|anime
 organize organizes organized organizing organizer organizers organization organizations
 organise organises organised organising organiser organisers organisation organisations
@@ -41,7 +42,8 @@ important importantly importance|community communities|communism communist commu
 authority authorities|authorize authorizes authorized authorizing authorization|business businesses|customer customers
 emergency emergencies|engine engines|polite politely|hospitality|department departments|apartment apartments
 digital digitally|formation formations|informal informally|unite unites united|evening evenings|herring herrings
-severe severely|several|past
+severe severely|several|past|bus buses|gas gases|lens lenses|status statuses|statue statues
+virus viruses|campus campuses|bonus bonuses|focus focuses focused focusing|bias biases biased|canvas canvases
 `;
 const APART_STEMS = new Map(
   APART.trim()
@@ -100,6 +102,8 @@ const RUSSIAN_ENDING =
 
 /** The article, with what is written together with it; twice, because words begin like it too: الألوان. */
 const ARTICLE = /^(?:[وف]?(?:[بك]?ال)|[وف]?لل)(?=...)/;
+/** للغة: for the language, which begins with the same letter. */
+const SHORT_ARTICLE = /^لل(?=..$)/;
 const FEMININE_PLURAL = /(?<=...)ات$/;
 const MASCULINE_PLURAL = /(?<=....)(?:ون|ين)$/;
 /** بيتا: of بيت. */
@@ -108,14 +112,18 @@ const ACCUSATIVE = /(?<=^...)ا$/;
 const OWNERS = /(?<=....)(?:ها|هم|هما|كم|نا)$/;
 
 function arabicStem(word: string): string {
-  const bare = word.replace(ARTICLE, '').replace(ARTICLE, '').replace(OWNERS, '');
+  const bare = word.replace(ARTICLE, '').replace(ARTICLE, '').replace(SHORT_ARTICLE, 'ل').replace(OWNERS, '');
   return bare.replace(FEMININE_PLURAL, 'ه').replace(MASCULINE_PLURAL, '').replace(ACCUSATIVE, '');
 }
 
-/** "And", "in" and "for" are written together with their word; a word of a post is also known without. Short ones may just begin so. */
+/** "And", "in" and "for" are written together with their word, and so is "my"; short words may just begin or end so. */
 const JOINED = /^(?:و(?=....)|[بل](?=.....))/;
+const MINE = /(?<=....)ي$/;
 
+/** By which a word of a post can be found too. */
 export function withoutJoined(word: string): string | undefined {
-  if (!ARABIC.test(word) || !JOINED.test(word)) return undefined;
-  return stemOf(word.replace(JOINED, ''));
+  if (word.charCodeAt(0) < ARABIC_FROM || !ARABIC.test(word)) return undefined;
+  const stem = stemOf(word);
+  const bare = stemOf(word.replace(JOINED, '')).replace(MINE, '');
+  return bare === stem ? undefined : bare;
 }
