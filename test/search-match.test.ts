@@ -157,6 +157,17 @@ const HOSTILE_TOO = [
   'ﬁ',
   '㍿',
   'x'.repeat(300),
+  '서울에서',
+  '한국어',
+  'والمدينة',
+  '食べた',
+  '機器',
+  '--force',
+  ' -f ',
+  'c++',
+  'node.js',
+  '.env',
+  'a1b2',
 ];
 const anything = fc
   .array(

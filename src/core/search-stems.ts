@@ -33,7 +33,7 @@ function readStem(word: string): string {
 
 /** Words that the stemmer would make into one with words of another meaning: each line has one stem, its first word. */
 const APART = `
-news|bios|aids|ads ad|ids id|one ones|ore ores|ate|use uses used using|add adds added adding|paste pastes pasted pasting
+news|bios|aids|https|ads ad|ids id|one ones|ore ores|ate|use uses used using|add adds added adding|paste pastes pasted pasting
 university universities|universal universally|organ organs|organic organically|animal animals|anime
 organize organizes organized organizing organizer organizers organization organizations
 organise organises organised organising organiser organisers organisation organisations
