@@ -116,6 +116,8 @@ export interface Meaning {
   readonly text: string;
   /** Other writings of it: each may stand anywhere in a run. */
   readonly forms: readonly string[];
+  /** Such as are too short for that: each is a word. */
+  readonly words: readonly string[];
 }
 
 /** The parts of a run that are needed, wherever they stand: particles join them, and a verb stands apart. */
@@ -123,7 +125,7 @@ export function meaningsOf(run: string): Meaning[] {
   const meanings: Meaning[] = [];
   let joined = '';
   const finish = () => {
-    if (joined !== '') meanings.push({ text: joined, forms: kanaOf(joined) });
+    if (joined !== '') meanings.push({ text: joined, forms: kanaOf(joined), words: shortKanaOf(joined) });
     joined = '';
   };
   for (const [piece, characters, kana = ''] of withoutChineseParticles(run).matchAll(PIECES)) {
@@ -132,7 +134,7 @@ export function meaningsOf(run: string): Meaning[] {
       const forms = formsInKana(piece);
       if (PARTICLES.test(piece) || forms.length > 0) finish();
       else joined += piece;
-      if (forms.length > 0) meanings.push({ text: piece, forms: [...forms, ...kanaOf(piece)] });
+      if (forms.length > 0) meanings.push({ text: piece, forms: [...forms, ...kanaOf(piece)], words: [] });
     } else if (kana === '') joined += characters;
     else if (PARTICLES.test(kana)) {
       joined += characters;
@@ -148,12 +150,12 @@ export function meaningsOf(run: string): Meaning[] {
         if (base !== kana) finish();
       } else {
         finish();
-        meanings.push({ text: piece, forms });
+        meanings.push({ text: piece, forms, words: [] });
       }
     }
   }
   finish();
-  return meanings.length === 0 ? [{ text: run, forms: [] }] : meanings;
+  return meanings.length === 0 ? [{ text: run, forms: [], words: [] }] : meanings;
 }
 
 /** Of a word in hiragana alone: わかる, おいしかった. Two kana are too few to tell its stem. */
@@ -185,11 +187,17 @@ const BETWEEN = 0x60;
 const shift = (text: string, from: RegExp, by: number) =>
   text.replace(from, (kana) => String.fromCharCode(kana.charCodeAt(0) + by));
 
-/** The same sound in the other kana. Of two kana it would be found inside other words: カニ, 静かに. */
+const toHiragana = (text: string) => shift(text, /[ァ-ヶ]/g, -BETWEEN);
+const toKatakana = (text: string) => shift(text, /[ぁ-ゖ]/g, BETWEEN);
+
+/** The same sound in the other kana. */
 function kanaOf(text: string): string[] {
-  const others = [
-    text.replace(/[ァ-ヶー]{3,}/g, (run) => shift(run, /[ァ-ヶ]/g, -BETWEEN)),
-    text.replace(/[ぁ-ゖー]{3,}/g, (run) => shift(run, /[ぁ-ゖ]/g, BETWEEN)),
-  ];
+  const others = [text.replace(/[ァ-ヶー]{3,}/g, toHiragana), text.replace(/[ぁ-ゖー]{3,}/g, toKatakana)];
   return others.filter((other) => other !== text);
+}
+
+/** Two kana are also inside other words: カニ, 静かに. */
+function shortKanaOf(text: string): string[] {
+  if (/^[ァ-ヶ]{2}$/.test(text)) return [toHiragana(text)];
+  return /^[ぁ-ゖ]{2}$/.test(text) ? [toKatakana(text)] : [];
 }

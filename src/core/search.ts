@@ -24,8 +24,8 @@ export const SEARCH_TERMS_MAX = 16;
 /** Lexemes that are all needed. */
 export interface Phrase {
   readonly lexemes: readonly string[];
-  /** Of which list they are neighbours, one after another. */
-  readonly among: 'words' | 'pairs' | 'anywhere';
+  /** Of which list they are neighbours, one after another. `whole`: one lexeme that is a word, and not only a pair in others. */
+  readonly among: 'words' | 'pairs' | 'whole';
   /** The last one may be the beginning of another. */
   readonly isPrefix: boolean;
 }
@@ -164,8 +164,12 @@ function asWritten(run: Run): Phrases[] {
 function asMeant(run: Run): Phrases[] {
   if (run.script === 'blankless') return asWritten(run);
   if (run.script === 'hangul') return [koreanPhrases(run)];
-  return meaningsOf(run.text).flatMap(({ text, forms }) =>
-    asWritten({ ...run, text }).map((written) => [...written, ...forms.flatMap((form) => inPairs(form))]),
+  return meaningsOf(run.text).flatMap(({ text, forms, words }) =>
+    asWritten({ ...run, text }).map((written) => [
+      ...written,
+      ...forms.flatMap((form) => inPairs(form)),
+      ...words.map((word) => ({ lexemes: [word], among: 'whole', isPrefix: false }) as const),
+    ]),
   );
 }
 
@@ -207,8 +211,8 @@ function topicsText(topics: ReadonlySet<string> | undefined): string[] {
 }
 
 function phraseText({ lexemes, among, isPrefix }: Phrase): string {
-  if (among === 'anywhere') return `(${lexemes.map(quoteLexeme).join(' & ')})`;
-  const weights = lexemes.length === 1 ? '' : among === 'pairs' ? 'D' : 'ABC';
+  const isAnyhow = lexemes.length === 1 && among !== 'whole';
+  const weights = isAnyhow ? '' : among === 'pairs' ? 'D' : 'ABC';
   const marks = `${isPrefix ? '*' : ''}${weights}`;
   const spelt = lexemes.map((lexeme) => quoteLexeme(lexeme) + (marks === '' ? '' : `:${marks}`));
   return spelt.length === 1 ? spelt[0]! : `(${spelt.join(' <-> ')})`;
@@ -237,9 +241,8 @@ function holds(words: Words, { lexemes, among, isPrefix }: Phrase): boolean {
   const [first, ...rest] = lexemes;
   if (first === undefined) return false;
   if (isPrefix) return holdsBeginning(words, first);
-  if (among === 'anywhere') return lexemes.every((lexeme) => words.has(lexeme));
   const entries = words.get(first);
-  if (entries === undefined || rest.length === 0) return entries !== undefined;
+  if (entries === undefined || (rest.length === 0 && among !== 'whole')) return entries !== undefined;
   const isAmong = (entry: number) => (weightOf(entry) === WEIGHTS.D) === (among === 'pairs');
   const followers = rest.map((lexeme) => new Set((words.get(lexeme) ?? []).filter(isAmong).map(placeOf)));
   return entries
