@@ -1,6 +1,7 @@
 /**
- * A store of posts with their documents of search, written by the lane and by the consumer as a node would, without sockets: words of a
- * vocabulary of which few are in most posts and most in few, Japanese and Korean among them, and some marks that are as rare as asked.
+ * A store of posts with their documents of search, written by the lane and by the consumer as a node would,
+ * without sockets: words of a vocabulary of which few are in most posts and most in few, Japanese and Korean
+ * among them, and some marks that are as rare as asked.
  */
 import type { Community } from '../src/communities.js';
 import { type NostrEvent, serializeEvent } from '../src/core/event.js';
@@ -179,7 +180,10 @@ export async function withSearchStore<T>(
 
 // ── Random queries ────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** What people might ask: words of one post, alone, together, in a row, without another; now and then what nobody wrote. */
+/**
+ * What people might ask: words of one post, alone, together, in a row, without another; now and then what
+ * nobody wrote.
+ */
 export function randomQuery(random: Random, texts: readonly string[]): string {
   const text = pick(random, texts);
   const words = text.split(' ').flatMap((each) => (each.length > 20 ? pieces(random, each) : [each]));

@@ -1,7 +1,8 @@
 /**
- * How good the answers are: judged posts and queries (test/judged) on a real node, asked by REQ. Thresholds are a little below what
- * is reached (docs/search.md has the figures), and what the words of a run and its pairs each add is shown by taking them away. In
- * judged/groups, groups of queries by language stand over the posts of all groups, words beside them that must not be found.
+ * How good the answers are: judged posts and queries (test/judged) on a real node, asked by REQ. Thresholds
+ * are a little below what is reached (docs/search.md has the figures), and what the words of a run and its
+ * pairs each add is shown by taking them away. In judged/groups, groups of queries by language stand over the
+ * posts of all groups, words beside them that must not be found.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

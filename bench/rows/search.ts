@@ -46,7 +46,10 @@ export const search: Row = {
   },
 };
 
-/** In a store of its own, with a vocabulary as people have one: no query is asked twice, so no answer is at hand. */
+/**
+ * In a store of its own, with a vocabulary as people have one: no query is asked twice, so no answer is at
+ * hand.
+ */
 export const searches: Row = {
   id: 'searches',
   title: 'search, random queries',

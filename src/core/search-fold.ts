@@ -1,7 +1,8 @@
 /**
- * One spelling of a text, the same for posts and for queries: NFKC, without case, without the accents of Latin and Greek letters and
- * the vowel marks of Arabic and Hebrew. Letters that people type for one another become one: the forms of alef, ё and е, ヴァ and バ.
- * Marks that tell words apart, such as dakuten, stay. Its cost grows with the length of the text and no faster, whatever it holds.
+ * One spelling of a text, the same for posts and for queries: NFKC, without case, without the accents of
+ * Latin and Greek letters and the vowel marks of Arabic and Hebrew. Letters that people type for one another
+ * become one: the forms of alef, ё and е, ヴァ and バ. Marks that tell words apart, such as dakuten, stay. Its
+ * cost grows with the length of the text and no faster, whatever it holds.
  */
 import TRADITIONAL from 'opencc-js/dict/TSCharacters';
 
@@ -18,7 +19,10 @@ const ACCENTED = /[\u00df-\u024f\u1e00-\u1eff]/g;
 /** Of Cyrillic letters too: there they show the stress. */
 const ACCENTS = /(?<=[a-z\u0400-\u04ff])[\u0300-\u036f]+/g;
 
-/** No word has more marks in a row; the two are marks once they are folded. To put thousands in order takes seconds. */
+/**
+ * No word has more marks in a row; the two are marks once they are folded. To put thousands in order takes
+ * seconds.
+ */
 const MARKS = /([\p{M}\uff9e\uff9f]{16})[\p{M}\uff9e\uff9f]+/gu;
 /** How a character is drawn. */
 const VARIATIONS = /[\ufe00-\ufe0f\u{e0100}-\u{e01ef}]/gu;
@@ -93,8 +97,8 @@ function foldScripts(text: string): string {
 // ── Chinese characters ────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
- * The simplified form of each traditional character (OpenCC), by code unit. That way round every character has one form; where
- * simplified writing has made two into one (後 and 后), a search finds both.
+ * The simplified form of each traditional character (OpenCC), by code unit. That way round every character
+ * has one form; where simplified writing has made two into one (後 and 后), a search finds both.
  */
 const SIMPLIFIED = new Uint16Array(0x1_0000);
 for (const pair of TRADITIONAL.split('|')) {

@@ -1,11 +1,14 @@
 /**
- * What a Japanese query means: its words without the particles between them, the forms of its verbs and adjectives, and kana of either
- * kind. Posts are indexed as they are written; a query asks for every form, so the rules can be broad where no other word has the form.
- * Pure.
+ * What a Japanese query means: its words without the particles between them, the forms of its verbs and
+ * adjectives, and kana of either kind. Posts are indexed as they are written; a query asks for every form, so
+ * the rules can be broad where no other word has the form. Pure.
  */
 import { japanese } from './search-text.js';
 
-/** By row: what a verb may show behind its stem. The last vowel only with its う: other verbs begin with it (起こる). */
+/**
+ * By row: what a verb may show behind its stem. The last vowel only with its う: other verbs begin with it
+ * (起こる).
+ */
 const ROWS = [
   ['かきくけいっ', 'こう'],
   ['がぎぐげい', 'ごう'],
@@ -36,7 +39,10 @@ interface Form {
 
 type Rule = readonly [RegExp, (stem: string, match: RegExpExecArray, isShort: boolean) => Form];
 
-/** The first rule that fits the kana behind the characters of a word; the stem is the characters and what the rule keeps. */
+/**
+ * The first rule that fits the kana behind the characters of a word; the stem is the characters and what the
+ * rule keeps.
+ */
 const RULES: readonly Rule[] = [
   // 高かった, 美味しくない
   [

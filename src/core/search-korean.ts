@@ -1,6 +1,6 @@
 /**
- * Korean words come with their particles (서울에서, 서울은). A post is found by the word without them, and by its pairs of syllables,
- * because compounds are written without blanks too. Pure.
+ * Korean words come with their particles (서울에서, 서울은). A post is found by the word without them, and by its
+ * pairs of syllables, because compounds are written without blanks too. Pure.
  */
 
 const FIRST = 0xac00;

@@ -1,6 +1,7 @@
 /**
- * What is left of a word when its ending is taken away, so that the forms of one word are found by each other. Which language a word
- * is of is not known, only its script; endings that would make two words into one are left alone. Pure, the same for posts and queries.
+ * What is left of a word when its ending is taken away, so that the forms of one word are found by each
+ * other. Which language a word is of is not known, only its script; endings that would make two words into
+ * one are left alone. Pure, the same for posts and queries.
  */
 import { stemmer } from 'stemmer';
 
@@ -31,7 +32,10 @@ function readStem(word: string): string {
 
 // ── Latin ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Words that the stemmer would make into one with words of another meaning: each line has one stem, its first word. */
+/**
+ * Words that the stemmer would make into one with words of another meaning: each line has one stem, its first
+ * word.
+ */
 const APART = `
 news|bios|aids|https|ads ad|ids id|one ones|ore ores|ate|use uses used using|add adds added adding|paste pastes pasted pasting
 university universities|universal universally|organ organs|organic organically|animal animals|anime
@@ -116,7 +120,10 @@ function arabicStem(word: string): string {
   return bare.replace(FEMININE_PLURAL, 'ه').replace(MASCULINE_PLURAL, '').replace(ACCUSATIVE, '');
 }
 
-/** "And", "in" and "for" are written together with their word, and so is "my"; short words may just begin or end so. */
+/**
+ * "And", "in" and "for" are written together with their word, and so is "my"; short words may just begin or
+ * end so.
+ */
 const JOINED = /^(?:و(?=....)|[بل](?=.....))/;
 const MINE = /(?<=....)ي$/;
 

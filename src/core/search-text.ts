@@ -1,6 +1,7 @@
 /**
- * Texts cut into what can be searched for, the same for posts and for queries: words, runs of scripts without blanks, hashtags,
- * mentions, emoji, and the names that code has (C#, --force, node.js). A change of script ends a word: iPhone15, AI가.
+ * Texts cut into what can be searched for, the same for posts and for queries: words, runs of scripts without
+ * blanks, hashtags, mentions, emoji, and the names that code has (C#, --force, node.js). A change of script
+ * ends a word: iPhone15, AI가.
  */
 import { pubkeyOf } from './public-key-text.js';
 import { foldWords, isAscii, simplify } from './search-fold.js';
@@ -44,7 +45,10 @@ const LETTER = `[[\\p{L}\\p{M}\\p{N}]--${IDEOGRAPHIC}--${BLANKLESS}--${HANGUL}]`
 const ADDRESS = '(?:https?|wss?):\\/\\/[!#-;=?-~]+';
 /** Keys, and other things that NIP-19 spells, which are no words. */
 const ENTITY = '(?:nostr:)?n(?:pub|profile|event|ote|addr)1[02-9ac-hj-np-z]{20,}';
-/** c#, c++, notepad++; --flag, -f; .net; .env; node.js. Each begins where no word goes on, so that none is looked at twice. */
+/**
+ * c#, c++, notepad++; --flag, -f; .net; .env; node.js. Each begins where no word goes on, so that none is
+ * looked at twice.
+ */
 const FREE = '(?<![a-z0-9])';
 const ENDS = '(?![a-z0-9])';
 const CODE = [
@@ -58,7 +62,10 @@ const CODE = [
 const PICTURE = '\\p{Extended_Pictographic}\\p{Emoji_Modifier}?';
 const EMOJI = `\\p{RGI_Emoji_Tag_Sequence}|${PICTURE}(?:\\u200d${PICTURE})*|\\p{RGI_Emoji}`;
 
-/** The groups: address, entity, hashtag, code, ideographs, Korean, other runs, emoji; what is in none is a word. */
+/**
+ * The groups: address, entity, hashtag, code, ideographs, Korean, other runs, emoji; what is in none is a
+ * word.
+ */
 const TOKENS = new RegExp(
   `(${ADDRESS})|(${ENTITY})|#([\\p{L}\\p{M}\\p{N}_][\\p{L}\\p{M}\\p{N}_:\\-]*)|(${CODE})|(${IDEOGRAPHIC}+)|(${HANGUL}+)|(${BLANKLESS}+)|${LETTER}+(?:'${LETTER}+)*|(${EMOJI})`,
   'gv',

@@ -1,11 +1,11 @@
 /**
- * The words of an event, as a document of the search index holds them and as the live matcher looks at them: each with its places
- * and their weight. A: title and name; B: content; C: hashtags and mentions; D: pairs of neighbouring characters, where a script
- * has no blanks, or writes compounds without them. A word may stand at its place in several forms (서울에, 서울). Pure, and bounded
- * whatever the event holds (I14).
+ * The words of an event, as a document of the search index holds them and as the live matcher looks at them:
+ * each with its places and their weight. A: title and name; B: content; C: hashtags and mentions; D: pairs of
+ * neighbouring characters, where a script has no blanks, or writes compounds without them. A word may stand
+ * at its place in several forms (서울에, 서울). Pure, and bounded whatever the event holds (I14).
  *
- * Words and pairs count their places apart, so that both can be asked for neighbours. The bounds are below those of a tsvector:
- * 256 places of a word, 16,383 as a place, 1 MB.
+ * Words and pairs count their places apart, so that both can be asked for neighbours. The bounds are below
+ * those of a tsvector: 256 places of a word, 16,383 as a place, 1 MB.
  */
 import { isHex64, type NostrEvent } from './event.js';
 import { foldWords } from './search-fold.js';

@@ -24,7 +24,10 @@ export const SEARCH_TERMS_MAX = 16;
 /** Lexemes that are all needed. */
 export interface Phrase {
   readonly lexemes: readonly string[];
-  /** Of which list they are neighbours, one after another. `whole`: one lexeme that is a word, and not only a pair in others. */
+  /**
+   * Of which list they are neighbours, one after another. `whole`: one lexeme that is a word, and not only a
+   * pair in others.
+   */
   readonly among: 'words' | 'pairs' | 'whole';
   /** The last one may be the beginning of another. */
   readonly isPrefix: boolean;
@@ -42,8 +45,9 @@ export interface SearchQuery {
 }
 
 /**
- * key:value is an extension of NIP-50, known or not, and is passed over. Texts that only look like one stay: an address, a key of one
- * letter (C:\\x), digits before the colon (12:30), std::vector, localhost:7447; in quotes everything is text.
+ * key:value is an extension of NIP-50, known or not, and is passed over. Texts that only look like one stay:
+ * an address, a key of one letter (C:\\x), digits before the colon (12:30), std::vector, localhost:7447; in
+ * quotes everything is text.
  */
 const EXTENSION = /^-?(?!(?:nostr|mailto|localhost):)[a-z][a-z0-9_.-]+:(?![:/\\])(?:"[^"]*"?|\S)+$/;
 /** What is to be excluded begins with one minus; --force and -f are flags. */
@@ -78,7 +82,9 @@ interface Asked {
 type Phrases = readonly Phrase[];
 const isUsable = ({ lexemes }: Phrase) => lexemes.length > 0;
 
-/** What belongs together in one part of a query. What is excluded, or in quotes, is meant as it is written. */
+/**
+ * What belongs together in one part of a query. What is excluded, or in quotes, is meant as it is written.
+ */
 function termsOf(part: string, excluded: boolean, quoted: boolean): Asked {
   const tokens = [...tokensOf(part)];
   const groups = quoted
@@ -148,7 +154,10 @@ function phrase(lexemes: readonly string[]): Phrase {
   return { lexemes, among: 'words', isPrefix: false };
 }
 
-/** By its words, and by its characters wherever the words of the post begin and end. One character is the beginning of a pair. */
+/**
+ * By its words, and by its characters wherever the words of the post begin and end. One character is the
+ * beginning of a pair.
+ */
 function asWritten(run: Run): Phrases[] {
   const words = [...wordsOfRun(run)];
   const pairs = [...pairsOfRun(run)];
