@@ -28,7 +28,7 @@ import { fill, ingest, memory, single } from './rows/ingest.js';
 import { deliver, fanout } from './rows/live.js';
 import { purge, sweep } from './rows/purge.js';
 import { author, ids, newest, topic } from './rows/queries.js';
-import { gone, search, searchable } from './rows/search.js';
+import { gone, search, searchable, searches } from './rows/search.js';
 import { openSigner } from './sign.js';
 import { measureYardsticks, type Yardsticks } from './yardsticks.js';
 
@@ -50,6 +50,7 @@ const ROWS: readonly Row[] = [
   erase,
   importFile,
   exportFile,
+  searches,
   sweep,
   purge,
 ];

@@ -10,6 +10,7 @@ export interface Sample {
   readonly perSecond?: number;
   readonly rowsPerSecond?: number;
   readonly p50Ms?: number;
+  readonly p95Ms?: number;
   readonly p99Ms?: number;
   readonly slowestMs?: number;
   /** The drop of a month, and of one a hundredth of its size in the same run. */
@@ -107,6 +108,7 @@ const METRICS: readonly Metric[] = [
   'perSecond',
   'rowsPerSecond',
   'p50Ms',
+  'p95Ms',
   'p99Ms',
   'slowestMs',
   'dropMs',
@@ -122,9 +124,9 @@ export function spread(values: readonly number[]): Spread {
   return { median: quantile(sorted, 0.5), min: sorted[0]!, max: sorted.at(-1)! };
 }
 
-export function latency(valuesMs: readonly number[]): { p50Ms: number; p99Ms: number } {
+export function latency(valuesMs: readonly number[]): { p50Ms: number; p95Ms: number; p99Ms: number } {
   const sorted = Float64Array.from(valuesMs).sort();
-  return { p50Ms: quantile(sorted, 0.5), p99Ms: quantile(sorted, 0.99) };
+  return { p50Ms: quantile(sorted, 0.5), p95Ms: quantile(sorted, 0.95), p99Ms: quantile(sorted, 0.99) };
 }
 
 /** Nearest rank; NaN for an empty list, so that a row without answers cannot look fast. */

@@ -20,6 +20,8 @@ export interface Sizes {
   readonly deliverSeconds: number;
   readonly deleteTargets: number;
   readonly searchEvents: number;
+  /** Of the store that random queries are asked in. */
+  readonly searchDocuments: number;
   readonly searchLoadPerSecond: number;
   readonly eraseEvents: number;
   readonly purgeEvents: number;
@@ -45,6 +47,7 @@ const FULL: Sizes = {
   deliverSeconds: 5,
   deleteTargets: 1_000,
   searchEvents: 100,
+  searchDocuments: 100_000,
   searchLoadPerSecond: 300,
   eraseEvents: 100_000,
   purgeEvents: 1_000_000,
@@ -64,6 +67,7 @@ const QUICK: Sizes = {
   deliverSeconds: 1,
   deleteTargets: 100,
   searchEvents: 5,
+  searchDocuments: 3_000,
   eraseEvents: 2_000,
   purgeEvents: 10_000,
   growthEvents: [1_000, 10_000],

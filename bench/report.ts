@@ -73,7 +73,7 @@ export function headlineOf(row: RowReport): Spread | undefined {
 }
 
 export function renderTable(report: Report, other: Report | undefined): string {
-  const header = ['row', 'median', 'spread', 'p50 ms', 'p99 ms', 'rows/s', 'load', 'ratio'];
+  const header = ['row', 'median', 'spread', 'p50 ms', 'p95 ms', 'p99 ms', 'rows/s', 'load', 'ratio'];
   if (other !== undefined) header.push(`to ${other.label}`);
   const lines = report.rows.map((row) => cells(row, other));
   return [
@@ -109,6 +109,7 @@ function cells(row: RowReport, other: Report | undefined): string[] {
     `${formatNumber(headline.median)} ${row.unit}`,
     `${formatNumber(headline.min)}–${formatNumber(headline.max)}`,
     formatMedian(summary.p50Ms),
+    formatMedian(summary.p95Ms),
     formatMedian(summary.p99Ms),
     formatMedian(summary.rowsPerSecond),
     formatMedian(summary.loadCores),

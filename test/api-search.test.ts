@@ -115,7 +115,11 @@ describe('a search', () => {
     expect(found.next_cursor).toBeNull();
     expect(contents(await search({ q: 'lighthouse -again' }))).toEqual([older.content]);
     expect(contents(await search({ q: '"by the sea"' }))).toEqual([older.content]);
-    expect(await search({ q: 'lighthouse', topic: CLOSED })).toEqual({ items: [], next_cursor: null });
+    expect(await search({ q: 'lighthouse', topic: CLOSED })).toEqual({
+      items: [],
+      next_cursor: null,
+      index: { behind: 0, rebuilding: false },
+    });
   });
 
   it('does not find what was deleted, private kinds, or another community (I6, I13)', async () => {
@@ -160,7 +164,11 @@ describe('a search', () => {
     const { body } = await api.refused(400, 'INVALID_REQUEST', 'GET', `${SEARCH}?q=language:en`);
     expect(body.details).toEqual({ problems: [{ path: 'querystring/q', message: expect.any(String) }] });
     // Nothing in it is a word: nothing is found.
-    expect(await search({ q: '!?' })).toEqual({ items: [], next_cursor: null });
+    expect(await search({ q: '!?' })).toEqual({
+      items: [],
+      next_cursor: null,
+      index: { behind: 0, rebuilding: false },
+    });
   });
 });
 

@@ -74,15 +74,11 @@ function holds(text: readonly string[], { kind, pieces: asked, excluded }: Part)
   if (kind === 'hashtag') return text.includes(first);
   if (kind === 'phrase') return hasInRow(words, asked.flatMap(cut));
   const isInside = text.some((one) => !isLatin(one) && one.includes(first));
-  const joined = cut(first).filter((word) => word !== 'の');
-  const isJoined = joined.length > 1 && joined.length < cut(first).length && !excluded;
-  // As pairs have it: two characters anywhere, one at the end of a run.
-  const isPaired = (word: string) =>
-    text.some((one) =>
-      [...word].length === 1 ? one.endsWith(word) : word.length === 2 && one.includes(word),
-    );
-  const has = (word: string) => words.includes(word) || isPaired(word);
-  return isInside || hasInRow(words, cut(first)) || (isJoined && joined.every(has));
+  if (isInside || hasInRow(words, cut(first))) return true;
+  // What particles join may be apart.
+  const joined = first.split(/(?<!の)の(?!の)/).filter((word) => word !== '');
+  if (excluded || joined.length === 0 || joined[0] === first) return false;
+  return joined.every((word) => holds(text, { kind: 'run', pieces: [word], excluded }));
 }
 
 const naive = (text: readonly string[], parts: readonly Part[]) =>
@@ -161,6 +157,17 @@ const HOSTILE_TOO = [
   'ﬁ',
   '㍿',
   'x'.repeat(300),
+  '서울에서',
+  '한국어',
+  'والمدينة',
+  '食べた',
+  '機器',
+  '--force',
+  ' -f ',
+  'c++',
+  'node.js',
+  '.env',
+  'a1b2',
 ];
 const anything = fc
   .array(

@@ -1,8 +1,10 @@
 /**
- * How good the answers are: judged posts and queries (test/judged) on a real node, asked by REQ. Thresholds are a little below what
- * is reached (docs/search.md has the figures), and what the words of a run and its pairs each add is shown by taking them away.
+ * How good the answers are: judged posts and queries (test/judged) on a real node, asked by REQ. Thresholds
+ * are a little below what is reached (docs/search.md has the figures), and what the words of a run and its
+ * pairs each add is shown by taking them away. In judged/groups, groups of queries by language stand over the
+ * posts of all groups, words beside them that must not be found.
  */
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { NostrEvent } from '../src/core/event.js';
 import { toTsvector, type Words, weightOf, wordsOf } from '../src/core/search-words.js';
@@ -124,4 +126,56 @@ describe('judged queries', () => {
     const withoutWords = await measure(set, names);
     expect(withoutWords.ndcg).toBeLessThan(whole.ndcg - 0.01);
   });
+});
+
+// ── Groups of languages ───────────────────────────────────────────────────────────────────────────────────────────
+
+interface Group {
+  readonly group: string;
+  /** By name. */
+  readonly posts: Readonly<Record<string, string>>;
+  /** The names of the posts that are meant; of another group with its file, as in code:node. */
+  readonly queries: Readonly<Record<string, readonly string[]>>;
+}
+
+const FOLDER = new URL('judged/groups/', import.meta.url);
+const groups = readdirSync(FOLDER).map((file) => ({
+  file: file.replace('.json', ''),
+  ...(JSON.parse(readFileSync(new URL(file, FOLDER), 'utf8')) as Group),
+}));
+
+describe('groups of judged queries', () => {
+  const topic = 'groups';
+  const names = new Map<string, string>();
+  beforeAll(async () => {
+    const author = newAuthor();
+    for (const { file, posts } of groups)
+      for (const [name, content] of Object.entries(posts)) {
+        const event = sign(author, { kind: 1, content, tags: [['t', topic]] });
+        names.set(event.id, `${file}:${name}`);
+        expect(await client.publish(event)).toEqual([true, '']);
+      }
+    await relay.node.consumers!.drained();
+  });
+
+  it.each(groups)(
+    '$group: at least 0.95 of what is found is meant, and 0.9 of what is meant is found',
+    async (set) => {
+      const precisions: number[] = [];
+      const recalls: number[] = [];
+      for (const [query, relevant] of Object.entries(set.queries)) {
+        const meant = new Set(relevant.map((name) => (name.includes(':') ? name : `${set.file}:${name}`)));
+        const { events } = await client.query({ search: query, '#t': [topic], limit: 500 });
+        const found = events.map(({ id }) => names.get(id)!);
+        const hits = found.filter((name) => meant.has(name)).length;
+        if (found.length > 0) precisions.push(hits / found.length);
+        recalls.push(hits / meant.size);
+        if (SHOWS && (hits < found.length || hits < meant.size)) console.log(query, found.join(' '));
+      }
+      if (SHOWS)
+        console.log(set.group, recalls.length, mean(precisions).toFixed(2), mean(recalls).toFixed(2));
+      expect(mean(precisions)).toBeGreaterThanOrEqual(0.95);
+      expect(mean(recalls)).toBeGreaterThanOrEqual(0.9);
+    },
+  );
 });

@@ -15,6 +15,7 @@ import { assignPlan, createPlan } from '../src/store/plans.js';
 import { approveRequest, requestTopic } from '../src/store/topic-requests.js';
 import { readUsage } from '../src/store/usage.js';
 import { authenticate } from './support/auth.js';
+import { eventually } from './support/cli.js';
 import { RawClient } from './support/client.js';
 import { type Author, type Draft, newAuthor, sign } from './support/events.js';
 import { unsigned } from './support/life.js';
@@ -388,6 +389,8 @@ describe('when the index is far behind, or not there', () => {
     reader.send(['COUNT', 'lost', { search: lost }]);
     const [, , counted] = await reader.waitFor(([verb, id]) => verb === 'COUNT' && id === 'lost');
     expect(counted).toMatchObject({ approximate: true });
+    const found = await fetch(`${relay.http}/v1/search?q=${near}&topic=kukuri:global`);
+    expect(await found.json()).toMatchObject({ index: { behind: 2, rebuilding: false } });
     const notices = reader.frames.filter(([verb]) => verb === 'NOTICE');
     expect(notices).toHaveLength(2);
     expect(notices[0]![1]).toMatch(/^error: search is behind: [^\d]+$/);
@@ -397,6 +400,34 @@ describe('when the index is far behind, or not there', () => {
     expect(await find(lost)).toHaveLength(500);
     expect(await find(lost, { limit: 5_000 })).toHaveLength(1_000);
     expect(await count([{ search: lost }])).toBe(1_001);
+  });
+
+  it('made by older rules of words, it is rebuilt by itself, and answers say so until then', async () => {
+    const { pool } = relay.database;
+    const word = newWord();
+    const event = await post({ content: word });
+    await indexed();
+    const { generation } = (await readTurn(pool, 'search'))!;
+    await pause();
+    await pool.query(`UPDATE search_rules SET rules = rules || '{"words": 1}' WHERE generation = $1`, [
+      generation,
+    ]);
+    const reader = await connect();
+    expect(await find(word, {}, reader)).toEqual([event.id]);
+    const notices = reader.frames.filter(([verb]) => verb === 'NOTICE');
+    expect(notices).toEqual([['NOTICE', expect.stringMatching(/^error: search is being rebuilt/)]]);
+    reader.send(['COUNT', 'old', { search: word }]);
+    const [, , counted] = await reader.waitFor(([verb, id]) => verb === 'COUNT' && id === 'old');
+    expect(counted).toEqual({ count: 1, approximate: true });
+    const found = await fetch(`${relay.http}/v1/search?q=${word}&topic=kukuri:global`);
+    expect(await found.json()).toMatchObject({ index: { behind: 0, rebuilding: true } });
+    await resume();
+    await eventually('it is rebuilt', async () =>
+      (await readTurn(pool, 'search'))!.generation > generation ? true : undefined,
+    );
+    const again = await connect();
+    expect(await find(word, {}, again)).toEqual([event.id]);
+    expect(again.frames.filter(([verb]) => verb === 'NOTICE')).toEqual([]);
   });
 
   it('a new one takes its place without a search that finds less, or twice', async () => {

@@ -2,15 +2,21 @@
  * Search (NIP-50 and GET /v1/search): how fast it answers, how soon a post can be found, and how soon a deleted one cannot, while
  * other posts keep coming in. A relay without search skips these rows.
  */
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { isDenial } from '../../src/core/errors.js';
+import { type Filter, parseFilter } from '../../src/core/filter.js';
+import { searchPage } from '../../src/store/search.js';
 import { type Connection, frameType, publish, untilSettled, withConnections } from '../client.js';
 import { deletionOf, liveKey, seededRandom, WORDS } from '../generate.js';
 import { type Bench, type Findings, latency, type Row, type Sample, Skip } from '../measure.js';
+import { community, randomQuery, withSearchStore } from '../search-store.js';
 import type { BenchEvent } from '../sign.js';
 import { outgoingOf, prepare } from './live.js';
 import { askForSeconds, toQuery, WARM_UP_SECONDS } from './queries.js';
 
 const QUERIES = 200;
+const RANDOM_QUERIES = 1_000;
 const ROWS_ASKED = 20;
 const FOUND_WITHIN_MS = 60_000;
 const LAG_POLL_MS = 200;
@@ -36,6 +42,48 @@ export const search: Row = {
       const { sample } = await askForSeconds(connections, pickNext, bench.sizes.querySeconds, findings);
       if ((sample.rowsPerSecond ?? 0) === 0) findings.fail('nothing was found');
       return sample;
+    });
+  },
+};
+
+/**
+ * In a store of its own, with a vocabulary as people have one: no query is asked twice, so no answer is at
+ * hand.
+ */
+export const searches: Row = {
+  id: 'searches',
+  title: 'search, random queries',
+  headline: 'p50Ms',
+  unit: 'ms',
+  once: true,
+  afterNode: true,
+  async measure(bench, findings) {
+    if (bench.node === undefined) throw new Skip('only for a node that the bench booted');
+    const folder = join(bench.folder, 'searches');
+    return withSearchStore(folder, bench.sizes.searchDocuments, async ({ pools, texts, now, bytes }) => {
+      const random = seededRandom(bench.seed, -4);
+      const ask = async () => {
+        const filter = parseFilter({ search: randomQuery(random, texts) }, community.settings) as Filter;
+        const startMs = performance.now();
+        const page = await searchPage(pools, community, filter, {
+          limit: ROWS_ASKED,
+          cursor: undefined,
+          now: now(),
+        });
+        const tookMs = performance.now() - startMs;
+        if (isDenial(page)) throw new Error(`a search was refused: ${page.denied}`);
+        return { tookMs, found: page.items.length > 0 };
+      };
+      for (let time = 0; time < QUERIES / 10; time += 1) await ask();
+      const answers: Awaited<ReturnType<typeof ask>>[] = [];
+      for (let time = 0; time < RANDOM_QUERIES; time += 1) answers.push(await ask());
+      const found = answers.filter((answer) => answer.found).length;
+      if (found < RANDOM_QUERIES / 2)
+        findings.fail(`only ${found} of ${RANDOM_QUERIES} queries found anything`);
+      findings.note(
+        `${texts.length.toLocaleString('en')} documents of ${Math.round(bytes / texts.length)} bytes with their indexes; ${RANDOM_QUERIES} queries, one at a time, ${found} found something`,
+      );
+      return latency(answers.map(({ tookMs }) => tookMs));
     });
   },
 };

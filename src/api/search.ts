@@ -41,6 +41,11 @@ const found = z.strictObject({
   score: z.number().describe('The words, how fresh it is, and how often others refer to it'),
 });
 
+const index = z.strictObject({
+  behind: z.number().int().describe('Changes that the answer could not take into account; 0 as a rule'),
+  rebuilding: z.boolean().describe('True while words are indexed by new rules: older posts may be missing'),
+});
+
 function show({ payload, score }: FoundItem): z.output<typeof found> {
   return { event: JSON.parse(payload) as z.output<typeof found>['event'], score };
 }
@@ -63,7 +68,7 @@ export function searchRoutes({ search, inTurn }: SearchOptions): Route[] {
         limit: z.coerce.number().int().min(1).max(ITEMS_MAX).default(ITEMS).describe('Most items of a page'),
         cursor: z.string().max(2_000).optional().describe('next_cursor of the page before'),
       }),
-      response: pageOf(found),
+      response: pageOf(found).extend({ index }),
       errors: [
         'TOPIC_NOT_ENABLED',
         'TOPIC_BLOCKED',
@@ -85,7 +90,11 @@ export function searchRoutes({ search, inTurn }: SearchOptions): Route[] {
             searchPage(search, community, filter, { limit, cursor, now }),
           );
           if (isDenial(page)) return page;
-          return { items: page.items.map(show), next_cursor: page.nextCursor ?? null };
+          return {
+            items: page.items.map(show),
+            next_cursor: page.nextCursor ?? null,
+            index: { behind: page.behind, rebuilding: page.isOutdated },
+          };
         } catch (error) {
           if (error instanceof SearchTooLong || isUnavailable(error)) return denial('UNAVAILABLE');
           throw error;

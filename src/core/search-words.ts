@@ -1,20 +1,23 @@
 /**
- * The words of an event, as a document of the search index holds them and as the live matcher looks at them: each with its places
- * and their weight. A: title and name; B: content; C: hashtags and mentions; D: pairs of neighbouring characters, where a script
- * has no blanks. Pure, and bounded whatever the event holds (I14).
+ * The words of an event, as a document of the search index holds them and as the live matcher looks at them:
+ * each with its places and their weight. A: title and name; B: content; C: hashtags and mentions; D: pairs of
+ * neighbouring characters, where a script has no blanks, or writes compounds without them. A word may stand
+ * at its place in several forms (서울에, 서울). Pure, and bounded whatever the event holds (I14).
  *
- * Words and pairs count their places apart, so that both can be asked for neighbours. The bounds are below those of a tsvector:
- * 256 places of a word, 16,383 as a place, 1 MB.
+ * Words and pairs count their places apart, so that both can be asked for neighbours. The bounds are below
+ * those of a tsvector: 256 places of a word, 16,383 as a place, 1 MB.
  */
 import { isHex64, type NostrEvent } from './event.js';
+import { foldWords } from './search-fold.js';
 import {
-  foldWords,
   hashtagOf,
   mentionOf,
   pairsOfRun,
   type Run,
+  stemsOfRun,
   type Token,
   tokensOf,
+  type WordsToken,
   wordsOfRun,
 } from './search-text.js';
 import type { MatchedEvent } from './topic.js';
@@ -24,7 +27,7 @@ export const WEIGHTS = { D: 0, C: 1, B: 2, A: 3 } as const;
 export type Weight = keyof typeof WEIGHTS;
 
 /** Changes whenever the same event would give other words. */
-export const WORDS_VERSION = 2;
+export const WORDS_VERSION = 3;
 
 export const WORD_PLACES_MAX = 2_000;
 export const PAIR_PLACES_MAX = 2_000;
@@ -50,6 +53,7 @@ class WordList {
   readonly words = new Map<string, number[]>();
   private place = 0;
   private pairs = PAIRS_FROM;
+  private others = 0;
   private left = TEXT_LENGTH_MAX;
 
   private get isFull(): boolean {
@@ -75,7 +79,7 @@ class WordList {
   private token(token: Token, weight: Weight): void {
     switch (token.type) {
       case 'words':
-        for (const word of token.words) this.word(word, weight);
+        this.inRow(token, weight);
         return;
       case 'run':
         this.run(token, weight);
@@ -89,13 +93,23 @@ class WordList {
     }
   }
 
+  private inRow({ words, name, also = [] }: WordsToken, weight: Weight): void {
+    const first = this.place + 1;
+    for (const word of words) this.word(word, weight);
+    if (this.place < first) return;
+    if (name !== undefined) this.other(name, first, weight);
+    for (const lexeme of also) this.other(lexeme, first, weight);
+  }
+
   /** No more of it is cut than there are places. */
   private run(run: Run, weight: Weight): void {
-    if (!this.isFull)
+    if (!this.isFull) {
       for (const word of wordsOfRun(run)) {
         this.word(word, weight);
         if (this.isFull) break;
       }
+      for (const stem of stemsOfRun(run)) this.other(stem, this.place, weight);
+    }
     if (!this.isFullOfPairs)
       for (const pair of pairsOfRun(run)) {
         this.pair(pair);
@@ -108,6 +122,13 @@ class WordList {
     if (this.isFull) return;
     this.place += 1;
     this.add(lexeme, this.place, weight);
+  }
+
+  /** At the place of a word that is there. */
+  private other(lexeme: string, place: number, weight: Weight): void {
+    if (this.others >= WORD_PLACES_MAX) return;
+    this.others += 1;
+    this.add(lexeme, place, weight);
   }
 
   private pair(lexeme: string): void {

@@ -4,13 +4,16 @@
  * third, together.
  */
 import { type Refusal, refusal } from './reply.js';
+import { foldWords } from './search-fold.js';
+import { meaningsOf } from './search-japanese.js';
+import { isParticle, koreanMeaning, koreanParts } from './search-korean.js';
 import {
-  foldWords,
   hashtagOf,
   pairsOfRun,
   type Run,
   type Token,
   tokensOf,
+  type WordsToken,
   wordsOfRun,
 } from './search-text.js';
 import { beginningsOf, placeOf, quoteLexeme, WEIGHTS, type Words, weightOf } from './search-words.js';
@@ -21,8 +24,11 @@ export const SEARCH_TERMS_MAX = 16;
 /** Lexemes that are all needed. */
 export interface Phrase {
   readonly lexemes: readonly string[];
-  /** Of which list they are neighbours, one after another. */
-  readonly among: 'words' | 'pairs' | 'anywhere';
+  /**
+   * Of which list they are neighbours, one after another. `whole`: one lexeme that is a word, and not only a
+   * pair in others.
+   */
+  readonly among: 'words' | 'pairs' | 'whole';
   /** The last one may be the beginning of another. */
   readonly isPrefix: boolean;
 }
@@ -38,9 +44,14 @@ export interface SearchQuery {
   readonly terms: readonly Term[];
 }
 
-/** Extensions of NIP-50; what they ask for is not offered here, so they are passed over. */
-const EXTENSION = /^(include|domain|language|sentiment|nsfw):\S*$/i;
-const PART = /(-?)"([^"]*)"?|(-?)(\S+)/g;
+/**
+ * key:value is an extension of NIP-50, known or not, and is passed over. Texts that only look like one stay:
+ * an address, a key of one letter (C:\\x), digits before the colon (12:30), std::vector, localhost:7447; in
+ * quotes everything is text.
+ */
+const EXTENSION = /^-?(?!(?:nostr|mailto|localhost):)[a-z][a-z0-9_.-]+:(?![:/\\])(?:"[^"]*"?|\S)+$/;
+/** What is to be excluded begins with one minus; --force and -f are flags. */
+const PART = /(?<![^\s])-?[a-z][a-z0-9_.-]+:"[^"]*"?|(-?)"([^"]*)"?|((?:-(?!-|[a-z](?!\S)))?)(\S+)/g;
 
 /** An empty query is as if there were none. */
 export function parseSearch(text: string): SearchQuery | Refusal | undefined {
@@ -49,61 +60,85 @@ export function parseSearch(text: string): SearchQuery | Refusal | undefined {
   const folded = foldWords(text);
   const parts = [...folded.matchAll(PART)].filter(([part]) => !EXTENSION.test(part));
   if (parts.length === 0) return undefined;
-  const terms = parts.flatMap(([, minus, quoted, bareMinus, bare]) =>
-    quoted === undefined ? termsOf(bare!, bareMinus === '-', false) : termsOf(quoted, minus === '-', true),
+  const asked = parts.map(([part, minus, quoted, bareMinus, bare]) =>
+    quoted === undefined
+      ? termsOf(bare ?? part, bareMinus === '-', false)
+      : termsOf(quoted, minus === '-', true),
   );
-  if (terms.length > SEARCH_TERMS_MAX)
+  const terms = asked.flatMap((each) => each.terms);
+  if (asked.reduce((sum, { words }) => sum + words, 0) > SEARCH_TERMS_MAX)
     return refusal('invalid', `a search may have at most ${SEARCH_TERMS_MAX} words`);
   return {
     terms: [...terms.filter(({ excluded }) => !excluded), ...terms.filter(({ excluded }) => excluded)],
   };
 }
 
-/** What belongs together in one part of a query. */
-function termsOf(part: string, excluded: boolean, quoted: boolean): Term[] {
-  const tokens = [...tokensOf(part)];
-  const loose = quoted ? quotedTerms(tokens) : bareTerms(tokens);
-  // What is excluded, or in quotes, is meant as it is written.
-  const isMeant = quoted || excluded ? isStrict : isUsable;
-  const anyOf = loose.map((phrases) => phrases.filter(isMeant)).filter(({ length }) => length > 0);
-  if (!excluded || anyOf.length <= 1) return anyOf.map((phrases) => ({ anyOf: phrases, excluded }));
-  // To exclude several things that belong together would need "not all of these": the words in a row are what is meant.
-  return [{ anyOf: [wordsInARow(tokens)], excluded }];
+interface Asked {
+  readonly terms: readonly Term[];
+  /** A run is one, however many terms its meaning has. */
+  readonly words: number;
 }
 
 type Phrases = readonly Phrase[];
-/** An address may have no word in it. */
 const isUsable = ({ lexemes }: Phrase) => lexemes.length > 0;
-const isStrict = (phrase: Phrase) => isUsable(phrase) && phrase.among !== 'anywhere';
+
+/**
+ * What belongs together in one part of a query. What is excluded, or in quotes, is meant as it is written.
+ */
+function termsOf(part: string, excluded: boolean, quoted: boolean): Asked {
+  const tokens = [...tokensOf(part)];
+  const groups = quoted
+    ? quotedGroups(tokens)
+    : excluded
+      ? bareGroups(tokens, asWritten)
+      : bareGroups(tokens, asMeant);
+  const anyOf = groups
+    .flat()
+    .map((phrases) => phrases.filter(isUsable))
+    .filter(({ length }) => length > 0);
+  if (!excluded || anyOf.length <= 1)
+    return { terms: anyOf.map((phrases) => ({ anyOf: phrases, excluded })), words: groups.length };
+  // To exclude several things that belong together would need "not all of these": the words in a row are what is meant.
+  return { terms: [{ anyOf: [wordsInARow(tokens)], excluded }], words: 1 };
+}
 
 /** Words that are written together (well-known, example.com) follow one another; each run is looked for by itself. */
-function bareTerms(tokens: readonly Token[]): Phrases[] {
-  const terms: Phrases[] = [];
+function bareGroups(tokens: readonly Token[], ofRun: (run: Run) => Phrases[]): Phrases[][] {
+  const groups: Phrases[][] = [];
   let words: string[] = [];
   const finish = () => {
-    if (words.length > 0) terms.push([phrase(words)]);
+    if (words.length > 0) groups.push([[phrase(words)]]);
     words = [];
   };
-  for (const token of tokens) {
-    if (token.type === 'words') {
+  for (const [place, token] of tokens.entries()) {
+    if (token.type === 'words' && token.name === undefined) {
       words.push(...token.words);
       continue;
     }
     finish();
-    terms.push(token.type === 'run' ? runPhrases(token) : [phrase([token.lexeme])]);
+    if (token.type === 'words') groups.push([named(token.name!, token)]);
+    else if (token.type !== 'run') groups.push([[phrase([token.lexeme])]]);
+    else if (place === 0 || token.script !== 'hangul' || !isParticle(token.text)) groups.push(ofRun(token));
   }
   finish();
-  return terms;
+  return groups;
 }
 
-function quotedTerms(tokens: readonly Token[]): Phrases[] {
-  const aside = tokens.filter((token) => token.type === 'hashtag' || token.type === 'mention');
+function named(name: string, { words, isLoose }: WordsToken): Phrases {
+  return isLoose ? [phrase([name]), phrase(words)] : [phrase([name])];
+}
+
+function quotedGroups(tokens: readonly Token[]): Phrases[][] {
+  const aside = tokens.flatMap((token) => {
+    if (token.type === 'run') return [];
+    const lexeme = token.type === 'words' ? (token.isLoose ? undefined : token.name) : token.lexeme;
+    return lexeme === undefined ? [] : [[[phrase([lexeme])]]];
+  });
   const inRow = tokens.filter((token) => token.type === 'words' || token.type === 'run');
   const [first] = inRow;
-  const terms: Phrases[] = aside.map(({ lexeme }) => [phrase([lexeme])]);
-  if (first === undefined) return terms;
+  if (first === undefined) return aside;
   const isOneRun = inRow.length === 1 && first.type === 'run';
-  return [...terms, isOneRun ? runPhrases(first) : [wordsInARow(inRow)]];
+  return [...aside, isOneRun ? asWritten(first) : [[wordsInARow(inRow)]]];
 }
 
 function wordsInARow(tokens: readonly Token[]): Phrase {
@@ -119,24 +154,48 @@ function phrase(lexemes: readonly string[]): Phrase {
   return { lexemes, among: 'words', isPrefix: false };
 }
 
-/** Particles and endings, for the most part. */
-const HIRAGANA = /^[\u3041-\u309f]+$/;
-
 /**
- * By its words, and by its characters wherever the words of the post begin and end. One character is the beginning of a pair.
- * What particles join (京都の紅葉) may also be apart.
+ * By its words, and by its characters wherever the words of the post begin and end. One character is the
+ * beginning of a pair.
  */
-function runPhrases(run: Run): Phrases {
+function asWritten(run: Run): Phrases[] {
   const words = [...wordsOfRun(run)];
   const pairs = [...pairsOfRun(run)];
   const byWords = phrase(words);
-  if (pairs.length === 0) return [byWords];
-  if (pairs.length === 1) return [{ lexemes: pairs, among: 'pairs', isPrefix: true }];
-  if (pairs.length === 2 && words[0] === pairs[0]) return [byWords];
-  const byPairs = { lexemes: pairs.slice(0, -1), among: 'pairs', isPrefix: false } as const;
-  const joined = words.filter((word) => !HIRAGANA.test(word));
-  if (joined.length < 2 || joined.length === words.length) return [byWords, byPairs];
-  return [byWords, byPairs, { lexemes: joined, among: 'anywhere', isPrefix: false }];
+  if (run.script === 'hangul') return [[byWords, ...inPairs(run.text)]];
+  if (pairs.length === 0) return [[byWords]];
+  if (pairs.length === 1) return [[{ lexemes: pairs, among: 'pairs', isPrefix: true }]];
+  if (pairs.length === 2 && words[0] === pairs[0]) return [[byWords]];
+  return [[byWords, ...inPairs(run.text)]];
+}
+
+/** Without particles, and in every form. */
+function asMeant(run: Run): Phrases[] {
+  if (run.script === 'blankless') return asWritten(run);
+  if (run.script === 'hangul') return [koreanPhrases(run)];
+  return meaningsOf(run.text).flatMap(({ text, forms, words }) =>
+    asWritten({ ...run, text }).map((written) => [
+      ...written,
+      ...forms.flatMap((form) => inPairs(form)),
+      ...words.map((word) => ({ lexemes: [word], among: 'whole', isPrefix: false }) as const),
+    ]),
+  );
+}
+
+/** 서울에서 asks for 서울, 사랑하다 for 사랑, in any form; 서울여행 also for 서울 여행. */
+function koreanPhrases(run: Run): Phrases {
+  const meaning = koreanMeaning(run.text);
+  const texts = meaning === run.text ? [run.text] : [run.text, meaning];
+  return [
+    ...texts.flatMap((text) => asWritten({ ...run, text }).flat()),
+    ...koreanParts(meaning).map(phrase),
+  ];
+}
+
+/** Two characters or more, wherever they stand. */
+function inPairs(text: string): Phrase[] {
+  const pairs = [...pairsOfRun({ type: 'run', text, script: 'ideographs' })].slice(0, -1);
+  return pairs.length === 0 ? [] : [{ lexemes: pairs, among: 'pairs', isPrefix: false }];
 }
 
 // ── As SQL ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -161,8 +220,8 @@ function topicsText(topics: ReadonlySet<string> | undefined): string[] {
 }
 
 function phraseText({ lexemes, among, isPrefix }: Phrase): string {
-  if (among === 'anywhere') return `(${lexemes.map(quoteLexeme).join(' & ')})`;
-  const weights = lexemes.length === 1 ? '' : among === 'pairs' ? 'D' : 'ABC';
+  const isAnyhow = lexemes.length === 1 && among !== 'whole';
+  const weights = isAnyhow ? '' : among === 'pairs' ? 'D' : 'ABC';
   const marks = `${isPrefix ? '*' : ''}${weights}`;
   const spelt = lexemes.map((lexeme) => quoteLexeme(lexeme) + (marks === '' ? '' : `:${marks}`));
   return spelt.length === 1 ? spelt[0]! : `(${spelt.join(' <-> ')})`;
@@ -191,9 +250,8 @@ function holds(words: Words, { lexemes, among, isPrefix }: Phrase): boolean {
   const [first, ...rest] = lexemes;
   if (first === undefined) return false;
   if (isPrefix) return holdsBeginning(words, first);
-  if (among === 'anywhere') return lexemes.every((lexeme) => words.has(lexeme));
   const entries = words.get(first);
-  if (entries === undefined || rest.length === 0) return entries !== undefined;
+  if (entries === undefined || (rest.length === 0 && among !== 'whole')) return entries !== undefined;
   const isAmong = (entry: number) => (weightOf(entry) === WEIGHTS.D) === (among === 'pairs');
   const followers = rest.map((lexeme) => new Set((words.get(lexeme) ?? []).filter(isAmong).map(placeOf)));
   return entries

@@ -347,6 +347,7 @@ export class Connection implements FrameSource {
       metrics.rowsServed.inc(await sendStored(asking, subscription, this.outgoing));
       if (subscription.ended) return;
       if (asking.behind > 0) this.outgoing.send(noticeFrame(SEARCH_BEHIND));
+      if (asking.isOutdated) this.outgoing.send(noticeFrame(SEARCH_OUTDATED));
       this.outgoing.send(eoseFrame(subscription.id));
       subscription.goLive(nowSeconds(stored.now));
       this.context.fanout.index(this.client.community).settle(subscription);
@@ -392,7 +393,9 @@ export class Connection implements FrameSource {
         const possible = seen.filter((filter) => !matchesNothing(filter));
         const asking = new Asking(stored, community, this.ask);
         const count = await asking.count(possible, max);
-        this.outgoing.send(countFrame(id, Math.min(count, max), count > max || asking.behind > 0));
+        this.outgoing.send(
+          countFrame(id, Math.min(count, max), count > max || asking.behind > 0 || asking.isOutdated),
+        );
       });
       if (refused !== undefined) refuse(refused);
     }, refuse);
@@ -542,6 +545,11 @@ interface Filters {
 const CANNOT_READ = refusal('error', 'events could not be read, try again in a moment');
 
 const SEARCH_NOT_READY = refusal('error', 'what can be searched is still being gathered; try again later');
+
+const SEARCH_OUTDATED = refusal(
+  'error',
+  'search is being rebuilt: older posts may be missing among its answers',
+);
 
 const SEARCH_BEHIND = refusal('error', 'search is behind: the latest changes are not all among its answers');
 

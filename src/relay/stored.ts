@@ -146,6 +146,8 @@ export class Asking {
   private fresh: Promise<boolean> | undefined;
   /** So many changes a search could not take into account. */
   behind = 0;
+  /** A search asked an index whose words were cut by older rules. */
+  isOutdated = false;
 
   constructor(
     private readonly context: StoredContext,
@@ -234,6 +236,7 @@ export class Asking {
     const found = await this.ask(() => searchEvents(this.context, this.community, filter, asked));
     if (isDenial(found)) throw new SearchNotReady();
     this.behind = Math.max(this.behind, found.behind);
+    this.isOutdated ||= found.isOutdated;
     return found.rows.map(bare);
   }
 
@@ -248,6 +251,7 @@ export class Asking {
     );
     if (isDenial(counted)) throw new SearchNotReady();
     this.behind = counted.behind;
+    this.isOutdated = counted.isOutdated;
     return counted.count;
   }
 

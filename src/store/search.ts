@@ -12,6 +12,7 @@ import { type Denial, denial, isDenial } from '../core/errors.js';
 import { type Filter, matchesNothing } from '../core/filter.js';
 import { toRankQuery, toTsquery } from '../core/search.js';
 import { REFERENCES_MAX, scoreOf } from '../core/search-score.js';
+import { WORDS_VERSION } from '../core/search-words.js';
 import { hexArray, int4Array, textArray } from './binary.js';
 import { bytes } from './config-change.js';
 import { countReferences, type FoundRow, findEvents, readEventsById } from './query.js';
@@ -72,13 +73,19 @@ export interface ScoredRow extends FoundRow {
   readonly score: number;
 }
 
-export interface Searched {
+/** What an answer may lack. */
+export interface IndexState {
+  /** Changes that neither the index has nor were read ahead of it. */
+  readonly behind: number;
+  /** Its words were cut by older rules than those of the query; one by the rules of today is being built. */
+  readonly isOutdated: boolean;
+}
+
+export interface Searched extends IndexState {
   /** The best first. */
   readonly rows: readonly ScoredRow[];
   readonly asOf: number;
   readonly cut: number;
-  /** Changes that neither the index has nor were read ahead of it. */
-  readonly behind: number;
 }
 
 // ── A search ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -96,17 +103,15 @@ export async function searchEvents(
     tooLong: AbortSignal.timeout(SEARCH_MS_MAX),
   });
   if (isDenial(found)) return found;
-  const { index, rows, ahead, behind } = found;
+  const { index, rows, ahead, behind, isOutdated } = found;
   const { limit, after, asOf = Math.floor(asked.now / 1_000) } = asked;
   const scored = await score(pools, community, filter, { rows, ahead, index, asOf, now: asked.now });
   const left = after === undefined ? scored : scored.filter((row) => compare(after, row) < 0);
-  return { rows: left.slice(0, limit), asOf, cut: index.cut, behind };
+  return { rows: left.slice(0, limit), asOf, cut: index.cut, behind, isOutdated };
 }
 
-export interface Counted {
+export interface Counted extends IndexState {
   readonly count: number;
-  /** As of a search. */
-  readonly behind: number;
 }
 
 /** How many different events match any of the filters, counted up to `max + 1`. */
@@ -120,6 +125,7 @@ export async function countSearched(
 ): Promise<Counted | Denial> {
   const found = new Set<number>();
   let behind = 0;
+  let isOutdated = false;
   for (const filter of filters) {
     const limit = Math.min(filter.limit ?? max + 1, max + 1);
     if (limit === 0) continue;
@@ -135,10 +141,13 @@ export async function countSearched(
             { limit, tooLong, documentsMax: Number.POSITIVE_INFINITY },
           );
     if (isDenial(rows)) return rows;
-    if ('behind' in rows) behind = Math.max(behind, rows.behind);
+    if ('behind' in rows) {
+      behind = Math.max(behind, rows.behind);
+      isOutdated ||= rows.isOutdated;
+    }
     for (const { seq } of 'rows' in rows ? rows.rows : rows) found.add(seq);
   }
-  return { count: found.size, behind };
+  return { count: found.size, behind, isOutdated };
 }
 
 /** Best first; the same score: newest first, lowest id first. */
@@ -162,20 +171,27 @@ interface Bounds {
   readonly tooLong: AbortSignal;
 }
 
-interface Candidates {
+interface Candidates extends IndexState {
   readonly index: Index;
   /** The newest first. */
   readonly rows: readonly FoundRow[];
   /** The words of those that the index does not hold yet, by id. */
   readonly ahead: ReadonlyMap<string, string>;
-  readonly behind: number;
 }
 
-async function readIndex({ pool }: SearchPools): Promise<Omit<Index, 'cut'> & { readonly head: number }> {
-  const { rows } = await pool.query<{ generation: number; lastSeq: number; head: number }>({
+interface IndexRow extends Omit<Index, 'cut'> {
+  readonly head: number;
+  readonly isOutdated: boolean;
+}
+
+async function readIndex({ pool }: SearchPools, community: number): Promise<IndexRow> {
+  const { rows } = await pool.query<IndexRow>({
     name: 'search-index',
-    text: `SELECT coalesce(o.generation, 0) AS generation, coalesce(o.last_seq, 0) AS "lastSeq", s.last_seq AS head
-      FROM lane_state s LEFT JOIN consumer_offsets o ON o.consumer = 'search'`,
+    text: `SELECT coalesce(o.generation, 0) AS generation, coalesce(o.last_seq, 0) AS "lastSeq", s.last_seq AS head,
+        coalesce((r.rules ->> 'words')::int <> $2, false) AS "isOutdated"
+      FROM lane_state s LEFT JOIN consumer_offsets o ON o.consumer = 'search'
+      LEFT JOIN search_rules r ON r.generation = o.generation AND r.community = $1`,
+    values: [community, WORDS_VERSION],
   });
   return rows[0]!;
 }
@@ -189,7 +205,7 @@ async function candidatesOf(
 ): Promise<Candidates | Denial> {
   const { limit } = bounds;
   for (let tries = 1; ; tries += 1) {
-    const { generation, lastSeq, head } = await readIndex(pools);
+    const { generation, lastSeq, head, isOutdated } = await readIndex(pools, community.id);
     if (generation === 0) return denial('SEARCH_NOT_READY');
     const index = { generation, lastSeq, cut: Math.min(cut ?? head, head) };
     const asked = { community: community.id, filter, ...index };
@@ -197,10 +213,10 @@ async function candidatesOf(
     const indexed = isDrivenByEvents(filter)
       ? await find(pools, community, filter, limit, now, generation)
       : await findByDocuments(pools, community, filter, index, now, bounds);
-    const isStill = (await readIndex(pools)).generation === generation;
+    const isStill = (await readIndex(pools, community.id)).generation === generation;
     if (!isStill && tries < TRIES_MAX) continue;
     const others = await find(pools, community, among(filter, ahead), limit, now);
-    return { index, rows: merge([...indexed, ...others], index.cut, limit), ahead, behind };
+    return { index, rows: merge([...indexed, ...others], index.cut, limit), ahead, behind, isOutdated };
   }
 }
 
@@ -391,7 +407,7 @@ export interface FoundItem {
   readonly score: number;
 }
 
-export interface SearchPage {
+export interface SearchPage extends IndexState {
   readonly items: readonly FoundItem[];
   readonly nextCursor: string | undefined;
 }
@@ -420,15 +436,15 @@ export async function searchPage(
   const from = cursor === undefined ? {} : goOn(seal, cursor);
   if (from === undefined) return invalid('cursor', 'not a cursor of a search');
   if (filter.search === undefined) return invalid('search', 'there is nothing to search for');
-  if (matchesNothing(filter)) return { items: [], nextCursor: undefined };
+  if (matchesNothing(filter)) return { items: [], nextCursor: undefined, behind: 0, isOutdated: false };
   const found = await searchEvents(pools, community, filter, { limit: limit + 1, now, ...from });
   if (isDenial(found)) return found;
   const rows = found.rows.slice(0, limit);
   const last = rows.at(-1);
   const isMore = found.rows.length > limit && last !== undefined;
-  const { asOf, cut } = found;
+  const { asOf, cut, behind, isOutdated } = found;
   const nextCursor = isMore ? sealPlace(seal, { ...last, asOf, cut }) : undefined;
-  return { items: await withTexts(pools.pool, community.id, rows), nextCursor };
+  return { items: await withTexts(pools.pool, community.id, rows), nextCursor, behind, isOutdated };
 }
 
 function goOn(seal: Seal, cursor: string): Pick<Required<SearchOf>, 'asOf' | 'cut' | 'after'> | undefined {
