@@ -209,7 +209,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
     if (short !== undefined) return withoutRoom(community.id, event, short);
     const wrong = await verify(payload);
     if (wrong !== undefined) return wrong;
-    const door = await inTurns(askAtDoor(event, settings, community.rules));
+    const door = await inTurns(askAtDoor(event, community, community.rules));
     if (door.refused) return REFUSED_BY_RULE;
     const submission = { community: community.id, event, payload, ...(vanishIn ? { vanishIn } : {}) };
     return withinRates(community, event, door.rated, () => submit(community, submission, sender));

@@ -77,7 +77,7 @@ export interface Node {
   readonly rates: Rates;
   /** What stands behind the rates, and credentials that count once. */
   readonly limits: SharedLimits;
-  /** Stops accepting, finishes the lane, closes the sockets with 1001. The database is the caller's. */
+  /** Stops accepting, finishes the lane, ends the sockets. The database is the caller's. */
   close(): Promise<void>;
 }
 
@@ -107,9 +107,9 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     tagHash,
     verifier,
   } = writer;
-  const topicSettingsOf = (community: number) => communities.get(community)?.settings;
   const wakeups = new Wakeups(database, log);
-  const fanout = new Fanout({ database, wakeups, memory, recent, metrics, log, now, topicSettingsOf });
+  const topicRulesOf = (community: number) => communities.get(community);
+  const fanout = new Fanout({ database, wakeups, memory, recent, metrics, log, now, topicRulesOf });
   if (roles.has('relay')) await fanout.start();
   if (roles.has('relay') || roles.has('worker')) wakeups.start();
   const stop = async (): Promise<void> => {

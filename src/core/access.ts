@@ -100,15 +100,36 @@ export function refuseEventAccess(
     return refusal('auth-required', 'a protected event (NIP-70) is taken from its author only');
   }
   if (!access.enforced || takesBack) return undefined;
-  return refuseTopics(allTopics(event, impliedTopics(event, rules.settings)), access, rules);
+  return refuseTopics(allTopics(event, impliedTopics(event, rules.settings, rules.topics)), access, rules);
+}
+
+const PRIVATE = refusal('auth-required', 'these kinds are served to their authenticated parties only');
+
+/** Of several filters: refused when nothing is left without authentication; otherwise each answers for what it may show. */
+export function refusePrivate(
+  filters: readonly Filter[],
+  access: Access,
+  { settings }: AccessRules,
+): Refusal | undefined {
+  if (access.pubkeys.size > 0) return undefined;
+  const kinds = settings['auth.privateKinds'];
+  return filters.every((filter) => asksOnlyPrivate(filter, kinds)) ? PRIVATE : undefined;
+}
+
+/** Would the client see more of what it names if it authenticated? */
+export function wouldShowMore(
+  filters: readonly Filter[],
+  access: Access,
+  { settings }: AccessRules,
+): boolean {
+  if (access.pubkeys.size > 0) return false;
+  const isPrivate = (kind: number) => isAmong(kind, settings['auth.privateKinds']);
+  return filters.some(({ kinds }) => kinds !== undefined && [...kinds].some(isPrivate));
 }
 
 export function refuseFilterAccess(filter: Filter, access: Access, rules: AccessRules): Refusal | undefined {
   const refusedClient = refuseClient(access);
   if (refusedClient !== undefined) return refusedClient;
-  if (access.pubkeys.size === 0 && asksOnlyPrivate(filter, rules.settings['auth.privateKinds'])) {
-    return refusal('auth-required', 'these kinds are served to their authenticated parties only');
-  }
   if (!access.enforced) return undefined;
   for (const { name, values } of filter.tags) {
     const refused = name === 't' ? refuseTopics(values, access, rules) : undefined;

@@ -95,6 +95,13 @@ export function noticeFrame(why: Refusal): string {
   return JSON.stringify(['NOTICE', words(why)]);
 }
 
+/** NIP-77, which this relay does not speak. The words are those of strfry where it is turned off: clients know them. */
+export const NEGENTROPY_DISABLED = JSON.stringify(['NOTICE', 'ERROR: bad msg: negentropy disabled']);
+
+export function negErrFrame(subscriptionId: string): string {
+  return JSON.stringify(['NEG-ERR', subscriptionId, 'blocked: negentropy disabled']);
+}
+
 export function countFrame(subscriptionId: string, count: number, approximate: boolean): string {
   return JSON.stringify(['COUNT', subscriptionId, approximate ? { count, approximate: true } : { count }]);
 }

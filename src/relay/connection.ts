@@ -11,11 +11,14 @@ import type { Access } from '../core/access.js';
 import { isKeptOut } from '../core/blocks.js';
 import { type Filter, matchesNothing, parseFilters, valuesIn } from '../core/filter.js';
 import {
+  type Accepted,
   authFrame,
   closedFrame,
   countFrame,
   eoseFrame,
   isRefusal,
+  NEGENTROPY_DISABLED,
+  negErrFrame,
   noticeFrame,
   okFrame,
   type Refusal,
@@ -50,7 +53,8 @@ const FRAMES_WAITING_BYTES_MAX = 262_144;
 /** Queries of one client that wait for their turn. */
 const QUERIES_WAITING_MAX = 100;
 const QUERY_CANCELED = '57014';
-export const CLOSE_GOING_AWAY = 1_001;
+const SUBSCRIPTION_ID_SHOWN_MAX = 256;
+const CLOSE_GOING_AWAY = 1_001;
 const CLOSE_POLICY = 1_008;
 
 export interface ConnectionContext extends IdentityContext {
@@ -91,6 +95,7 @@ export class Connection implements FrameSource {
   /** The next frame waits for what the last one began. */
   private held = false;
   private reviewed: Reviewed | undefined;
+  private challenged = false;
   private alive = true;
 
   constructor(
@@ -101,7 +106,8 @@ export class Connection implements FrameSource {
   ) {
     this.outgoing = new Outgoing(ws, socket, context.metrics);
     this.identity = new Identity(client.community, context);
-    this.outgoing.send(authFrame(this.identity.challenge));
+    const { settings } = context.communities.get(client.community) ?? {};
+    if (settings?.['auth.mode'] === 'required') this.challenge();
     ws.on('message', (data: Buffer, isBinary: boolean) => {
       this.frames.push({ data, isBinary });
       this.framesBytes += data.length;
@@ -135,6 +141,11 @@ export class Connection implements FrameSource {
 
   close(code: number, why: string): void {
     this.outgoing.close(code, why);
+  }
+
+  /** At a shutdown: a client that was cut off comes back, one that was told goodbye may not. */
+  cut(): void {
+    this.outgoing.cut();
   }
 
   takeFrame(): boolean {
@@ -192,7 +203,7 @@ export class Connection implements FrameSource {
     }
     if (seen.every((filter, place) => filter.view?.key === subscription.filters[place]?.view?.key)) return;
     if (subscription.loading) {
-      this.drop(subscription, refusal('restricted', 'what you may see has changed; ask again'));
+      this.drop(subscription, refusal('error', 'what you may see has changed; ask again'));
       return;
     }
     const index = this.context.fanout.index(this.client.community);
@@ -238,9 +249,43 @@ export class Connection implements FrameSource {
         return this.onClose(message[1]);
       case 'AUTH':
         return this.onAuth(community, message[1]);
+      case 'NEG-OPEN':
+      case 'NEG-MSG':
+        return this.refuseNegentropy(message[1]);
+      // Nothing is open that it could close; and some clients ping in this way, and expect nothing.
+      case 'NEG-CLOSE':
+      case 'PING':
+        return undefined;
       default:
         return refusal('invalid', 'unknown message type; this relay knows EVENT, REQ, COUNT, CLOSE and AUTH');
     }
+  }
+
+  /**
+   * NIP-42, the same challenge each time. Where nobody has to authenticate, only with an answer that needs it: there are
+   * clients that stop working on a challenge they do not expect, and some that miss one which comes with the handshake.
+   */
+  private challenge(): void {
+    this.challenged = true;
+    this.outgoing.send(authFrame(this.identity.challenge));
+  }
+
+  private sendOk(id: string, outcome: Accepted | Refusal): void {
+    if (isRefusal(outcome) && outcome.refused === 'auth-required') this.challenge();
+    this.outgoing.send(okFrame(id, outcome));
+  }
+
+  private sendClosed(id: string, why: Refusal): void {
+    if (why.refused === 'auth-required') this.challenge();
+    this.outgoing.send(closedFrame(id, why));
+  }
+
+  /** NIP-77 is not spoken here: both answers, since clients wait for one or the other. */
+  private refuseNegentropy(id: unknown): Refusal | undefined {
+    if (typeof id !== 'string') return refusal('invalid', 'NEG-OPEN needs a subscription id');
+    this.outgoing.send(negErrFrame(id.slice(0, SUBSCRIPTION_ID_SHOWN_MAX)));
+    this.outgoing.send(NEGENTROPY_DISABLED);
+    return undefined;
   }
 
   private onEvent(community: Community, input: unknown): Refusal | undefined {
@@ -249,7 +294,7 @@ export class Connection implements FrameSource {
     this.judge(this.mayGoOn(community, 'events'), ({ allowed, retryAfterMs }) => {
       if (allowed) return this.admit(this.current(community), id, input);
       this.context.metrics.events.inc({ outcome: 'rate-limited' });
-      this.outgoing.send(okFrame(id, tooMany('events', retryAfterMs)));
+      this.sendOk(id, tooMany('events', retryAfterMs));
     });
     return undefined;
   }
@@ -259,7 +304,7 @@ export class Connection implements FrameSource {
     const sender = { access: this.identity.access(community), exempt: this.isExempt(community) };
     void this.context.admission.admit(community, input, sender).then((outcome) => {
       this.eventsUnderWay -= 1;
-      this.outgoing.send(okFrame(id, outcome));
+      this.sendOk(id, outcome);
       this.regulate();
     });
   }
@@ -277,7 +322,7 @@ export class Connection implements FrameSource {
       return refusal('invalid', 'a subscription id must be a non-empty string');
     const refuse = (why: Refusal): undefined => {
       if (verb === 'REQ') this.unsubscribe(id);
-      this.outgoing.send(closedFrame(id, why));
+      this.sendClosed(id, why);
     };
     if (id.length > lengthMax) {
       return refuse(refusal('invalid', `subscription id is longer than ${lengthMax} characters`));
@@ -301,21 +346,23 @@ export class Connection implements FrameSource {
       return refusal('rate-limited', 'too many queries are waiting, slow down');
     }
     const seen = this.identity.view(community, filters);
-    return isRefusal(seen) ? seen : { seen, asked: filters };
+    if (isRefusal(seen)) return seen;
+    if (!this.challenged && this.identity.wouldSeeMore(community, filters)) this.challenge();
+    return { seen, asked: filters };
   }
 
   private subscribe(community: Community, id: string, { seen, asked }: Filters): void {
     this.unsubscribe(id);
     const max = community.settings['limits.subscriptionsMax'];
     if (this.subscriptions.size >= max) {
-      this.outgoing.send(closedFrame(id, refusal('restricted', `more than ${max} subscriptions`)));
+      this.sendClosed(id, refusal('rate-limited', `more than ${max} open subscriptions; close some first`));
       return;
     }
     const values = [...this.subscriptions.values()].reduce((sum, open) => sum + open.values, valuesIn(asked));
     const valuesMax = community.settings['limits.subscriptionValuesMax'];
     if (values > valuesMax) {
-      const why = refusal('restricted', `more than ${valuesMax} values in the filters of all subscriptions`);
-      this.outgoing.send(closedFrame(id, why));
+      const why = `more than ${valuesMax} values in the filters of all subscriptions; close some first`;
+      this.sendClosed(id, refusal('rate-limited', why));
       return;
     }
     const { fanout, metrics } = this.context;
@@ -379,7 +426,7 @@ export class Connection implements FrameSource {
       // It may have waited, and rights may have ended meanwhile.
       const seen = this.identity.view(this.current(community), filters);
       if (isRefusal(seen)) {
-        this.outgoing.send(closedFrame(id, seen));
+        this.sendClosed(id, seen);
         return;
       }
       const refused = await this.counted(community, seen, async () => {
@@ -388,7 +435,7 @@ export class Connection implements FrameSource {
         const count = await asking.count(possible, max);
         this.outgoing.send(countFrame(id, Math.min(count, max), count > max || asking.behind > 0));
       });
-      if (refused !== undefined) this.outgoing.send(closedFrame(id, refused));
+      if (refused !== undefined) this.sendClosed(id, refused);
     });
   }
 
@@ -441,7 +488,7 @@ export class Connection implements FrameSource {
       this.context.log.warn({ error: String(error) }, 'a client could not be authenticated');
       refused = refusal('error', 'failed to authenticate, try again in a moment');
     }
-    this.outgoing.send(okFrame(id, refused ?? 'authenticated'));
+    this.sendOk(id, refused ?? 'authenticated');
   }
 
   private mayGoOn(community: Community, what: 'events' | 'queries'): Verdict | Promise<Verdict> {
@@ -480,7 +527,7 @@ export class Connection implements FrameSource {
   private drop(subscription: Subscription, why: Refusal): void {
     if (subscription.ended) return;
     this.unsubscribe(subscription.id);
-    this.outgoing.send(closedFrame(subscription.id, why));
+    this.sendClosed(subscription.id, why);
   }
 
   private unsubscribe(id: string): void {

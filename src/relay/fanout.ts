@@ -55,7 +55,9 @@ export interface FanoutOptions {
   readonly log: Log;
   readonly now: () => number;
   /** Of a community that is there. */
-  readonly topicSettingsOf: (community: number) => TopicSettings | undefined;
+  readonly topicRulesOf: (
+    community: number,
+  ) => { readonly settings: TopicSettings; readonly topics: ReadonlyMap<string, unknown> } | undefined;
 }
 
 export class Fanout {
@@ -249,8 +251,8 @@ export class Fanout {
       const event = parse(payload);
       this.options.recent.add(community, event.id);
       // It has no row that could say what it is bound to.
-      const settings = this.options.topicSettingsOf(community);
-      const bound = settings === undefined ? UNBOUND : impliedTopics(event, settings);
+      const rules = this.options.topicRulesOf(community);
+      const bound = rules === undefined ? UNBOUND : impliedTopics(event, rules.settings, rules.topics);
       const live = { seq: undefined, event, payload: Buffer.from(payload) };
       this.deliver(community, live, asMatched(event, bound));
     }

@@ -20,7 +20,7 @@ import { rateKey } from '../limits/keys.js';
 import type { Verdict } from '../limits/rates.js';
 import { readTotals } from '../store/communities.js';
 import { readRecentTopics } from '../store/outbox.js';
-import { CLOSE_GOING_AWAY, type Client, Connection, type ConnectionContext } from './connection.js';
+import { type Client, Connection, type ConnectionContext } from './connection.js';
 import { relayInformation, supportedNips } from './nip11.js';
 import { PAGE_POLICY, renderPage, type Stats } from './page.js';
 
@@ -46,7 +46,7 @@ export interface RelayOptions extends ConnectionContext {
 }
 
 export interface Relay {
-  /** Closes every socket with 1001. */
+  /** Ends every socket, without a goodbye. */
   close(): Promise<void>;
 }
 
@@ -60,9 +60,8 @@ export function addRelay(http: Http, options: RelayOptions): Relay {
   return {
     close: async () => {
       clearInterval(heartbeat);
-      for (const connection of sockets.keys())
-        connection.close(CLOSE_GOING_AWAY, 'the relay is shutting down');
-      // Each says goodbye or is cut off after its grace, so this ends; closing the port first would cut all of them off.
+      for (const connection of sockets.keys()) connection.cut();
+      // Each hangs up or is cut off after its grace, so this ends; closing the port first would lose what is due to them.
       while (sockets.size > 0) await delay(10);
     },
   };

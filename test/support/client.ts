@@ -3,6 +3,9 @@ import WebSocket from 'ws';
 
 export type Frame = [string, ...unknown[]];
 
+/** The id of the question that only brings a challenge. */
+const CHALLENGE = 'only-for-the-challenge';
+
 export class RawClient {
   readonly frames: Frame[] = [];
   challenge: string | undefined;
@@ -13,7 +16,7 @@ export class RawClient {
     ws.on('message', (data) => {
       const frame = JSON.parse(String(data)) as Frame;
       if (frame[0] === 'AUTH') this.challenge = String(frame[1]);
-      else this.frames.push(frame);
+      else if (frame[1] !== CHALLENGE) this.frames.push(frame);
       this.changed();
     });
     ws.on('close', (code, reason) => {
@@ -35,6 +38,11 @@ export class RawClient {
   /** Text goes as it is; anything else as JSON. */
   send(message: unknown): void {
     this.ws.send(typeof message === 'string' ? message : JSON.stringify(message));
+  }
+
+  /** Asks what only those who have authenticated may see. */
+  askForChallenge(): void {
+    this.send(['REQ', CHALLENGE, { kinds: [4] }]);
   }
 
   /** The first frame, from `from` on, that the predicate takes. */
