@@ -34,6 +34,10 @@ export interface Community {
   readonly operators: ReadonlySet<string>;
   /** What is current of the texts that members agree to. */
   readonly policies: readonly PolicyRef[];
+  /** Public keys by the names that the operator gave (NIP-05). */
+  readonly names: ReadonlyMap<string, string>;
+  /** The relay's own public key (NIP-11 `self`), once it is made. */
+  readonly self: string | undefined;
   /** What the operator keeps out at the door. */
   readonly blocks: Blocks;
   /** Rules of moderation that refuse at the door, and those that go before them. */
@@ -82,7 +86,7 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
     const rules = await readEnabledRules(pool);
     const before = version === -1 ? undefined : byId;
     byId = new Map(
-      rows.map(({ id, slug, host, settings, authModeAt, refused, operators, policies }) => [
+      rows.map(({ id, slug, host, settings, authModeAt, refused, operators, policies, names, self }) => [
         id,
         {
           id,
@@ -93,6 +97,8 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
           refused: new Set(refused),
           operators: new Set(operators),
           policies,
+          names: namesOf(names, refused),
+          self: self ?? undefined,
           blocks: compiled.of(id, blocks.get(id) ?? NO_BLOCKS),
           rules: compiledRules.of(id, rules.get(id) ?? []),
           topics: topics.get(id) ?? new Map(),
@@ -152,6 +158,15 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
       return polling;
     },
   };
+}
+
+/** Of one who is refused, nothing is told. */
+function namesOf(
+  names: Readonly<Record<string, string>>,
+  refused: readonly string[],
+): ReadonlyMap<string, string> {
+  const kept = new Set(refused);
+  return new Map(Object.entries(names).filter(([, pubkey]) => !kept.has(pubkey)));
 }
 
 function logSteps(log: Log, { slug, capacity }: Community, before: Capacity): void {

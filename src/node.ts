@@ -14,9 +14,12 @@ import { exportPersonalData } from './jobs/export-personal-data.js';
 import { BOUNDS } from './jobs/job.js';
 import { JOBS } from './jobs/list.js';
 import { type Schedule, startSchedule } from './jobs/schedule.js';
+import type { NodeKeys } from './keys.js';
 import type { Lane } from './lane.js';
 import { Rates } from './limits/rates.js';
 import { openLimits, type SharedLimits } from './limits/shared.js';
+import type { Log } from './log.js';
+import { Membership } from './membership.js';
 import type { Metrics } from './metrics.js';
 import { carryOut } from './orders.js';
 import type { Database } from './postgres/database.js';
@@ -60,6 +63,23 @@ function searchUse(pool: Database['apiPool'], now: () => number): SearchUse {
       return refusal('restricted', `quota exceeded: search, ${used.details?.limit} a day`);
     },
     giveBack: (community, pubkey) => giveBack(pool, counting(community, pubkey)),
+  };
+}
+
+/** Each community has a key of its own from its first moment on: NIP-11 names it. */
+function ownKeys(communities: Communities, keys: NodeKeys, log: Log): () => Promise<void> {
+  let failing = false;
+  return async () => {
+    if (failing) return;
+    try {
+      for (const { id, self } of communities.all()) if (self === undefined) await keys.pubkey(id, 'relay');
+    } catch (error) {
+      failing = true;
+      log.warn(
+        { error: String(error) },
+        'the key of the relay cannot be made; it signs nothing until a restart',
+      );
+    }
   };
 }
 
@@ -151,6 +171,14 @@ export async function startNode(options: NodeOptions): Promise<Node> {
           caughtUp: () => fanout.caughtUp(),
         },
         searchUse: searchUse(database.apiPool, now),
+        membership: new Membership({
+          pool: database.apiPool,
+          keys,
+          rates,
+          adminPubkeys: config.adminPubkeys,
+          log,
+          now,
+        }),
         ownPool: database.ownPool,
         gate,
         intake: new Intake(),
@@ -205,6 +233,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   let consumers: RunningConsumers | undefined;
   let stopGauge: (() => Promise<void>) | undefined;
   if (roles.has('worker')) {
+    communities.afterPoll(ownKeys(communities, keys, log));
     schedule = startSchedule({ context, jobs: JOBS, metrics, log });
     stopGauge = startErasureGauge({ pool: database.ownPool, metrics, log });
     const { subjectKey } = erasing;

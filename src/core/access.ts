@@ -10,6 +10,7 @@ import { KIND_VANISH } from './classify.js';
 import { isProtectedKind } from './deletion.js';
 import { isProtected, type NostrEvent } from './event.js';
 import type { Filter } from './filter.js';
+import { KIND_INVITE, KIND_LEAVE } from './joining.js';
 import { isAmong, isWithin, type KindEntry, type KindRange, kindRanges } from './kinds.js';
 import { type Refusal, refusal } from './reply.js';
 import type { TopicSubscription } from './retention.js';
@@ -90,14 +91,15 @@ export function refuseEventAccess(
 ): Refusal | undefined {
   const refused = refuseClient(access);
   // Who does not agree to new terms may still take back what is theirs; one who is disabled may at least vanish.
-  const takesBack = isProtectedKind(event.kind);
+  const takesBack = isProtectedKind(event.kind) || event.kind === KIND_LEAVE;
   if (refused !== undefined && !(takesBack && refused === AGREE)) return refused;
   if (rules.refused.has(event.pubkey) && event.kind !== KIND_VANISH)
     return refusal('restricted', 'this account is disabled');
-  // NIP-70: nobody else may carry it here.
-  if (isProtected(event) && !access.consented.has(event.pubkey)) {
-    if (access.pubkeys.has(event.pubkey)) return AGREE;
-    return refusal('auth-required', 'a protected event (NIP-70) is taken from its author only');
+  // NIP-70: nobody else may carry it here. A request to leave that is sent again must not end what began since.
+  if ((isProtected(event) || event.kind === KIND_LEAVE) && !access.consented.has(event.pubkey)) {
+    if (!access.pubkeys.has(event.pubkey))
+      return refusal('auth-required', 'a protected event (NIP-70) is taken from its author only');
+    if (event.kind !== KIND_LEAVE) return AGREE;
   }
   if (!access.enforced || takesBack) return undefined;
   return refuseTopics(allTopics(event, impliedTopics(event, rules.settings, rules.topics)), access, rules);
@@ -123,8 +125,8 @@ export function wouldShowMore(
   { settings }: AccessRules,
 ): boolean {
   if (access.pubkeys.size > 0) return false;
-  const isPrivate = (kind: number) => isAmong(kind, settings['auth.privateKinds']);
-  return filters.some(({ kinds }) => kinds !== undefined && [...kinds].some(isPrivate));
+  const needsKey = (kind: number) => isForKeys(kind, settings['auth.privateKinds']);
+  return filters.some(({ kinds }) => kinds !== undefined && [...kinds].some(needsKey));
 }
 
 export function refuseFilterAccess(filter: Filter, access: Access, rules: AccessRules): Refusal | undefined {
@@ -139,7 +141,12 @@ export function refuseFilterAccess(filter: Filter, access: Access, rules: Access
 }
 
 function asksOnlyPrivate({ kinds }: Filter, privateKinds: readonly KindEntry[]): boolean {
-  return kinds !== undefined && kinds.size > 0 && [...kinds].every((kind) => isAmong(kind, privateKinds));
+  return kinds !== undefined && kinds.size > 0 && [...kinds].every((kind) => isForKeys(kind, privateKinds));
+}
+
+/** Only one who has authenticated gets any of it. */
+function isForKeys(kind: number, privateKinds: readonly KindEntry[]): boolean {
+  return kind === KIND_INVITE || isAmong(kind, privateKinds);
 }
 
 export interface Parties {

@@ -8,6 +8,7 @@ import type { Blocks } from './blocks.js';
 import { classify, KIND_VANISH } from './classify.js';
 import { firstTagValue, isHex64, type NostrEvent, powBits } from './event.js';
 import { isExpired } from './expiration.js';
+import { isMembershipRequest, refuseMembership } from './joining.js';
 import { isAmong } from './kinds.js';
 import { type Refusal, refusal } from './reply.js';
 import type { Settings } from './settings.js';
@@ -113,6 +114,11 @@ function embedsProtected(content: string): boolean {
   }
 }
 
+const refuseMembershipRequest: Policy = ({ event, nowSeconds, sender }) =>
+  sender === undefined && isMembershipRequest(event.kind)
+    ? refusal('invalid', `kind ${event.kind} is a request to a relay and is not kept`)
+    : refuseMembership(event, nowSeconds);
+
 const refuseSender: Policy = ({ event, sender }) =>
   sender === undefined ? undefined : refuseEventAccess(event, sender.access, sender.rules);
 
@@ -150,6 +156,7 @@ const refuseTopic: Policy = ({ event, settings, topics }) => refuseEventTopic(ev
 export const policies: readonly Policy[] = [
   refuseCredential,
   refuseAccessControl,
+  refuseMembershipRequest,
   refuseSender,
   refuseBlockedAuthor,
   refuseSize,

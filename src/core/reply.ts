@@ -37,8 +37,10 @@ export function tooMany(what: string, retryAfterMs: number): Refusal {
 
 /** How an event was accepted. Each has its words below; a missing one does not compile. */
 export type Outcome = 'stored' | 'broadcast' | 'duplicate' | 'older';
-/** What an OK true answers to: an event that was taken, or an AUTH. */
-export type Accepted = Outcome | 'authenticated';
+/** What became of a request to join or to leave (NIP-43). */
+export type MembershipOutcome = 'joined' | 'waiting' | 'member' | 'left' | 'stranger';
+/** What an OK true answers to: an event that was taken, a request of membership, or an AUTH. */
+export type Accepted = Outcome | MembershipOutcome | 'authenticated';
 /** Why the lane did not take an event. */
 export type Blocked =
   | 'deleted'
@@ -56,6 +58,11 @@ const ACCEPTED: Record<Accepted, string> = {
   broadcast: '',
   duplicate: 'duplicate: already have this event',
   older: 'duplicate: have a newer version',
+  joined: 'info: welcome',
+  waiting: 'info: the request waits for review',
+  member: 'duplicate: you are a member already',
+  left: 'info: you have left',
+  stranger: 'duplicate: you are no member',
 };
 
 const BLOCKED: Record<Blocked, Refusal> = {

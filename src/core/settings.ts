@@ -105,6 +105,18 @@ export const settingDefinitions = {
     'An addressable event without d: refused, or taken as d="" (NIP-01); auto: refused where topic.mode is required',
   ),
 
+  'membership.list': define(
+    z.boolean(),
+    false,
+    'Publish who is a member, for everyone to read (NIP-43, kind 13534)',
+  ),
+  'membership.invitesBy': define(
+    z.enum(['operators', 'members']),
+    'operators',
+    'Whose clients get an invite when they ask for one (NIP-43, kind 28935): operators, or members too',
+  ),
+  'membership.inviteDays': define(count(1, 365), 7, 'Days that an invite which a client asked for is good'),
+
   'subscription.pendingMax': define(count(1, 1_000), 5, 'Requests of one member that may wait for review'),
   'subscription.pendingTotalMax': define(
     count(1, 1_000_000),

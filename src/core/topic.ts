@@ -5,6 +5,7 @@
 import { KIND_DELETION } from './classify.js';
 import type { NostrEvent } from './event.js';
 import type { Filter } from './filter.js';
+import { isMembershipKind } from './joining.js';
 import { isAmong } from './kinds.js';
 import { type Refusal, refusal } from './reply.js';
 import type { TopicSubscription } from './retention.js';
@@ -32,7 +33,7 @@ export function topicsOf(event: NostrEvent): string[] {
 
 /** Is this one of the kinds that need no topic (profiles, contacts, requests, relay lists, gift wraps …)? */
 export function needsNoTopic(kind: number, settings: Pick<Settings, 'topic.freeKinds'>): boolean {
-  return isAmong(kind, settings['topic.freeKinds']);
+  return isMembershipKind(kind) || isAmong(kind, settings['topic.freeKinds']);
 }
 
 // ── Bound topics: in the index and in the outbox, not in the event ────────────────────────────────────────────────

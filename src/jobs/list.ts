@@ -7,6 +7,7 @@ import { exportPersonalData } from './export-personal-data.js';
 import { forgetDedupeRows } from './forget-dedupe.js';
 import { forgetTokens, forgetUsage } from './forget-usage.js';
 import type { Job } from './job.js';
+import { membershipList } from './membership-list.js';
 import { purgeDeletedEvents } from './purge-deleted.js';
 import { purgeDocumentsOfDeleted } from './purge-documents.js';
 import { purgeRemovedEvents } from './purge-removed.js';
@@ -32,6 +33,7 @@ export const JOBS: readonly Job[] = [
   forgetSessions,
   forgetUsage,
   forgetTokens,
+  membershipList,
   trustPass,
   forgetTrust,
   exportPersonalData,

@@ -9,13 +9,16 @@ import type { ClientAddress } from '../client-address.js';
 import type { Communities, Community } from '../communities.js';
 import type { Access } from '../core/access.js';
 import { isKeptOut } from '../core/blocks.js';
-import { type Filter, matchesNothing, parseFilters, valuesIn } from '../core/filter.js';
+import { serializeEvent } from '../core/event.js';
+import { type Filter, matchesNothing, matchFilter, parseFilters, valuesIn } from '../core/filter.js';
+import { isMembershipRequest, KIND_INVITE } from '../core/joining.js';
 import {
   type Accepted,
   authFrame,
   closedFrame,
   countFrame,
   eoseFrame,
+  eventFrameHead,
   isRefusal,
   NEGENTROPY_DISABLED,
   negErrFrame,
@@ -28,21 +31,16 @@ import {
 import { rateKey } from '../limits/keys.js';
 import type { Rates, Verdict } from '../limits/rates.js';
 import type { Log } from '../log.js';
+import type { Membership } from '../membership.js';
 import type { Metrics } from '../metrics.js';
-import { SearchTooLong } from '../store/search.js';
 import type { Fanout } from './fanout.js';
 import { Identity, type IdentityContext } from './identity.js';
+import { eventIdOf, kindOf } from './incoming.js';
 import type { FrameSource, Intake } from './intake.js';
 import { Outgoing } from './outgoing.js';
 import type { QueryGate } from './query-gate.js';
-import {
-  Asking,
-  nowSeconds,
-  QueryTooLong,
-  SearchNotReady,
-  type StoredContext,
-  sendStored,
-} from './stored.js';
+import { readFailure } from './read-failure.js';
+import { Asking, nowSeconds, type StoredContext, sendStored } from './stored.js';
 import { Subscription } from './subscription.js';
 
 /** Events of one client between arrival and OK. */
@@ -51,8 +49,7 @@ const EVENTS_UNDER_WAY_MAX = 256;
 const FRAMES_WAITING_MAX = 256;
 const FRAMES_WAITING_BYTES_MAX = 262_144;
 /** Queries of one client that wait for their turn. */
-const QUERIES_WAITING_MAX = 100;
-const QUERY_CANCELED = '57014';
+const QUERIES_WAITING_MAX = 256;
 const SUBSCRIPTION_ID_SHOWN_MAX = 256;
 const CLOSE_GOING_AWAY = 1_001;
 const CLOSE_POLICY = 1_008;
@@ -64,6 +61,7 @@ export interface ConnectionContext extends IdentityContext {
   readonly stored: StoredContext;
   readonly rates: Rates;
   readonly searchUse: SearchUse;
+  readonly membership: Membership;
   readonly gate: QueryGate;
   readonly intake: Intake;
   readonly metrics: Metrics;
@@ -302,7 +300,11 @@ export class Connection implements FrameSource {
   private admit(community: Community, id: string, input: unknown): void {
     this.eventsUnderWay += 1;
     const sender = { access: this.identity.access(community), exempt: this.isExempt(community) };
-    void this.context.admission.admit(community, input, sender).then((outcome) => {
+    const { admission, membership } = this.context;
+    const admitted: Promise<Accepted | Refusal> = isMembershipRequest(kindOf(input))
+      ? admission.request(community, input, sender, (event) => membership.take(community, event))
+      : admission.admit(community, input, sender);
+    void admitted.then((outcome) => {
       this.eventsUnderWay -= 1;
       this.sendOk(id, outcome);
       this.regulate();
@@ -385,6 +387,7 @@ export class Connection implements FrameSource {
     const refused = await this.counted(community, subscription.filters, async () => {
       const asking = new Asking(stored, community, this.ask);
       metrics.rowsServed.inc(await sendStored(asking, subscription, this.outgoing));
+      await this.offerInvite(community, subscription);
       if (subscription.ended) return;
       if (asking.behind > 0) this.outgoing.send(noticeFrame(SEARCH_BEHIND));
       this.outgoing.send(eoseFrame(subscription.id));
@@ -393,6 +396,16 @@ export class Connection implements FrameSource {
     });
     if (refused !== undefined) this.drop(subscription, refused);
     done();
+  }
+
+  /** NIP-43: an invite is made on the fly for one who asks for it by its kind, and may have it. */
+  private async offerInvite(community: Community, { id, asked }: Subscription): Promise<void> {
+    const { pubkeys } = this.identity;
+    const wanted = asked.filter(({ kinds }) => kinds?.has(KIND_INVITE));
+    if (wanted.length === 0 || pubkeys.size === 0) return;
+    const event = await this.context.membership.offer(community, pubkeys);
+    if (event === undefined || !wanted.some((filter) => matchFilter(filter, event))) return;
+    this.outgoing.sendEvent(Buffer.from(eventFrameHead(id)), Buffer.from(serializeEvent(event)));
   }
 
   /** A search of one who has authenticated is one use of the plan of the first key; given back when nothing came of it. */
@@ -408,14 +421,14 @@ export class Connection implements FrameSource {
       const refused = payer && (await searchUse.count(id, payer));
       if (refused) return refused;
     } catch (error) {
-      return this.readFailure(error);
+      return readFailure(error, this.context.log);
     }
     try {
       await work();
       return undefined;
     } catch (error) {
       if (payer !== undefined) await searchUse.giveBack(id, payer).catch(() => undefined);
-      return this.readFailure(error);
+      return readFailure(error, this.context.log);
     }
   }
 
@@ -437,16 +450,6 @@ export class Connection implements FrameSource {
       });
       if (refused !== undefined) this.sendClosed(id, refused);
     });
-  }
-
-  private readFailure(error: unknown): Refusal {
-    if (error instanceof SearchNotReady) return SEARCH_NOT_READY;
-    const isTooLong = error instanceof QueryTooLong || error instanceof SearchTooLong;
-    if (isTooLong || (error as { code?: string }).code === QUERY_CANCELED) {
-      return refusal('error', 'the query took too long; narrow the filter');
-    }
-    this.context.log.warn({ error: String(error) }, 'events could not be read');
-    return refusal('error', 'events could not be read, try again in a moment');
   }
 
   /** In its turn among all clients. Only the asking: sending the answer to a slow reader holds up nobody. */
@@ -575,8 +578,6 @@ interface Filters {
   readonly seen: Filter[];
 }
 
-const SEARCH_NOT_READY = refusal('error', 'what can be searched is still being gathered; try again later');
-
 const SEARCH_BEHIND = refusal('error', 'search is behind: the latest changes are not all among its answers');
 
 interface Reviewed {
@@ -587,11 +588,4 @@ interface Reviewed {
 interface Frame {
   readonly data: Buffer;
   readonly isBinary: boolean;
-}
-
-/** The id to answer to: the text that the client gave, cut to a sane length; even a malformed event gets its OK (I2). */
-function eventIdOf(input: unknown): string | undefined {
-  if (typeof input !== 'object' || input === null) return undefined;
-  const { id } = input as { id?: unknown };
-  return typeof id === 'string' ? id.slice(0, 128) : undefined;
 }

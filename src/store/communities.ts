@@ -19,6 +19,10 @@ export interface CommunityRow {
   readonly operators: readonly string[];
   /** What is current of the texts that members agree to. */
   readonly policies: readonly PolicyRef[];
+  /** Public keys by the names that the operator gave (NIP-05). */
+  readonly names: Readonly<Record<string, string>>;
+  /** The relay's own public key, once it is made. */
+  readonly self: string | null;
 }
 
 export interface ConfigVersions {
@@ -59,6 +63,8 @@ export async function readCommunities(db: Db): Promise<CommunityRow[]> {
     refused: string[];
     operators: string[];
     policies: PolicyRef[];
+    names: Record<string, string>;
+    self: string | null;
   }>(
     `SELECT c.id, c.slug, c.host, coalesce(jsonb_object_agg(s.key, s.value) FILTER (WHERE s.key IS NOT NULL), '{}') AS settings,
        coalesce(max(s.updated_at) FILTER (WHERE s.key = 'auth.mode'), 0) AS "authModeAt",
@@ -67,7 +73,11 @@ export async function readCommunities(db: Db): Promise<CommunityRow[]> {
            AND e.stage IN ('fenced', 'counted', 'deleting', 'verifying') AND is_fenced(c.id, e.pubkey)) AS refused,
        ARRAY(SELECT encode(o.pubkey, 'hex') FROM operators o WHERE o.community = c.id) AS operators,
        coalesce((SELECT jsonb_agg(jsonb_build_object('type', p.type, 'version', p.version) ORDER BY p.type)
-         FROM policy_versions p WHERE p.community = c.id AND p.status = 'current'), '[]') AS policies
+         FROM policy_versions p WHERE p.community = c.id AND p.status = 'current'), '[]') AS policies,
+       coalesce((SELECT jsonb_object_agg(m.name, encode(m.pubkey, 'hex')) FROM members m
+         WHERE m.community = c.id AND m.name IS NOT NULL AND m.status = 'active'), '{}') AS names,
+       (SELECT encode(k.pubkey, 'hex') FROM node_keys k
+         WHERE k.community = c.id AND k.purpose = 'relay' AND k.retired_at IS NULL) AS self
      FROM communities c LEFT JOIN community_settings s ON s.community = c.id WHERE c.closed_at IS NULL GROUP BY c.id ORDER BY c.id`,
   );
   return rows.map((row) => ({ ...row, settings: new Map(Object.entries(row.settings)) }));
