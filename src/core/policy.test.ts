@@ -64,6 +64,11 @@ const CASES: {
     says: { refused: 'restricted', why: /^access control p2p-only$/ },
   },
   {
+    policy: 'refuseMembershipRequest',
+    change: { kind: 28_934, tags: [['claim', '']] },
+    says: { refused: 'invalid', why: /claim tag/ },
+  },
+  {
     policy: 'refuseSender',
     change: { tags: [['t', 'sea'], ['-']] },
     says: { refused: 'auth-required', why: /NIP-70/ },
@@ -210,7 +215,12 @@ describe('policies', () => {
     );
     const refusals = policies.filter((policy) => policy(all) !== undefined);
     // No event is of all kinds at once.
-    const ofOtherKinds = ['refuseCredential', 'refuseUnaddressed', 'refuseProtectedRepost'];
+    const ofOtherKinds = [
+      'refuseCredential',
+      'refuseMembershipRequest',
+      'refuseUnaddressed',
+      'refuseProtectedRepost',
+    ];
     const names = CASES.map((one) => one.policy).filter((name) => !ofOtherKinds.includes(name));
     expect(refusals.map((policy) => policy.name)).toEqual(names);
     expect(refuseArrival(all)).toEqual(refusals[0]!(all));
@@ -251,13 +261,14 @@ describe('blocks', () => {
 });
 
 describe('kinds that are never accepted', () => {
-  it('are the credentials and the access control between members, and no other', () => {
+  it('are credentials, access control between members and what the relay makes; leaving needs its author', () => {
     const settings = { 'topic.mode': 'open' };
     const refused: number[] = [];
     for (let kind = 0; kind <= KIND_MAX; kind += 1) {
-      if (refuse({ kind, tags: [['d', ''], ...TO_BOB] }, settings) !== undefined) refused.push(kind);
+      if (refuse({ kind, tags: [['d', ''], ['claim', 'x'], ...TO_BOB] }, settings) !== undefined)
+        refused.push(kind);
     }
-    expect(refused).toEqual([22_242, 24_242, 27_235, 39_020, 39_021, 39_022]);
+    expect(refused).toEqual([22_242, 24_242, 27_235, 28_935, 28_936, 39_020, 39_021, 39_022]);
   });
 });
 

@@ -20,8 +20,10 @@ describe('settings', () => {
   });
 
   it('the defaults fit together', () => {
-    expect(defaults['limits.eventBytesMax']).toBeLessThanOrEqual(defaults['limits.messageBytesMax']);
-    expect(defaults['limits.tagBytesMax']).toBeLessThanOrEqual(defaults['limits.eventBytesMax']);
+    expect(defaults['limits.eventBytesMax']).toBeLessThanOrEqual(defaults['limits.listBytesMax']);
+    expect(defaults['limits.listBytesMax']).toBeLessThan(defaults['limits.messageBytesMax']);
+    expect(defaults['limits.tagBytesMax']).toBeLessThanOrEqual(defaults['limits.listBytesMax']);
+    expect(defaults['limits.filterValuesMax']).toBeLessThanOrEqual(defaults['limits.subscriptionValuesMax']);
     expect(defaults['limits.limitDefault']).toBeLessThanOrEqual(defaults['limits.limitMax']);
   });
 

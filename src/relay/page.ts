@@ -62,6 +62,7 @@ export function renderPage(content: PageContent): string {
   const mode = settings['topic.mode'];
   const open = mode === 'open';
   const example = publicTopics[0] ?? globalTopic(settings['topic.namespace']);
+  const asked = { kinds: [1], ...(mode === 'required' ? { '#t': [example] } : {}), limit: 10 };
   const name = escapeHtml(settings['relay.name']);
   return `<!doctype html>
 <html lang="en">
@@ -80,7 +81,7 @@ ${stat('events', 'events kept', stats)}${stat('connections', 'clients now', stat
 </div>
 <h2>How to connect</h2>
 <p>Topic mode: <code>${mode}</code>. ${HOW_TO_CONNECT[mode]}</p>
-<pre>${escapeHtml(JSON.stringify(['REQ', 'hello', { kinds: [1], ...(mode === 'required' ? { '#t': [example] } : {}), limit: 10 }]))}</pre>
+<pre>["REQ","hello",${escapeHtml(JSON.stringify(asked))}]</pre>
 <h2>Topics</h2>
 ${open ? '' : publicList(publicTopics)}${topicList(topics, open)}
 <h2>What it speaks</h2>

@@ -8,14 +8,14 @@ const CHALLENGE = 'only-for-the-challenge';
 
 export class RawClient {
   readonly frames: Frame[] = [];
-  challenge: string | undefined;
+  readonly challenges: string[] = [];
   closed: { code: number; reason: string } | undefined;
   private readonly watchers = new Set<() => void>();
 
   private constructor(readonly ws: WebSocket) {
     ws.on('message', (data) => {
       const frame = JSON.parse(String(data)) as Frame;
-      if (frame[0] === 'AUTH') this.challenge = String(frame[1]);
+      if (frame[0] === 'AUTH') this.challenges.push(String(frame[1]));
       else if (frame[1] !== CHALLENGE) this.frames.push(frame);
       this.changed();
     });
@@ -24,6 +24,10 @@ export class RawClient {
       this.changed();
     });
     ws.on('error', () => undefined);
+  }
+
+  get challenge(): string | undefined {
+    return this.challenges.at(-1);
   }
 
   static connect(url: string, headers: Record<string, string> = {}): Promise<RawClient> {
