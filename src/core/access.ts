@@ -10,7 +10,7 @@ import { KIND_VANISH } from './classify.js';
 import { isProtectedKind } from './deletion.js';
 import { isProtected, type NostrEvent } from './event.js';
 import type { Filter } from './filter.js';
-import { KIND_INVITE, KIND_LEAVE } from './joining.js';
+import { KIND_INVITE, KIND_JOIN, KIND_LEAVE } from './joining.js';
 import { isAmong, isWithin, type KindEntry, type KindRange, kindRanges } from './kinds.js';
 import { type Refusal, refusal } from './reply.js';
 import type { TopicSubscription } from './retention.js';
@@ -95,8 +95,10 @@ export function refuseEventAccess(
   if (refused !== undefined && !(takesBack && refused === AGREE)) return refused;
   if (rules.refused.has(event.pubkey) && event.kind !== KIND_VANISH)
     return refusal('restricted', 'this account is disabled');
-  // NIP-70: nobody else may carry it here. A request to leave that is sent again must not end what began since.
-  if ((isProtected(event) || event.kind === KIND_LEAVE) && !access.consented.has(event.pubkey)) {
+  // NIP-70: nobody else may carry it here. A request to leave that is sent again must not end what began since; one to join is
+  // carried nowhere, and clients send it before they authenticate.
+  const isOwn = event.kind !== KIND_JOIN && (isProtected(event) || event.kind === KIND_LEAVE);
+  if (isOwn && !access.consented.has(event.pubkey)) {
     if (!access.pubkeys.has(event.pubkey))
       return refusal('auth-required', 'a protected event (NIP-70) is taken from its author only');
     if (event.kind !== KIND_LEAVE) return AGREE;
