@@ -27,6 +27,7 @@ import type { SearchUse } from './relay/connection.js';
 import { Fanout } from './relay/fanout.js';
 import { Intake } from './relay/intake.js';
 import { Memory } from './relay/memory.js';
+import { OpenValues } from './relay/open-values.js';
 import { QueryGate } from './relay/query-gate.js';
 import { addRelay } from './relay/server.js';
 import { Rights } from './rights.js';
@@ -182,6 +183,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
         ownPool: database.ownPool,
         gate,
         intake: new Intake(),
+        openValues: new OpenValues(),
         rates,
         addressOf,
         metrics,

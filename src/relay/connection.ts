@@ -37,6 +37,7 @@ import type { Fanout } from './fanout.js';
 import { Identity, type IdentityContext } from './identity.js';
 import { eventIdOf, kindOf } from './incoming.js';
 import type { FrameSource, Intake } from './intake.js';
+import type { OpenValues } from './open-values.js';
 import { Outgoing } from './outgoing.js';
 import type { QueryGate } from './query-gate.js';
 import { readFailure } from './read-failure.js';
@@ -62,6 +63,7 @@ export interface ConnectionContext extends IdentityContext {
   readonly rates: Rates;
   readonly searchUse: SearchUse;
   readonly membership: Membership;
+  readonly openValues: OpenValues;
   readonly gate: QueryGate;
   readonly intake: Intake;
   readonly metrics: Metrics;
@@ -360,14 +362,22 @@ export class Connection implements FrameSource {
       this.sendClosed(id, refusal('rate-limited', `more than ${max} open subscriptions; close some first`));
       return;
     }
-    const values = [...this.subscriptions.values()].reduce((sum, open) => sum + open.values, valuesIn(asked));
+    const own = valuesIn(asked);
+    const values = [...this.subscriptions.values()].reduce((sum, open) => sum + open.values, own);
     const valuesMax = community.settings['limits.subscriptionValuesMax'];
     if (values > valuesMax) {
       const why = `more than ${valuesMax} values in the filters of all subscriptions; close some first`;
       this.sendClosed(id, refusal('rate-limited', why));
       return;
     }
-    const { fanout, metrics } = this.context;
+    const { fanout, metrics, openValues } = this.context;
+    if (!openValues.take(this.client, own)) {
+      this.sendClosed(
+        id,
+        refusal('rate-limited', 'too many filters are open here; close some, or try later'),
+      );
+      return;
+    }
     const subscription = new Subscription(id, seen, asked, fanout.head, this.outgoing, (overflown) => {
       this.drop(
         overflown,
@@ -538,6 +548,7 @@ export class Connection implements FrameSource {
     if (subscription === undefined) return;
     subscription.end();
     this.subscriptions.delete(id);
+    this.context.openValues.giveBack(this.client, subscription.values);
     this.context.fanout.index(this.client.community).remove(subscription);
     this.context.metrics.subscriptions.dec();
   }
