@@ -35,12 +35,12 @@ import type { Membership } from '../membership.js';
 import type { Metrics } from '../metrics.js';
 import type { Fanout } from './fanout.js';
 import { Identity, type IdentityContext } from './identity.js';
-import { eventIdOf, kindOf } from './incoming.js';
+import { eventIdOf, type Frame, kindOf } from './incoming.js';
 import type { FrameSource, Intake } from './intake.js';
 import type { OpenValues } from './open-values.js';
 import { Outgoing } from './outgoing.js';
 import type { QueryGate } from './query-gate.js';
-import { readFailure } from './read-failure.js';
+import { readFailure, SEARCH_BEHIND } from './read-failure.js';
 import { Asking, nowSeconds, type StoredContext, sendStored } from './stored.js';
 import { Subscription } from './subscription.js';
 
@@ -589,14 +589,7 @@ interface Filters {
   readonly seen: Filter[];
 }
 
-const SEARCH_BEHIND = refusal('error', 'search is behind: the latest changes are not all among its answers');
-
 interface Reviewed {
   readonly access: Access;
   readonly community: Community;
-}
-
-interface Frame {
-  readonly data: Buffer;
-  readonly isBinary: boolean;
 }

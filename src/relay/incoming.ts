@@ -1,4 +1,9 @@
-/** What a frame says about its event before the event is checked. */
+/** A frame as it comes in, and what it says about its event before the event is checked. */
+
+export interface Frame {
+  readonly data: Buffer;
+  readonly isBinary: boolean;
+}
 
 /** The id to answer to: the text that the client gave, cut to a sane length; even a malformed event gets its OK (I2). */
 export function eventIdOf(input: unknown): string | undefined {

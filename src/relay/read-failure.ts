@@ -7,6 +7,11 @@ import { QueryTooLong, SearchNotReady } from './stored.js';
 const QUERY_CANCELED = '57014';
 const SEARCH_NOT_READY = refusal('error', 'what can be searched is still being gathered; try again later');
 
+export const SEARCH_BEHIND = refusal(
+  'error',
+  'search is behind: the latest changes are not all among its answers',
+);
+
 export function readFailure(error: unknown, log: Log): Refusal {
   if (error instanceof SearchNotReady) return SEARCH_NOT_READY;
   const isTooLong = error instanceof QueryTooLong || error instanceof SearchTooLong;
