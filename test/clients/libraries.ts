@@ -28,8 +28,15 @@ import { createRxBackwardReq, createRxForwardReq, createRxNostr, noopSigner, noo
 import WebSocket from 'ws';
 import type { Author } from '../support/events.js';
 
+/** One message a turn, as in a browser: snort takes an EOSE for the end of what it has not looked at yet. */
+export class BrowserSocket extends WebSocket {
+  constructor(url: string, protocols?: string | string[]) {
+    super(url, protocols, { allowSynchronousEvents: false });
+  }
+}
+
 // Node has a WebSocket of its own from version 22 on; most libraries know no other way to be given one.
-globalThis.WebSocket ??= WebSocket as unknown as typeof globalThis.WebSocket;
+globalThis.WebSocket ??= BrowserSocket as unknown as typeof globalThis.WebSocket;
 useWebSocketImplementation(WebSocket);
 
 export type Filter = {
