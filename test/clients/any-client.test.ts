@@ -84,22 +84,17 @@ describe('after a restart on the same port', () => {
     await expect
       .poll(() => clients.get(readers[0]!)!.publish!(late).then(() => true, String), WAIT)
       .toBe(true);
-    for (const library of readers) {
-      const asked = { kinds: [1], authors: [author.pubkey], limit: 9 };
-      await expect
-        .poll(
-          async () =>
-            seen.get(library)!.has(late.id) ||
-            (
-              await clients
-                .get(library)!
-                .fetch(asked)
-                .catch(() => [])
-            ).includes(late.id),
-          { ...WAIT, message: library.name },
-        )
-        .toBe(true);
-    }
+    const asked = { kinds: [1], authors: [author.pubkey], limit: 9 };
+    const isBack = async (library: Library): Promise<boolean> => {
+      if (seen.get(library)!.has(late.id)) return true;
+      const found = await clients
+        .get(library)!
+        .fetch(asked)
+        .catch((): string[] => []);
+      return found.includes(late.id);
+    };
+    for (const library of readers)
+      await expect.poll(() => isBack(library), { ...WAIT, message: library.name }).toBe(true);
     for (const client of clients.values()) await client.close();
     await after.close();
     await before.close();
