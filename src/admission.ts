@@ -98,6 +98,13 @@ export interface Sender {
 export interface Admission {
   /** Without a sender it is the operator who brings the event. */
   admit(community: Community, input: unknown, sender?: Sender): Promise<Outcome | Refusal>;
+  /** A request of membership (NIP-43): checked as an event is, then carried out instead of being stored. */
+  request<T>(
+    community: Community,
+    input: unknown,
+    sender: Sender,
+    take: (event: NostrEvent) => Promise<T>,
+  ): Promise<T | Refusal>;
 }
 
 export function createAdmission(options: AdmissionOptions): Admission {
@@ -190,13 +197,14 @@ export function createAdmission(options: AdmissionOptions): Admission {
     return outcome;
   };
 
-  const admit = async (community: Community, input: unknown, sender?: Sender): Promise<Outcome | Refusal> => {
+  /** Shape and cheap checks. */
+  const check = (community: Community, input: unknown, sender: Sender | undefined): Checked | Refusal => {
     const event = parseEvent(input);
     if (isRefusal(event)) return event;
     const payload = serializeEvent(event);
     const nowSeconds = Math.floor(now() / 1_000);
     const bytes = Buffer.byteLength(payload);
-    const { settings, capacity, topics } = community;
+    const { settings, topics } = community;
     const refused = refuseArrival({
       event,
       bytes,
@@ -205,7 +213,29 @@ export function createAdmission(options: AdmissionOptions): Admission {
       nowSeconds,
       ...(sender ? { sender: { access: sender.access, rules: community }, blocks: community.blocks } : {}),
     });
-    if (refused !== undefined) return refused;
+    return refused ?? { event, payload, nowSeconds };
+  };
+
+  const request = async <T>(
+    community: Community,
+    input: unknown,
+    sender: Sender,
+    take: (event: NostrEvent) => Promise<T>,
+  ): Promise<T | Refusal> => {
+    const checked = check(community, input, sender);
+    if (isRefusal(checked)) return checked;
+    const { event, payload } = checked;
+    const wrong = await verify(payload);
+    if (wrong !== undefined) return wrong;
+    const over = sender.exempt ? undefined : await overRate(community, rateKeyOf(community, event, sender));
+    return over ?? take(event);
+  };
+
+  const admit = async (community: Community, input: unknown, sender?: Sender): Promise<Outcome | Refusal> => {
+    const checked = check(community, input, sender);
+    if (isRefusal(checked)) return checked;
+    const { event, payload, nowSeconds } = checked;
+    const { settings, capacity, topics } = community;
     const vanishIn = event.kind === KIND_VANISH ? vanishCommunities(event, community, options) : undefined;
     if (isRefusal(vanishIn)) return vanishIn;
     if (recent.has(community.id, event.id)) return 'duplicate';
@@ -214,7 +244,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
     if (short !== undefined) return withoutRoom(community.id, event, short);
     const wrong = await verify(payload);
     if (wrong !== undefined) return wrong;
-    const door = await inTurns(askAtDoor(event, settings, community.rules));
+    const door = await inTurns(askAtDoor(event, community, community.rules));
     if (door.refused) return REFUSED_BY_RULE;
     const submission = { community: community.id, event, payload, ...(vanishIn ? { vanishIn } : {}) };
     return withinRates(community, event, door.rated, () => submit(community, submission, sender));
@@ -229,7 +259,15 @@ export function createAdmission(options: AdmissionOptions): Admission {
       metrics.events.inc({ outcome: typeof outcome === 'string' ? outcome : outcome.refused });
       return outcome;
     },
+    request: (...args) =>
+      request(...args).catch(() => refusal('error', 'failed to carry out the request, try again')),
   };
+}
+
+interface Checked {
+  readonly event: NostrEvent;
+  readonly payload: string;
+  readonly nowSeconds: number;
 }
 
 /** What others bring of an author's events has a rate of its own, so that it never stands in the author's way. */

@@ -37,6 +37,10 @@ export interface Community {
   readonly operators: ReadonlySet<string>;
   /** What is current of the texts that members agree to. */
   readonly policies: readonly PolicyRef[];
+  /** Public keys by the names that the operator gave (NIP-05). */
+  readonly names: ReadonlyMap<string, string>;
+  /** The relay's own public key (NIP-11 `self`), once it is made. */
+  readonly self: string | undefined;
   /** What the operator keeps out at the door. */
   readonly blocks: Blocks;
   /** Rules of moderation that refuse at the door, and those that go before them. */
@@ -97,7 +101,7 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
     const before = version === -1 ? undefined : byId;
     const communityOf = (row: CommunityRow): [number, Community] => {
       const { id, slug, host, settings, authModeAt, refused, refusedUntil, operators, policies } = row;
-      const { keptSince, historyKeptSince } = row;
+      const { keptSince, historyKeptSince, names, self } = row;
       const community = {
         id,
         slug,
@@ -108,6 +112,8 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
         refusedUntil: refusedUntil ?? undefined,
         operators: new Set(operators),
         policies,
+        names: namesOf(names, refused),
+        self: self ?? undefined,
         blocks: compiled.of(id, blocks.get(id) ?? NO_BLOCKS),
         rules: compiledRules.of(id, rules.get(id) ?? []),
         topics: topics.get(id) ?? new Map(),
@@ -176,6 +182,14 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
       return polling;
     },
   };
+}
+
+/** Of one who is refused, nothing is told. */
+function namesOf(
+  names: Readonly<Record<string, string>>,
+  refused: Readonly<Record<string, unknown>>,
+): ReadonlyMap<string, string> {
+  return new Map(Object.entries(names).filter(([, pubkey]) => !Object.hasOwn(refused, pubkey)));
 }
 
 function logSteps(log: Log, { slug, capacity }: Community, before: Capacity): void {

@@ -15,10 +15,12 @@ import { exportPersonalData } from './jobs/export-personal-data.js';
 import { BOUNDS } from './jobs/job.js';
 import { JOBS } from './jobs/list.js';
 import { type Schedule, startSchedule } from './jobs/schedule.js';
+import type { NodeKeys } from './keys.js';
 import type { Lane } from './lane.js';
 import { Rates } from './limits/rates.js';
 import { openLimits, type SharedLimits } from './limits/shared.js';
 import type { Log } from './log.js';
+import { Membership } from './membership.js';
 import type { Metrics } from './metrics.js';
 import { carryOut } from './orders.js';
 import type { Database } from './postgres/database.js';
@@ -26,6 +28,7 @@ import type { SearchUse } from './relay/connection.js';
 import { Fanout } from './relay/fanout.js';
 import { Intake } from './relay/intake.js';
 import { Memory } from './relay/memory.js';
+import { OpenValues } from './relay/open-values.js';
 import { QueryGate } from './relay/query-gate.js';
 import { addRelay } from './relay/server.js';
 import { Rights } from './rights.js';
@@ -80,6 +83,23 @@ async function keepCertificates({ certificates }: Erasing, log: Log): Promise<vo
   });
 }
 
+/** Each community has a key of its own from its first moment on: NIP-11 names it. */
+function ownKeys(communities: Communities, keys: NodeKeys, log: Log): () => Promise<void> {
+  let failing = false;
+  return async () => {
+    if (failing) return;
+    try {
+      for (const { id, self } of communities.all()) if (self === undefined) await keys.pubkey(id, 'relay');
+    } catch (error) {
+      failing = true;
+      log.warn(
+        { error: String(error) },
+        'the key of the relay cannot be made; it signs nothing until a restart',
+      );
+    }
+  };
+}
+
 export interface Node {
   readonly port: number;
   readonly communities: Communities;
@@ -94,7 +114,7 @@ export interface Node {
   readonly rates: Rates;
   /** What stands behind the rates, and credentials that count once. */
   readonly limits: SharedLimits;
-  /** Stops accepting, finishes the lane, closes the sockets with 1001. The database is the caller's. */
+  /** Stops accepting, finishes the lane, ends the sockets. The database is the caller's. */
   close(): Promise<void>;
 }
 
@@ -134,20 +154,9 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     await limits.close();
     throw error;
   }
-  const topicSettingsOf = (community: number) => communities.get(community)?.settings;
   const wakeups = new Wakeups(database, log);
-  const retentionOf = (community: number) => communities.get(community);
-  const fanout = new Fanout({
-    database,
-    wakeups,
-    memory,
-    recent,
-    metrics,
-    log,
-    now,
-    topicSettingsOf,
-    retentionOf,
-  });
+  const rulesOf = (community: number) => communities.get(community);
+  const fanout = new Fanout({ database, wakeups, memory, recent, metrics, log, now, rulesOf });
   if (roles.has('relay')) await fanout.start();
   if (roles.has('relay') || roles.has('worker')) wakeups.start();
   const stop = async (): Promise<void> => {
@@ -189,9 +198,18 @@ export async function startNode(options: NodeOptions): Promise<Node> {
           caughtUp: () => fanout.caughtUp(),
         },
         searchUse: searchUse(database.apiPool, now),
+        membership: new Membership({
+          pool: database.apiPool,
+          keys,
+          rates,
+          adminPubkeys: config.adminPubkeys,
+          log,
+          now,
+        }),
         ownPool: database.ownPool,
         gate,
         intake: new Intake(),
+        openValues: new OpenValues(),
         rates,
         addressOf,
         metrics,
@@ -242,6 +260,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   let consumers: RunningConsumers | undefined;
   let stopGauge: (() => Promise<void>) | undefined;
   if (roles.has('worker')) {
+    communities.afterPoll(ownKeys(communities, keys, log));
     schedule = startSchedule({ context: jobs, jobs: JOBS, metrics, log });
     stopGauge = startErasureGauge({ pool: database.ownPool, metrics, log });
     const { subjectKey } = erasing;

@@ -1,6 +1,10 @@
-/** The version of this program. */
+/** The version of this program, and where it is at home. */
 import { createRequire } from 'node:module';
 
-const { version } = createRequire(import.meta.url)('../package.json') as { version: string };
+const { version, homepage } = createRequire(import.meta.url)('../package.json') as {
+  version: string;
+  homepage: string;
+};
 
 export const SOFTWARE_VERSION = version;
+export const SOFTWARE_URL = homepage;

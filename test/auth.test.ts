@@ -48,10 +48,26 @@ afterAll(async () => {
 });
 
 describe('a proof of a key', () => {
-  it('is asked for when a client connects, with a challenge of its own', async () => {
+  it('is not asked for before an answer needs it; then with a challenge of its own, the same each time', async () => {
     const [one, other] = [await connect(), await connect()];
-    expect(await challengeOf(one)).toMatch(/^[0-9a-f]{32}$/);
-    expect(await challengeOf(one)).not.toBe(await challengeOf(other));
+    expect((await one.query({ kinds: [1] }, { authors: [newAuthor().pubkey] })).closed).toBeUndefined();
+    expect(await one.publish(sign(newAuthor()))).toEqual([true, '']);
+    expect(one.challenges).toEqual([]);
+    expect((await one.query({ kinds: [4] })).closed).toMatch(/^auth-required: /);
+    expect((await one.publish(sign(newAuthor(), { tags: [['-']] })))[1]).toMatch(/^auth-required: /);
+    expect(one.challenges).toHaveLength(2);
+    expect(new Set(one.challenges)).toEqual(new Set([one.challenge]));
+    expect(one.challenge).toMatch(/^[0-9a-f]{32}$/);
+    expect(one.challenge).not.toBe(await challengeOf(other));
+  });
+
+  it('is asked for right before the answer that needs it', async () => {
+    const client = await connect();
+    const verbs: string[] = [];
+    client.ws.on('message', (data) => verbs.push(JSON.parse(String(data))[0]));
+    await client.query({ kinds: [1059] });
+    await client.publish(sign(newAuthor(), { tags: [['-']] }));
+    expect(verbs).toEqual(['AUTH', 'CLOSED', 'AUTH', 'OK']);
   });
 
   it('is accepted for this relay, by each of its addresses', async () => {
@@ -107,7 +123,7 @@ describe('a proof of a key', () => {
     const client = await connect();
     for (let at = 0; at < 20; at++)
       expect(await authenticate(client, newAuthor(), relay.url)).toEqual([true, '']);
-    expect((await authenticate(client, newAuthor(), relay.url))[1]).toMatch(/^restricted: more than 20 keys/);
+    expect((await authenticate(client, newAuthor(), relay.url))[1]).toMatch(/^error: more than 20 keys/);
   });
 
   it('a malformed one is answered, and the connection lives on', async () => {

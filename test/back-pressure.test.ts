@@ -250,15 +250,15 @@ describe('a flood', () => {
     const client = await RawClient.connect(relay.url);
     const index = relay.node.fanout.index(1);
     const open = index.size;
-    for (let number = 0; number < 90; number++)
+    for (let number = 0; number < 250; number++)
       client.send(['REQ', `s${number}`, { kinds: [7_000 + number], limit: 1 }]);
     await client.until(
-      () => client.frames.filter((frame) => frame[0] === 'EOSE' || frame[0] === 'CLOSED').length === 90,
+      () => client.frames.filter((frame) => frame[0] === 'EOSE' || frame[0] === 'CLOSED').length === 250,
     );
     const closed = client.frames.filter((frame) => frame[0] === 'CLOSED');
-    expect(closed).toHaveLength(70);
-    for (const frame of closed) expect(frame[2]).toMatch(/^restricted: more than 20 subscriptions/);
-    expect(index.size).toBe(open + 20);
+    expect(closed).toHaveLength(50);
+    for (const frame of closed) expect(frame[2]).toMatch(/^rate-limited: more than 200 open subscriptions/);
+    expect(index.size).toBe(open + 200);
     await client.close();
     await eventually(() => index.size === open, 'the subscriptions are gone');
   });

@@ -67,7 +67,7 @@ describe('a connection', () => {
     await client.waitFor((frame) => frame[0] === 'EOSE' && frame[1] === 'first');
     client.send(['REQ', 'second', { authors: authors.slice(0, 11) }]);
     const closed = await client.waitFor((frame) => frame[0] === 'CLOSED' && frame[1] === 'second');
-    expect(closed[2]).toMatch(/^restricted: /);
+    expect(closed[2]).toMatch(/^rate-limited: /);
     client.send(['CLOSE', 'first']);
     client.send(['REQ', 'third', { authors: authors.slice(0, 11) }]);
     await client.waitFor((frame) => frame[0] === 'EOSE' && frame[1] === 'third');

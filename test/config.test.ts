@@ -332,7 +332,7 @@ describe('minato settings on the database of a running node', () => {
     expect(await run('settings', 'set', 'topic.mode', 'required')).toMatchObject({ code: 0 });
     await expect
       .poll(() => client.publish(sign(newAuthor())), { timeout: 10_000 })
-      .toEqual([false, 'invalid: missing topic']);
+      .toEqual([false, 'invalid: missing topic: add ["t","kukuri:global"]']);
     expect(await run('settings', 'set', 'topic.mode', 'open')).toMatchObject({ code: 0 });
     await expect.poll(() => client.publish(sign(newAuthor())), { timeout: 10_000 }).toEqual([true, '']);
   });

@@ -136,20 +136,35 @@ describe('the information document (NIP-11)', () => {
   it('tells its limits as they are while nothing is changed', async () => {
     const { limitation, supported_nips } = await information();
     expect(limitation).toMatchObject({
-      max_message_length: 131_072,
-      max_subscriptions: 20,
-      max_filters: 10,
+      max_message_length: 786_432,
+      max_subscriptions: 200,
+      max_filters: 100,
       max_limit: 5_000,
       default_limit: 500,
       max_subid_length: 64,
-      max_event_tags: 2_000,
+      max_event_tags: 10_000,
+      max_event_bytes: 98_304,
+      max_list_bytes: 524_288,
       min_pow_difficulty: 0,
       auth_required: false,
       payment_required: false,
       restricted_writes: false,
       created_at_upper_limit: 900,
     });
-    expect(supported_nips).toEqual([1, 9, 11, 13, 40, 42, 45, 50, 56, 62, 70, 86]);
+    expect(supported_nips).toEqual([1, 5, 9, 11, 13, 17, 40, 42, 43, 45, 50, 56, 59, 62, 70, 86]);
+  });
+
+  it('names the software by its address, the key of the relay, the topic mode and the public topics', async () => {
+    await expect.poll(async () => (await information()).self, { timeout: 10_000 }).toMatch(/^[0-9a-f]{64}$/);
+    const { software, topics } = await information();
+    expect(new URL(String(software)).protocol).toBe('https:');
+    expect(topics).toMatchObject({ mode: 'open', public: ['kukuri:global'] });
+    await withSettings({ 'topic.mode': 'required' }, async () => {
+      expect((await information()).topics).toMatchObject({ mode: 'required' });
+      const page = await (await fetch(relay.http)).text();
+      expect(page).toContain('Topic mode: <code>required</code>');
+      expect(page).toContain('kukuri:global');
+    });
   });
 
   it('tells who runs the relay when that is set, and leaves out what is not', async () => {
@@ -161,6 +176,9 @@ describe('the information document (NIP-11)', () => {
       'relay.contact': 'mailto:us@example.org',
       'relay.pubkey': alice.pubkey,
       'relay.icon': 'https://example.org/i.png',
+      'relay.banner': 'https://example.org/b.png',
+      'relay.termsOfService': 'https://example.org/terms',
+      'relay.privacyPolicy': 'https://example.org/privacy',
     };
     await withSettings(words, async () => {
       expect(await information()).toMatchObject({
@@ -169,6 +187,9 @@ describe('the information document (NIP-11)', () => {
         contact: 'mailto:us@example.org',
         pubkey: alice.pubkey,
         icon: 'https://example.org/i.png',
+        banner: 'https://example.org/b.png',
+        terms_of_service: 'https://example.org/terms',
+        privacy_policy: 'https://example.org/privacy',
       });
     });
   });
@@ -297,9 +318,9 @@ describe('the landing page', () => {
     expect(page).toMatch(/open: add the address above to any Nostr client/);
     await withSettings({ 'topic.mode': 'default' }, async () => {
       expect(await (await fetch(relay.http)).text()).toMatch(
-        /without a <code>t<\/code> tag belongs to the global topic/,
+        /names no topic of this relay belongs to the global one/,
       );
-      expect((await information()).limitation.restricted_writes).toBe(true);
+      expect((await information()).limitation.restricted_writes).toBe(false);
     });
     await withSettings({ 'topic.mode': 'required' }, async () => {
       expect(await (await fetch(relay.http)).text()).toMatch(

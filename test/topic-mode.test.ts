@@ -11,10 +11,13 @@ import { writeTopic } from './support/topics.js';
 let relay: TestNode;
 let client: RawClient;
 const alice = newAuthor();
-const MISSING = 'invalid: missing topic';
-const CLOSED = expect.stringMatching(/^invalid: missing topic/);
-const NOT_ENABLED = 'restricted: topic not enabled';
 const GLOBAL = 'kukuri:global';
+const EXAMPLE = `every filter needs #t on this relay, for example {"kinds":[1],"#t":["${GLOBAL}"]}`;
+const MISSING = `invalid: missing topic: add ["t","${GLOBAL}"]`;
+const CLOSED = `invalid: missing topic: ${EXAMPLE}`;
+const NOT_ENABLED = 'restricted: topic not enabled';
+const HASHTAG = `${NOT_ENABLED}: add ["t","${GLOBAL}"]`;
+const NOT_ASKED = `${NOT_ENABLED}: ${EXAMPLE}`;
 
 beforeAll(async () => {
   relay = await startTestNode({ env: { MINATO_TOPIC_MODE: 'required' } });
@@ -70,7 +73,8 @@ describe('an event', () => {
   });
 
   it.each(FREE_KINDS)('of kind %i needs no topic', async (kind) => {
-    const event = sign(newAuthor(), { kind, tags: kind === 62 ? [['relay', 'ALL_RELAYS']] : [] });
+    const tags = { 62: [['relay', 'ALL_RELAYS']], 1059: [['p', alice.pubkey]] }[kind] ?? [];
+    const event = sign(newAuthor(), { kind, tags });
     expect(await client.publish(event)).toEqual([true, '']);
   });
 
@@ -160,12 +164,14 @@ describe('a topic', () => {
   });
 
   it('that nobody carries is refused, in events and in filters', async () => {
-    expect(await client.publish(tagged('nobody'))).toEqual([false, NOT_ENABLED]);
-    expect(await client.query({ '#t': ['nobody'] })).toEqual({ events: [], closed: NOT_ENABLED });
-    expect(await count({ '#t': ['nobody'] })).toEqual(['CLOSED', 'c', NOT_ENABLED]);
+    expect(await client.publish(tagged('nobody'))).toEqual([false, HASHTAG]);
+    expect(await client.query({ '#t': ['nobody'] })).toEqual({ events: [], closed: NOT_ASKED });
+    expect(await count({ '#t': ['nobody'] })).toEqual(['CLOSED', 'c', NOT_ASKED]);
     // A topic is its exact text.
     for (const other of ['Boats', 'boats ', 'boat'])
-      expect(await client.publish(tagged(other))).toEqual([false, NOT_ENABLED]);
+      expect(await client.publish(tagged(other))).toEqual([false, HASHTAG]);
+    expect(await client.publish(tagged('kukuri:nobody'))).toEqual([false, NOT_ENABLED]);
+    expect((await client.query({ '#t': ['kukuri:nobody'] })).closed).toBe(NOT_ENABLED);
   });
 
   it('that is carried is enough for an event with several, which is found by each that is', async () => {
@@ -175,7 +181,7 @@ describe('a topic', () => {
     for (const topic of ['nets', 'boats'])
       expect(await client.query({ '#t': [topic], ids: [event.id] })).toEqual({ events: [event] });
     expect(await client.query({ '#t': ['nobody', 'nets'], ids: [event.id] })).toEqual({ events: [event] });
-    expect((await client.query({ '#t': ['nobody'], ids: [event.id] })).closed).toBe(NOT_ENABLED);
+    expect((await client.query({ '#t': ['nobody'], ids: [event.id] })).closed).toBe(NOT_ASKED);
   });
 
   it('is refused from when it is carried no more, and taken again when it is', async () => {
@@ -183,13 +189,13 @@ describe('a topic', () => {
     const before = tagged('tide');
     expect(await client.publish(before)).toEqual([true, '']);
     await unpin('tide');
-    expect(await client.publish(tagged('tide', 'tide'))).toEqual([false, NOT_ENABLED]);
-    expect((await client.query({ '#t': ['tide'] })).closed).toBe(NOT_ENABLED);
+    expect(await client.publish(tagged('tide', 'tide'))).toEqual([false, HASHTAG]);
+    expect((await client.query({ '#t': ['tide'] })).closed).toBe(NOT_ASKED);
     await pinTopics(relay, ['tide']);
     expect(await client.query({ '#t': ['tide'] })).toEqual({ events: [before] });
     await deleteNodeTopic(relay.database.pool, { community: community().id, topic: 'tide' }, Date.now());
     await expect.poll(() => carried('tide'), { timeout: 10_000 }).toBe(false);
-    expect(await client.publish(tagged('tide'))).toEqual([false, NOT_ENABLED]);
+    expect(await client.publish(tagged('tide'))).toEqual([false, HASHTAG]);
   });
 
   it('that is carried no more is not read beside one that is, stored, counted or live', async () => {
@@ -268,12 +274,28 @@ describe('default mode', () => {
       expect(await member.query(filter)).toEqual({ events: [event] });
   });
 
-  it('takes of named topics those that are carried', async () => {
-    expect(await member.publish(sign(alice, { tags: [['t', 'nobody']] }))).toEqual([false, NOT_ENABLED]);
+  it('takes a hashtag for a tag: its event is found by it, and under the global topic', async () => {
+    const tags = [
+      ['t', 'nostr'],
+      ['t', 'fishing'],
+    ];
+    const event = sign(alice, { content: 'with #nostr', tags });
+    expect(await member.publish(event)).toEqual([true, '']);
+    for (const topic of ['nostr', 'fishing', GLOBAL])
+      expect(await member.query({ '#t': [topic], ids: [event.id] })).toEqual({ events: [event] });
+    expect(await member.query({ ids: [event.id] })).toEqual({ events: [event] });
+    expect(await member.query({ '#t': ['Nostr'] })).toEqual({ events: [] });
+  });
+
+  it('takes of the ids of the namespace those that are carried', async () => {
+    expect(await member.publish(sign(alice, { tags: [['t', 'kukuri:nobody']] }))).toEqual([
+      false,
+      NOT_ENABLED,
+    ]);
+    expect((await member.query({ '#t': ['kukuri:nobody'] })).closed).toBe(NOT_ENABLED);
     const event = sign(alice, { tags: [['t', 'boats']] });
     expect(await member.publish(event)).toEqual([true, '']);
     expect(await member.query({ '#t': [GLOBAL], ids: [event.id] })).toEqual({ events: [] });
-    expect((await member.query({ '#t': ['nobody'] })).closed).toBe(NOT_ENABLED);
     expect(await member.query({ '#t': ['nobody', 'boats'] })).toEqual({ events: [event] });
   });
 

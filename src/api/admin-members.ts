@@ -1,7 +1,7 @@
 /** Operators decide about people: members, other operators, and whom an invite lets in. */
 import { z } from 'zod';
 import { denial, isDenial } from '../core/errors.js';
-import { MEMBER_STATUSES } from '../core/membership.js';
+import { MEMBER_NAME, MEMBER_NAME_WORDS, MEMBER_STATUSES } from '../core/membership.js';
 import { createInvite, type Invite, listInvites, revokeInvite } from '../store/invites.js';
 import { changeMember, listMembers, type Member, readMember } from '../store/members.js';
 import { addOperator, listOperators, type Operator, removeOperator } from '../store/operators.js';
@@ -32,6 +32,8 @@ const member = z.strictObject({
   pubkey,
   status: z.enum(MEMBER_STATUSES),
   note: z.string().nullable().describe('For operators only'),
+  name: z.string().nullable().describe('By which /.well-known/nostr.json finds the key (NIP-05)'),
+  left_at: milliseconds.nullable().describe('When the member left (NIP-43)'),
   pending_requests: z.number().int(),
   active_subscriptions: z.number().int(),
   paused_subscriptions: z.number().int(),
@@ -39,13 +41,16 @@ const member = z.strictObject({
   updated_at: milliseconds,
 });
 
+const memberName = z.string().regex(MEMBER_NAME, MEMBER_NAME_WORDS);
+
 const decision = z
   .strictObject({
     status: z.enum(MEMBER_STATUSES).optional(),
     note: plainText(1_000).nullable().optional().describe('null takes it away'),
+    name: memberName.nullable().optional().describe('NIP-05: a-z, 0-9, - _ and .; null takes it away'),
   })
-  .refine(({ status, note }) => status !== undefined || note !== undefined, {
-    error: 'status or note, or both',
+  .refine(({ status, note, name }) => status !== undefined || note !== undefined || name !== undefined, {
+    error: 'status, note or name, or several of them',
   });
 
 function showMember(one: Member): z.output<typeof member> {
@@ -53,6 +58,8 @@ function showMember(one: Member): z.output<typeof member> {
     pubkey: one.pubkey,
     status: one.status,
     note: one.note,
+    name: one.name,
+    left_at: one.leftAt,
     pending_requests: one.pending,
     active_subscriptions: one.active,
     paused_subscriptions: one.paused,
@@ -93,15 +100,15 @@ function aboutMembers({ pool, adminPubkeys }: AdminOptions): Route[] {
     route({
       method: 'PATCH',
       url: `${MEMBERS}/:pubkey`,
-      summary: 'Disable, enable or delete a member, or note something',
+      summary: 'Disable, enable or delete a member, give a name, or note something',
       description: `Also for a key that has asked for nothing yet. Who is disabled neither posts nor asks, and the subscriptions wait.
-A deleted account has lost them and its open requests, and stays deleted.`,
+A deleted account has lost them and its open requests, and stays deleted. A name is found under the host name of the community.`,
       tags,
       who: 'operator',
       params: byPubkey,
       body: decision,
       response: member,
-      errors: ['STATUS_CONFLICT', 'FIXED_OPERATOR'],
+      errors: ['STATUS_CONFLICT', 'FIXED_OPERATOR', 'NAME_TAKEN', 'NAME_LIMIT_REACHED'],
       handler: async ({ community, pubkey: actor, params, body, now }) => {
         const change = { community: community.id, pubkey: params.pubkey, ...body, actor };
         const changed = await changeMember(pool, change, { fixed: adminPubkeys }, now);

@@ -1,5 +1,5 @@
-import { Command } from 'commander';
-import { MEMBER_STATUSES, type MemberStatus } from '../core/membership.js';
+import { Command, InvalidArgumentError } from 'commander';
+import { MEMBER_NAME, MEMBER_NAME_WORDS, MEMBER_STATUSES, type MemberStatus } from '../core/membership.js';
 import { changeMember, listMembers, type Member, readMember } from '../store/members.js';
 import { listSubscriptions } from '../store/subscriptions.js';
 import { granted, oneOf, printAll, pubkeyArgument, timeText } from './answers.js';
@@ -7,7 +7,7 @@ import { COMMUNITY_OPTION, withCommunity } from './context.js';
 
 export function membersCommand(): Command {
   const members = new Command('members').description(
-    'those who ask for topics: show them, disable, enable or delete them',
+    'those who ask for topics: show them, disable, enable or delete them, give them a name',
   );
   members
     .command('list', { isDefault: true })
@@ -43,6 +43,7 @@ Examples:
     )
     .action((pubkey: string, { community: slug }: { community: string }) => show(pubkey, slug));
   for (const each of CHANGES) members.addCommand(changeCommand(each));
+  members.addCommand(nameCommand());
   return members;
 }
 
@@ -88,6 +89,36 @@ Examples:
     );
 }
 
+function nameCommand(): Command {
+  return new Command('name')
+    .argument('<pubkey>', 'hex or npub', pubkeyArgument)
+    .argument('[name]', MEMBER_NAME_WORDS, nameArgument)
+    .description('give a key a name that others find it by (NIP-05); without one, take it away')
+    .option(...COMMUNITY_OPTION)
+    .addHelpText(
+      'after',
+      `
+The name is found at /.well-known/nostr.json?name=… under the host name of the community.
+
+Examples:
+  $ minato members name npub180cvv07tjdrrgpa0j7j7tmnyl2yr6yr7l8j4s3evf6u64th6gkwsyjh6w6 alice
+  $ minato members name npub180cvv07tjdrrgpa0j7j7tmnyl2yr6yr7l8j4s3evf6u64th6gkwsyjh6w6`,
+    )
+    .action((pubkey: string, name: string | undefined, { community: slug }: { community: string }) =>
+      withCommunity(slug, async ({ database, config }, { id }) => {
+        const change = { community: id, pubkey, name: name ?? null };
+        const fixed = { fixed: config.adminPubkeys };
+        const member = granted(await changeMember(database.pool, change, fixed, Date.now()));
+        process.stdout.write(`${lineOf(member)}\n`);
+      }),
+    );
+}
+
+function nameArgument(text: string): string {
+  if (!MEMBER_NAME.test(text)) throw new InvalidArgumentError(`${MEMBER_NAME_WORDS} are needed.`);
+  return text;
+}
+
 async function show(pubkey: string, slug: string): Promise<void> {
   await withCommunity(slug, async ({ database }, { id }) => {
     const member = await readMember(database.pool, id, pubkey);
@@ -102,7 +133,8 @@ async function show(pubkey: string, slug: string): Promise<void> {
   });
 }
 
-function lineOf({ pubkey, status, pending, active, paused, createdAt, note }: Member): string {
+function lineOf({ pubkey, status, pending, active, paused, createdAt, note, name, leftAt }: Member): string {
   const counts = `${pending} pending, ${active} active, ${paused} paused`;
-  return `${pubkey}  ${status.padEnd(8)}  since ${timeText(createdAt)}  ${counts}${note === null ? '' : `  ${JSON.stringify(note)}`}`;
+  const more = `${name === null ? '' : `  ${name}`}${leftAt === null ? '' : `  left ${timeText(leftAt)}`}`;
+  return `${pubkey}  ${status.padEnd(8)}  since ${timeText(createdAt)}  ${counts}${more}${note === null ? '' : `  ${JSON.stringify(note)}`}`;
 }

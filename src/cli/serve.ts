@@ -33,7 +33,8 @@ Examples:
   $ minato serve --roles relay            only the websocket; many of these may share one database
   $ minato serve --roles api,worker       members' and operators' API, and the jobs
 
-The modes are only the first value: later, "minato settings set topic.mode open".`,
+The modes are only the first value: later, "minato settings set topic.mode open".
+With "required" clients name a topic; "default" and "open" let any Nostr client in.`,
     )
     .action(serve);
 }
@@ -126,18 +127,23 @@ async function serve({ roles }: { roles: ReadonlySet<Role> }): Promise<void> {
     await opened.close();
     log.info('stopped');
   };
+  const { settings } = node.communities.find(undefined, 'default') ?? {};
   log.info(
     {
       address: `ws://${config.host}:${node.port}`,
       roles: [...roles].join(','),
       database: opened.where,
-      topicMode: node.communities.find(undefined, 'default')?.settings['topic.mode'],
+      topicMode: settings?.['topic.mode'],
       verifier: node.verifier.backend,
       verifierThreads: node.verifier.workers,
     },
     'ready',
   );
+  if (settings?.['topic.mode'] === 'required') log.info(BY_TOPIC);
 }
+
+const BY_TOPIC =
+  'this relay works by topic; to let any Nostr client in: minato settings set topic.mode default (or open, for a plain relay)';
 
 /** Node writes what libraries warn of as plain text; in a log of JSON that is a line nobody can read. */
 function logWarnings(log: Log): void {

@@ -6,8 +6,10 @@ import {
   isGuarded,
   refuseEventAccess,
   refuseFilterAccess,
+  refusePrivate,
   seenBy,
   sees,
+  wouldShowMore,
 } from './access.js';
 import type { NostrEvent } from './event.js';
 import { type Filter, parseFilter } from './filter.js';
@@ -137,13 +139,25 @@ it('an event without a topic needs the right to the topic that it is bound to by
 describe('a filter', () => {
   const refused = (raw: object, access: Access) => refuseFilterAccess(filterOf(raw), access, rules)?.refused;
 
-  it('of private kinds alone needs an authenticated client, in both modes', () => {
-    expect(refused({ kinds: [4, 1059] }, ANONYMOUS)).toBe('auth-required');
-    expect(refused({ kinds: [1059], '#p': [ALICE] }, ANONYMOUS)).toBe('auth-required');
-    expect(refused({ kinds: [4, 1] }, ANONYMOUS)).toBeUndefined();
-    expect(refused({ kinds: [] }, ANONYMOUS)).toBeUndefined();
-    expect(refused({}, ANONYMOUS)).toBeUndefined();
-    expect(refused({ kinds: [4, 1059] }, known)).toBeUndefined();
+  it('of private kinds alone needs an authenticated client, in both modes, where nothing else is asked beside it', () => {
+    const closed = (access: Access, ...raw: object[]) =>
+      refusePrivate(raw.map(filterOf), access, rules)?.refused;
+    expect(closed(ANONYMOUS, { kinds: [4, 1059] })).toBe('auth-required');
+    expect(closed(ANONYMOUS, { kinds: [1059], '#p': [ALICE] }, { kinds: [4] })).toBe('auth-required');
+    expect(closed(ANONYMOUS, { kinds: [4, 1] })).toBeUndefined();
+    expect(closed(ANONYMOUS, { kinds: [1059] }, { kinds: [1] })).toBeUndefined();
+    expect(closed(ANONYMOUS, { kinds: [] })).toBeUndefined();
+    expect(closed(ANONYMOUS, {})).toBeUndefined();
+    expect(closed(known, { kinds: [4, 1059] })).toBeUndefined();
+  });
+
+  it('that names a private kind would show more to one who authenticates; one that names none is not asked to', () => {
+    const more = (access: Access, ...raw: object[]) => wouldShowMore(raw.map(filterOf), access, rules);
+    for (const raw of [[{ kinds: [1, 4] }], [{ kinds: [1] }, { kinds: [1059] }]])
+      expect(more(ANONYMOUS, ...raw)).toBe(true);
+    for (const raw of [[{}], [{ kinds: [1] }], [{ authors: [ALICE] }, { kinds: [0, 3] }]])
+      expect(more(ANONYMOUS, ...raw)).toBe(false);
+    expect(more(known, { kinds: [1, 4] })).toBe(false);
   });
 
   it('needs the right to every carried topic that it names, once enforced', () => {

@@ -9,6 +9,7 @@ import { bytesToHex } from '@noble/hashes/utils.js';
 import { isProtectedKind } from './deletion.js';
 import { isProtected, type NostrEvent } from './event.js';
 import type { Filter } from './filter.js';
+import { KIND_INVITE, KIND_JOIN, KIND_LEAVE } from './joining.js';
 import { isAmong, isWithin, type KindEntry, type KindRange, kindRanges } from './kinds.js';
 import type { RefusedAs } from './membership.js';
 import { type Refusal, refusal } from './reply.js';
@@ -109,27 +110,50 @@ export function refuseEventAccess(
   rules: AccessRules,
 ): Refusal | undefined {
   const refused = refuseClient(access, rules);
-  // Who does not agree to new terms, or has no account any more, may still take back what is theirs.
-  const takesBack = isProtectedKind(event.kind);
+  // Who does not agree to new terms, or has no account any more, may still take back what is theirs, and leave.
+  const takesBack = isProtectedKind(event.kind) || event.kind === KIND_LEAVE;
   if (refused !== undefined && !(takesBack && refused !== AUTHENTICATE)) return refused;
   const account = refuseKey(event.pubkey, rules);
   if (account !== undefined && (!takesBack || account === ACCOUNT.erasing)) return account;
-  // NIP-70: nobody else may carry it here.
+  // NIP-70: nobody else may carry it here. A request to leave that is sent again must not end what began since; one to join is
+  // carried nowhere, and clients send it before they authenticate.
+  const isOwn = event.kind !== KIND_JOIN && (isProtected(event) || event.kind === KIND_LEAVE);
   const isAuthor = (takesBack ? access.pubkeys : access.consented).has(event.pubkey);
-  if (isProtected(event) && !isAuthor) {
+  if (isOwn && !isAuthor) {
     if (access.pubkeys.has(event.pubkey)) return AGREE;
     return refusal('auth-required', 'a protected event (NIP-70) is taken from its author only');
   }
   if (!access.enforced || takesBack) return undefined;
-  return refuseTopics(allTopics(event, impliedTopics(event, rules.settings)), access, rules);
+  return refuseTopics(allTopics(event, impliedTopics(event, rules.settings, rules.topics)), access, rules);
+}
+
+const PRIVATE = refusal('auth-required', 'these kinds are served to their authenticated parties only');
+
+/** Of several filters: refused when nothing is left without authentication; otherwise each answers for what it may show. */
+export function refusePrivate(
+  filters: readonly Filter[],
+  access: Access,
+  { settings }: AccessRules,
+): Refusal | undefined {
+  if (access.pubkeys.size > 0) return undefined;
+  const kinds = settings['auth.privateKinds'];
+  return filters.every((filter) => asksOnlyPrivate(filter, kinds)) ? PRIVATE : undefined;
+}
+
+/** Would the client see more of what it names if it authenticated? */
+export function wouldShowMore(
+  filters: readonly Filter[],
+  access: Access,
+  { settings }: AccessRules,
+): boolean {
+  if (access.pubkeys.size > 0) return false;
+  const needsKey = (kind: number) => isForKeys(kind, settings['auth.privateKinds']);
+  return filters.some(({ kinds }) => kinds !== undefined && [...kinds].some(needsKey));
 }
 
 export function refuseFilterAccess(filter: Filter, access: Access, rules: AccessRules): Refusal | undefined {
   const refusedClient = refuseClient(access, rules);
   if (refusedClient !== undefined) return refusedClient;
-  if (access.pubkeys.size === 0 && asksOnlyPrivate(filter, rules.settings['auth.privateKinds'])) {
-    return refusal('auth-required', 'these kinds are served to their authenticated parties only');
-  }
   if (!access.enforced) return undefined;
   for (const { name, values } of filter.tags) {
     const refused = name === 't' ? refuseTopics(values, access, rules) : undefined;
@@ -139,7 +163,12 @@ export function refuseFilterAccess(filter: Filter, access: Access, rules: Access
 }
 
 function asksOnlyPrivate({ kinds }: Filter, privateKinds: readonly KindEntry[]): boolean {
-  return kinds !== undefined && kinds.size > 0 && [...kinds].every((kind) => isAmong(kind, privateKinds));
+  return kinds !== undefined && kinds.size > 0 && [...kinds].every((kind) => isForKeys(kind, privateKinds));
+}
+
+/** Only one who has authenticated gets any of it. */
+function isForKeys(kind: number, privateKinds: readonly KindEntry[]): boolean {
+  return kind === KIND_INVITE || isAmong(kind, privateKinds);
 }
 
 export interface Parties {

@@ -29,7 +29,7 @@ export function takesLate({ allowBackfill, maxDelaySeconds }: IngestPolicy): boo
  */
 export function refuseLate({ event, settings, nowSeconds, topics }: LateArrival): Refusal | undefined {
   if (isTimeless(event.kind)) return undefined;
-  for (const topic of allTopics(event, impliedTopics(event, settings))) {
+  for (const topic of allTopics(event, impliedTopics(event, settings, topics))) {
     const policy = topics.get(topic)?.policy;
     if (policy === undefined || takesLate(policy)) continue;
     const seconds = policy.maxDelaySeconds ?? settings['capacity.backfillSeconds'];

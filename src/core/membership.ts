@@ -8,6 +8,9 @@ import type { Settings } from './settings.js';
 export const REQUEST_STATUSES = ['pending', 'approved', 'active', 'rejected', 'cancelled'] as const;
 export const SUBSCRIPTION_STATUSES = ['active', 'paused', 'ended'] as const;
 export const MEMBER_STATUSES = ['active', 'disabled', 'deleted'] as const;
+/** NIP-05. */
+export const MEMBER_NAME = /^[a-z0-9._-]{1,64}$/;
+export const MEMBER_NAME_WORDS = '1 to 64 of a-z, 0-9, ., _ and -';
 export type RequestStatus = (typeof REQUEST_STATUSES)[number];
 export type SubscriptionStatus = (typeof SUBSCRIPTION_STATUSES)[number];
 export type MemberStatus = (typeof MEMBER_STATUSES)[number];

@@ -172,7 +172,7 @@ describe('bound topics', () => {
   it('the default mode binds what names no topic; its deletion follows it there', () => {
     const plain = note(ALICE);
     const request = deletion(ALICE, [['e', plain.event.id]]);
-    const plan = planBatch([plain, tagged(BOB, 'sea'), request], inMode('default'), 0);
+    const plan = planBatch([plain, tagged(BOB, 'kukuri:sea'), request], inMode('default'), 0);
     expect(plan.rows.map(({ bound }) => bound)).toEqual([['kukuri:global'], [], ['kukuri:global']]);
     for (const mode of ['required', 'open'])
       expect(planBatch([plain], inMode(mode), 0).rows[0]!.bound).toBe(UNBOUND);

@@ -191,6 +191,8 @@ export interface Plan {
   readonly lastSeq: number;
 }
 
+const NO_TOPICS: ReadonlyMap<string, unknown> = new Map();
+
 const NOTHING: Omit<Plan, 'lastSeq'> = {
   decisions: [],
   rows: [],
@@ -431,7 +433,8 @@ class Planner {
 
   private boundOf({ community, event }: Submission): readonly string[] {
     const settings = this.facts.topicSettings?.get(community);
-    const implied = settings === undefined ? UNBOUND : impliedTopics(event, settings);
+    const known = this.facts.retention?.get(community)?.topics ?? NO_TOPICS;
+    const implied = settings === undefined ? UNBOUND : impliedTopics(event, settings, known);
     if (event.kind !== KIND_DELETION) return implied;
     return bindTopics(event, this.targetTopics(community, event, implied));
   }

@@ -8,6 +8,7 @@ import { topicsOf } from './topic.js';
 
 const NOW = 1_700_000_000;
 const BLOCKED = 'b'.repeat(64);
+const TO_BOB = [['p', 'd'.repeat(64)]];
 const good: NostrEvent = {
   id: `00${'f'.repeat(62)}`,
   pubkey: 'a'.repeat(64),
@@ -28,7 +29,9 @@ function arrivalOf(
     event,
     bytes: Buffer.byteLength(serializeEvent(event)),
     settings: all,
-    topics: new Map(topicsOf(event).map((topic) => [topic, { enabled: topic !== 'closed', blocked: false }])),
+    topics: new Map(
+      topicsOf(event).map((topic) => [topic, { enabled: topic !== 'closed', blocked: false, public: true }]),
+    ),
     nowSeconds: NOW,
     sender: { access: ANONYMOUS, rules: { settings: all, topics: new Map(), refused: new Map() } },
     blocks: { authors: new Set([BLOCKED]), words: new WordMatcher(['rum']) },
@@ -59,6 +62,11 @@ const CASES: {
       ],
     },
     says: { refused: 'restricted', why: /^access control p2p-only$/ },
+  },
+  {
+    policy: 'refuseMembershipRequest',
+    change: { kind: 28_934, tags: [['claim', '']] },
+    says: { refused: 'invalid', why: /claim tag/ },
   },
   {
     policy: 'refuseSender',
@@ -93,12 +101,22 @@ const CASES: {
   },
   { policy: 'refuseMissingD', change: { kind: 30_023 }, says: { refused: 'invalid', why: /^missing d$/ } },
   {
+    policy: 'refuseUnaddressed',
+    change: { kind: 1_059, tags: [['p', 'somebody']] },
+    says: { refused: 'invalid', why: /gift wrap.*p tag/ },
+  },
+  {
+    policy: 'refuseProtectedRepost',
+    change: { kind: 6, content: JSON.stringify({ ...good, tags: [['t', 'sea'], ['-']] }) },
+    says: { refused: 'blocked', why: /NIP-70/ },
+  },
+  {
     policy: 'refusePow',
     change: {},
     settings: { 'limits.powBitsMin': 9 },
     says: { refused: 'pow', why: /8 bits.*9 are needed/ },
   },
-  { policy: 'refuseTopic', change: { tags: [] }, says: { refused: 'invalid', why: /^missing topic$/ } },
+  { policy: 'refuseTopic', change: { tags: [] }, says: { refused: 'invalid', why: /^missing topic: / } },
   {
     policy: 'refuseBlockedWords',
     change: { content: 'Rum for all' },
@@ -119,10 +137,65 @@ describe('policies', () => {
   });
 
   it('a topic that is not carried is refused by its own words', () => {
-    const refused = { refused: 'restricted', why: 'topic not enabled' };
+    const refused = { refused: 'restricted', why: expect.stringMatching(/^topic not enabled: /) };
     expect(refuse({ tags: [['t', 'closed']] })).toEqual(refused);
     expect(refuse({ tags: [['t', 'closed']] }, { 'topic.mode': 'default' })).toEqual(refused);
     expect(refuse({ tags: [['t', 'closed']] }, { 'topic.mode': 'open' })).toBeUndefined();
+  });
+
+  it('a contact list and a list may be larger than another event', () => {
+    const tags = (count: number) => [
+      ['d', ''],
+      ...Array.from({ length: count }, (_, at) => ['p', `${at}`.padStart(64, 'a'), 'wss://relay.example']),
+    ];
+    const byDefault = { 'topic.mode': 'open' };
+    for (const kind of [3, 10_000, 10_002, 30_000, 39_089])
+      expect(refuse({ kind, tags: tags(5_000) }, byDefault), `${kind}`).toBeUndefined();
+    expect(refuse({ kind: 3, tags: tags(6_000) }, byDefault)?.why).toBe('event is larger than 524288 bytes');
+    for (const kind of [0, 1, 5, 1_984, 20_000])
+      expect(refuse({ kind, tags: tags(1_400) }, byDefault)?.why).toBe('event is larger than 98304 bytes');
+    expect(
+      refuse({ kind: 3, tags: tags(6_000) }, { ...byDefault, 'limits.eventBytesMax': 1_048_576 })?.why,
+    ).toBe('tags are larger than 524288 bytes');
+  });
+
+  it('an addressable event without d is refused in required mode, and wherever the setting says so', () => {
+    const missing = (settings: Partial<Record<SettingKey, unknown>>) =>
+      refuse({ kind: 30_023 }, settings)?.why;
+    expect(missing({})).toBe('missing d');
+    for (const mode of ['default', 'open']) expect(missing({ 'topic.mode': mode })).toBeUndefined();
+    for (const mode of ['required', 'default', 'open']) {
+      expect(missing({ 'topic.mode': mode, 'events.missingD': 'refuse' })).toBe('missing d');
+      expect(missing({ 'topic.mode': mode, 'events.missingD': 'empty' })).toBeUndefined();
+    }
+  });
+
+  it('work counts up to the target that its author committed to', () => {
+    const work = (...nonce: string[]) =>
+      refuse(
+        {
+          tags: [
+            ['t', 'sea'],
+            ['nonce', ...nonce],
+          ],
+        },
+        { 'limits.powBitsMin': 8 },
+      )?.why;
+    for (const nonce of [[], ['1'], ['1', '8'], ['1', '20'], ['1', 'many']])
+      expect(work(...nonce)).toBeUndefined();
+    expect(work('1', '7')).toBe('7 bits of work, 8 are needed');
+  });
+
+  it('a repost passes that embeds nothing, what anybody may carry, or no event at all', () => {
+    const repost = (content: string, kind = 6) => refuse({ kind, content })?.refused;
+    const secret = JSON.stringify({ ...good, tags: [['-']] });
+    for (const content of ['', '{', '[]', '{"tags":7}', JSON.stringify(good), `quoted: ${secret}`])
+      expect(repost(content)).toBeUndefined();
+    for (const content of [secret, ` \n${secret}`, secret.replace('"-"', '"\\u002d"')]) {
+      expect(repost(content)).toBe('blocked');
+      expect(repost(content, 16)).toBe('blocked');
+      expect(repost(content, 1)).toBeUndefined();
+    }
   });
 
   it('none refuses a good event', () => {
@@ -138,10 +211,18 @@ describe('policies', () => {
         created_at: NOW + 10_000,
         tags: [['-'], ['expiration', '1']],
       },
-      { 'limits.eventBytesMax': 512, 'limits.powBitsMin': 200 },
+      { 'limits.eventBytesMax': 512, 'limits.listBytesMax': 512, 'limits.powBitsMin': 200 },
     );
     const refusals = policies.filter((policy) => policy(all) !== undefined);
-    expect(refusals.map((policy) => policy.name)).toEqual(CASES.slice(1).map((one) => one.policy));
+    // No event is of all kinds at once.
+    const ofOtherKinds = [
+      'refuseCredential',
+      'refuseMembershipRequest',
+      'refuseUnaddressed',
+      'refuseProtectedRepost',
+    ];
+    const names = CASES.map((one) => one.policy).filter((name) => !ofOtherKinds.includes(name));
+    expect(refusals.map((policy) => policy.name)).toEqual(names);
     expect(refuseArrival(all)).toEqual(refusals[0]!(all));
   });
 });
@@ -170,7 +251,7 @@ describe('blocks', () => {
     }
     expect(refuse({ kind: 62, pubkey: BLOCKED, content: 'rum' }, settings)).toBeUndefined();
     for (const kind of [4, 1_059])
-      expect(refuse({ kind, content: 'a/rum+b?iv=c' }, settings)).toBeUndefined();
+      expect(refuse({ kind, tags: TO_BOB, content: 'a/rum+b?iv=c' }, settings)).toBeUndefined();
   });
 
   it('do not hold for what the operator brings', () => {
@@ -180,13 +261,14 @@ describe('blocks', () => {
 });
 
 describe('kinds that are never accepted', () => {
-  it('are the credentials and the access control between members, and no other', () => {
+  it('are credentials, access control between members and what the relay makes; leaving needs its author', () => {
     const settings = { 'topic.mode': 'open' };
     const refused: number[] = [];
     for (let kind = 0; kind <= KIND_MAX; kind += 1) {
-      if (refuse({ kind, tags: [['d', '']] }, settings) !== undefined) refused.push(kind);
+      if (refuse({ kind, tags: [['d', ''], ['claim', 'x'], ...TO_BOB] }, settings) !== undefined)
+        refused.push(kind);
     }
-    expect(refused).toEqual([22_242, 24_242, 27_235, 39_020, 39_021, 39_022]);
+    expect(refused).toEqual([22_242, 24_242, 27_235, 28_935, 28_936, 39_020, 39_021, 39_022]);
   });
 });
 

@@ -37,8 +37,10 @@ export function tooMany(what: string, retryAfterMs: number): Refusal {
 
 /** How an event was accepted. Each has its words below; a missing one does not compile. */
 export type Outcome = 'stored' | 'broadcast' | 'duplicate' | 'older';
-/** What an OK true answers to: an event that was taken, or an AUTH. */
-export type Accepted = Outcome | 'authenticated';
+/** What became of a request to join or to leave (NIP-43). */
+export type MembershipOutcome = 'joined' | 'waiting' | 'member' | 'left' | 'stranger';
+/** What an OK true answers to: an event that was taken, a request of membership, or an AUTH. */
+export type Accepted = Outcome | MembershipOutcome | 'authenticated';
 /** Why the lane did not take an event. */
 export type Blocked =
   | 'deleted'
@@ -56,6 +58,11 @@ const ACCEPTED: Record<Accepted, string> = {
   broadcast: '',
   duplicate: 'duplicate: already have this event',
   older: 'duplicate: have a newer version',
+  joined: 'info: welcome',
+  waiting: 'info: the request waits for review',
+  member: 'duplicate: you are a member already',
+  left: 'info: you have left',
+  stranger: 'duplicate: you are no member',
 };
 
 const BLOCKED: Record<Blocked, Refusal> = {
@@ -102,6 +109,13 @@ export function closedFrame(subscriptionId: string, why: Refusal): string {
 
 export function noticeFrame(why: Refusal): string {
   return JSON.stringify(['NOTICE', words(why)]);
+}
+
+/** NIP-77, which this relay does not speak. The words are those of strfry where it is turned off: clients know them. */
+export const NEGENTROPY_DISABLED = JSON.stringify(['NOTICE', 'ERROR: bad msg: negentropy disabled']);
+
+export function negErrFrame(subscriptionId: string): string {
+  return JSON.stringify(['NEG-ERR', subscriptionId, 'blocked: negentropy disabled']);
 }
 
 export function countFrame(subscriptionId: string, count: number, approximate: boolean): string {

@@ -142,7 +142,9 @@ describe('rules together', () => {
     });
     const rated = ruleOf({ ...any, rate: { count: 1, seconds: 1 } }, 'refuse', 4);
     const rules = [ruleOf(any, 'refuse', 1), ruleOf(any, 'hold', 2), ruleOf(any, 'refuse', 3), rated];
-    expect(answerOf(askAtDoor(eventOf(), settings, doorRules(rules.map(spied)))).refused).toBe(true);
+    expect(
+      answerOf(askAtDoor(eventOf(), { settings, topics: new Map() }, doorRules(rules.map(spied)))).refused,
+    ).toBe(true);
     expect(asked).toEqual([4, 3]);
   });
 
@@ -153,7 +155,7 @@ describe('rules together', () => {
 
   it('refuse at the door only where nothing of a higher priority decides', () => {
     const door = (...rules: Rule[]) => {
-      const asked = askAtDoor(eventOf(), settings, doorRules(rules.map(compileRule)));
+      const asked = askAtDoor(eventOf(), { settings, topics: new Map() }, doorRules(rules.map(compileRule)));
       const { refused, rated } = answerOf(asked);
       return { refused, rated: rated.length };
     };

@@ -184,9 +184,13 @@ export interface AtDoor {
 
 const LET_IN: AtDoor = { refused: false, rated: [] };
 
-export function* askAtDoor(event: NostrEvent, settings: Settings, { ordered }: DoorRules): Asked<AtDoor> {
+export function* askAtDoor(
+  event: NostrEvent,
+  { settings, topics }: { readonly settings: Settings; readonly topics: ReadonlyMap<string, unknown> },
+  { ordered }: DoorRules,
+): Asked<AtDoor> {
   if (ordered.length === 0) return LET_IN;
-  const matched = asMatched(event, impliedTopics(event, settings));
+  const matched = asMatched(event, impliedTopics(event, settings, topics));
   const met = (yield* askRules(matched, settings, ordered)).map(({ rule }) => rule);
   return {
     refused: met.some(({ action, conditions }) => action === 'refuse' && conditions.rate === undefined),

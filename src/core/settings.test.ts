@@ -20,8 +20,10 @@ describe('settings', () => {
   });
 
   it('the defaults fit together', () => {
-    expect(defaults['limits.eventBytesMax']).toBeLessThanOrEqual(defaults['limits.messageBytesMax']);
-    expect(defaults['limits.tagBytesMax']).toBeLessThanOrEqual(defaults['limits.eventBytesMax']);
+    expect(defaults['limits.eventBytesMax']).toBeLessThanOrEqual(defaults['limits.listBytesMax']);
+    expect(defaults['limits.listBytesMax']).toBeLessThan(defaults['limits.messageBytesMax']);
+    expect(defaults['limits.tagBytesMax']).toBeLessThanOrEqual(defaults['limits.listBytesMax']);
+    expect(defaults['limits.filterValuesMax']).toBeLessThanOrEqual(defaults['limits.subscriptionValuesMax']);
     expect(defaults['limits.limitDefault']).toBeLessThanOrEqual(defaults['limits.limitMax']);
   });
 
@@ -39,6 +41,9 @@ const BAD: Record<SettingKey, unknown[]> = {
   'relay.contact': [[], 'x'.repeat(401)],
   'relay.pubkey': ['A'.repeat(64), 'a'.repeat(63), 'npub1x', null],
   'relay.icon': [1, 'x'.repeat(2_001)],
+  'relay.banner': [1, 'x'.repeat(2_001)],
+  'relay.termsOfService': [1, 'x'.repeat(2_001)],
+  'relay.privacyPolicy': [1, 'x'.repeat(2_001)],
   'relay.urls': ['wss://a.example', ['https://a.example'], ['not a url'], Array(21).fill('wss://a.example')],
   'topic.mode': ['closed', '', true],
   'topic.freeKinds': [1, [-1], [65_536], [1.5], ['a'], ['1-'], ['1-2-3'], ['123456-1'], Array(101).fill(1)],
@@ -51,6 +56,10 @@ const BAD: Record<SettingKey, unknown[]> = {
   'auth.tokenSeconds': [59, 86_401, 900.5],
   'auth.sessionHours': [0, 721, 1.5],
   'auth.privateKinds': [4, [-1], ['5-4'], Array(101).fill(4)],
+  'events.missingD': ['', 'allow', true],
+  'membership.list': ['on', 1],
+  'membership.invitesBy': ['everyone', true],
+  'membership.inviteDays': [0, 366, 1.5],
   'subscription.pendingMax': [0, 1_001],
   'subscription.pendingTotalMax': [0, 1_000_001],
   'subscription.autoApproval': ['on', true],
@@ -90,12 +99,13 @@ const BAD: Record<SettingKey, unknown[]> = {
   'trust.publish': ['true', 1],
   'limits.messageBytesMax': [1_023, 1_048_577, 2_000.5, '2000'],
   'limits.eventBytesMax': [511, 1_048_577],
-  'limits.tagsMax': [-1, 10_001],
+  'limits.listBytesMax': [511, 1_048_577],
+  'limits.tagsMax': [-1, 20_001],
   'limits.tagBytesMax': [63, 1_048_577],
   'limits.subscriptionsMax': [0, 10_001],
   'limits.subscriptionValuesMax': [0, 1_000_001],
   'limits.connectionsPerAddressMax': [0, 10_001],
-  'limits.filtersMax': [0, 101],
+  'limits.filtersMax': [0, 1_001],
   'limits.filterValuesMax': [0, 10_001],
   'limits.limitDefault': [0, 5_001],
   'limits.limitMax': [0, 5_001],

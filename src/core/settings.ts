@@ -42,6 +42,9 @@ export const settingDefinitions = {
     "The operator's public key, hex",
   ),
   'relay.icon': define(text(2_000), '', 'URL of an icon'),
+  'relay.banner': define(text(2_000), '', 'URL of a banner'),
+  'relay.termsOfService': define(text(2_000), '', 'URL of the terms of service'),
+  'relay.privacyPolicy': define(text(2_000), '', 'URL of the privacy policy'),
   'relay.urls': define(
     z.array(z.url({ protocol: /^wss?$/ })).max(20),
     [] as string[],
@@ -51,7 +54,7 @@ export const settingDefinitions = {
   'topic.mode': define(
     z.enum(['required', 'default', 'open']),
     'required',
-    'required: events and filters name a topic (t, #t); default: without one, the global topic; open: a plain relay',
+    'required: events and filters name a topic (t, #t); default: what names none belongs to the global topic; open: a plain relay',
   ),
   'topic.namespace': define(
     z.string().regex(/^[a-z][a-z0-9-]{0,31}$/, 'lower-case letters, digits and -, beginning with a letter'),
@@ -95,6 +98,24 @@ export const settingDefinitions = {
     [4, 1059, 21059] as (number | string)[],
     'Kinds served only to their author and those they name (p), once authenticated; in both modes',
   ),
+
+  'events.missingD': define(
+    z.enum(['auto', 'refuse', 'empty']),
+    'auto',
+    'An addressable event without d: refused, or taken as d="" (NIP-01); auto: refused where topic.mode is required',
+  ),
+
+  'membership.list': define(
+    z.boolean(),
+    false,
+    'Publish who is a member, for everyone to read (NIP-43, kind 13534)',
+  ),
+  'membership.invitesBy': define(
+    z.enum(['operators', 'members']),
+    'operators',
+    'Whose clients get an invite when they ask for one (NIP-43, kind 28935): operators, or members too',
+  ),
+  'membership.inviteDays': define(count(1, 365), 7, 'Days that an invite which a client asked for is good'),
 
   'subscription.pendingMax': define(count(1, 1_000), 5, 'Requests of one member that may wait for review'),
   'subscription.pendingTotalMax': define(
@@ -280,19 +301,25 @@ export const settingDefinitions = {
   ),
   'trust.publish': define(z.boolean(), true, 'Publish scores as signed assertions (NIP-85)'),
 
-  'limits.messageBytesMax': define(count(1_024, FRAME_BYTES_MAX), 131_072, 'Longest frame a client may send'),
+  'limits.messageBytesMax': define(count(1_024, FRAME_BYTES_MAX), 786_432, 'Longest frame a client may send'),
   // A deletion request with 1,000 targets has 72,000 bytes, with a short relay hint for each 95,000.
   'limits.eventBytesMax': define(count(512, FRAME_BYTES_MAX), 98_304, 'Largest event, as JSON'),
-  'limits.tagsMax': define(count(0, 10_000), 2_000, 'Most tags in one event'),
+  // A contact list of 5,000 with relays and names has about 500,000 bytes.
+  'limits.listBytesMax': define(
+    count(512, FRAME_BYTES_MAX),
+    524_288,
+    'Largest contact list (kind 3), list (10000-19999) or addressable event (30000-39999), as JSON',
+  ),
+  'limits.tagsMax': define(count(0, 20_000), 10_000, 'Most tags in one event'),
   'limits.tagBytesMax': define(
     count(64, FRAME_BYTES_MAX),
-    98_304,
+    524_288,
     'Most bytes in the tags of one event, as JSON',
   ),
-  'limits.subscriptionsMax': define(count(1, 10_000), 20, 'Most open subscriptions on one connection'),
+  'limits.subscriptionsMax': define(count(1, 10_000), 200, 'Most open subscriptions on one connection'),
   'limits.subscriptionValuesMax': define(
     count(1, 1_000_000),
-    10_000,
+    50_000,
     'Most values in all filters of the open subscriptions of one connection',
   ),
   'limits.connectionsPerAddressMax': define(
@@ -300,8 +327,8 @@ export const settingDefinitions = {
     100,
     'Most connections from one address; clients on this machine are exempt',
   ),
-  'limits.filtersMax': define(count(1, 100), 10, 'Most filters in one REQ or COUNT'),
-  'limits.filterValuesMax': define(count(1, 10_000), 1_000, 'Most values in one filter, all fields together'),
+  'limits.filtersMax': define(count(1, 1_000), 100, 'Most filters in one REQ or COUNT'),
+  'limits.filterValuesMax': define(count(1, 10_000), 5_000, 'Most values in one filter, all fields together'),
   'limits.limitDefault': define(count(1, 5_000), 500, 'Rows for a filter that has no limit'),
   'limits.limitMax': define(
     count(1, 5_000),

@@ -78,12 +78,16 @@ describe('needsNoTopic', () => {
 });
 
 const KNOWN = new Map([
-  ['sea', { enabled: true, blocked: false }],
-  ['wind', { enabled: true, blocked: false }],
-  ['closed', { enabled: false, blocked: false }],
+  ['wind', { enabled: true, blocked: false, public: false }],
+  ['sea', { enabled: true, blocked: false, public: true }],
+  ['closed', { enabled: false, blocked: false, public: true }],
 ]);
-const MISSING = { refused: 'invalid', why: 'missing topic' };
+const GLOBAL = ['kukuri:global', { enabled: true, blocked: false, public: true }] as const;
+const TAG = 'add ["t","sea"]';
+const FILTER = 'every filter needs #t on this relay, for example {"kinds":[1],"#t":["sea"]}';
+const MISSING = { refused: 'invalid', why: `missing topic: ${TAG}` };
 const NOT_ENABLED = { refused: 'restricted', why: 'topic not enabled' };
+const HASHTAG = { refused: 'restricted', why: `topic not enabled: ${TAG}` };
 
 describe('refuseEventTopic', () => {
   const t = (...topics: string[]) => topics.map((topic) => ['t', topic]);
@@ -96,10 +100,12 @@ describe('refuseEventTopic', () => {
     [eventOf(1, ['t', ''], ['t', 'sea']), undefined],
     [eventOf(1, ...t('sea')), undefined],
     [eventOf(1, ...t('closed', 'unknown', 'wind')), undefined],
-    [eventOf(1, ...t('closed')), NOT_ENABLED],
-    [eventOf(1, ...t('unknown')), NOT_ENABLED],
-    [eventOf(1, ...t('Sea')), NOT_ENABLED],
-    [eventOf(1, ...t('closed', 'unknown')), NOT_ENABLED],
+    [eventOf(1, ...t('closed')), HASHTAG],
+    [eventOf(1, ...t('unknown')), HASHTAG],
+    [eventOf(1, ...t('Sea')), HASHTAG],
+    [eventOf(1, ...t('closed', 'unknown')), HASHTAG],
+    [eventOf(1, ...t('kukuri:elsewhere')), NOT_ENABLED],
+    [eventOf(1, ...t('unknown', 'kukuri:elsewhere')), NOT_ENABLED],
     [eventOf(0), undefined],
     [eventOf(5), undefined],
     [eventOf(5, ...t('closed')), undefined],
@@ -109,14 +115,31 @@ describe('refuseEventTopic', () => {
     expect(refuseEventTopic(event, open, KNOWN)).toBeUndefined();
   });
 
-  it('in default mode what names no topic is for the global one; what names some needs one that is carried', () => {
-    const withGlobal = new Map([...KNOWN, ['kukuri:global', { enabled: true, blocked: false }]]);
-    expect(refuseEventTopic(eventOf(1), byDefault, withGlobal)).toBeUndefined();
-    expect(refuseEventTopic(eventOf(1, ['t', '']), byDefault, withGlobal)).toBeUndefined();
-    expect(refuseEventTopic(eventOf(1), byDefault, KNOWN)).toEqual(NOT_ENABLED);
+  it('in default mode a hashtag is just a tag: what names no topic of the community is for the global one', () => {
+    const known = new Map([...KNOWN, GLOBAL]);
+    for (const tags of [[], t(''), t('nostr'), t('nostr', 'bitcoin'), t('Sea'), t('sea'), t('nostr', 'sea')])
+      expect(refuseEventTopic(eventOf(1, ...tags), byDefault, known)).toBeUndefined();
     expect(refuseEventTopic(eventOf(0), byDefault, KNOWN)).toBeUndefined();
-    expect(refuseEventTopic(eventOf(1, ['t', 'sea']), byDefault, KNOWN)).toBeUndefined();
-    expect(refuseEventTopic(eventOf(1, ['t', 'closed']), byDefault, withGlobal)).toEqual(NOT_ENABLED);
+    expect(refuseEventTopic(eventOf(1, ...t('sea')), byDefault, KNOWN)).toBeUndefined();
+  });
+
+  it('in default mode an id of the namespace, and a topic of the community, has to be carried', () => {
+    const known = new Map([...KNOWN, GLOBAL]);
+    expect(refuseEventTopic(eventOf(1), byDefault, KNOWN)).toEqual(NOT_ENABLED);
+    expect(refuseEventTopic(eventOf(1, ...t('kukuri:elsewhere')), byDefault, known)).toEqual(NOT_ENABLED);
+    expect(refuseEventTopic(eventOf(1, ...t('nostr', 'closed')), byDefault, known)).toMatchObject({
+      why: 'topic not enabled: add ["t","kukuri:global"]',
+    });
+  });
+
+  it('the advice names the global topic where anybody may use it, else one that anybody may, else none', () => {
+    const why = (...known: [string, { enabled: boolean; blocked: boolean; public: boolean }][]) =>
+      refuseEventTopic(eventOf(1), required, new Map(known))?.why;
+    expect(why(...KNOWN, [...GLOBAL])).toBe('missing topic: add ["t","kukuri:global"]');
+    expect(why(...KNOWN, ['kukuri:global', { enabled: true, blocked: false, public: false }])).toBe(
+      `missing topic: ${TAG}`,
+    );
+    expect(why()).toBe('missing topic: add a t tag with a topic of this relay');
   });
 });
 
@@ -134,32 +157,47 @@ describe('refuseFilterTopic', () => {
     [{ '#t': ['sea'], kinds: [1] }, undefined],
     [{ '#t': [] }, undefined],
     [{ '#t': ['closed', 'unknown', 'sea'] }, undefined],
-    [{ '#t': ['closed'] }, NOT_ENABLED],
-    [{ '#t': ['unknown', ''] }, NOT_ENABLED],
-    [{ '#t': ['closed'], kinds: [0] }, NOT_ENABLED],
+    [{ '#t': ['closed'] }, HASHTAG],
+    [{ '#t': ['closed'], kinds: [0] }, HASHTAG],
+    [{ '#t': ['kukuri:elsewhere'] }, NOT_ENABLED],
     [{ kinds: [0] }, undefined],
     [{ kinds: [0, 3, 10_002], authors: ['a'.repeat(64)] }, undefined],
   ])(
     'in required mode %j gives %j; in default mode only a topic refuses, in open mode nothing',
     (raw, expected) => {
+      const advised = (refused: object, why: string) => ({ ...refused, why: `${why}: ${FILTER}` });
       const said =
-        expected === MISSING ? { ...MISSING, why: expect.stringContaining('missing topic') } : expected;
+        expected === MISSING
+          ? advised(MISSING, 'missing topic')
+          : expected === HASHTAG
+            ? advised(HASHTAG, 'topic not enabled')
+            : expected;
       expect(refuseFilterTopic(filterOf(raw), required, KNOWN)).toEqual(said);
-      const inDefault = expected === MISSING ? undefined : expected;
+      const inDefault = expected === MISSING ? undefined : said;
       expect(refuseFilterTopic(filterOf(raw), byDefault, KNOWN)).toEqual(inDefault);
       expect(refuseFilterTopic(filterOf(raw), open, KNOWN)).toBeUndefined();
     },
   );
+
+  it('that names a hashtag passes in default mode, and is refused in required mode', () => {
+    for (const asked of [['unknown', ''], ['nostr'], ['nostr', 'kukuri:elsewhere']]) {
+      const filter = filterOf({ '#t': asked });
+      expect(refuseFilterTopic(filter, byDefault, KNOWN)).toBeUndefined();
+      expect(refuseFilterTopic(filter, required, KNOWN)?.refused).toBe('restricted');
+    }
+  });
 });
 
 describe('bound topics', () => {
   it('default mode binds what names no topic and needs one to the global one of the namespace', () => {
     const minato = settingsOf({ 'topic.mode': 'default', 'topic.namespace': 'minato' });
-    expect(impliedTopics(eventOf(1), byDefault)).toEqual(['kukuri:global']);
-    expect(impliedTopics(eventOf(1, ['t', '']), minato)).toEqual(['minato:global']);
-    for (const event of [eventOf(0), eventOf(5), eventOf(1, ['t', 'sea'])])
-      expect(impliedTopics(event, byDefault)).toBe(UNBOUND);
-    for (const settings of [required, open]) expect(impliedTopics(eventOf(1), settings)).toBe(UNBOUND);
+    for (const event of [eventOf(1), eventOf(1, ['t', 'nostr'])])
+      expect(impliedTopics(event, byDefault, KNOWN)).toEqual(['kukuri:global']);
+    expect(impliedTopics(eventOf(1, ['t', '']), minato, KNOWN)).toEqual(['minato:global']);
+    const named = ['sea', 'closed', 'kukuri:elsewhere'].map((topic) => eventOf(1, ['t', topic]));
+    for (const event of [eventOf(0), eventOf(5), ...named])
+      expect(impliedTopics(event, byDefault, KNOWN)).toBe(UNBOUND);
+    for (const settings of [required, open]) expect(impliedTopics(eventOf(1), settings, KNOWN)).toBe(UNBOUND);
   });
 
   it('are those that the event does not name itself, each once, and not too many', () => {
@@ -192,7 +230,7 @@ describe('bound topics', () => {
 });
 
 it('what names a blocked topic is refused in every mode, whatever else it names', () => {
-  const blocked = new Map([...KNOWN, ['forbidden', { enabled: false, blocked: true }]]);
+  const blocked = new Map([...KNOWN, ['forbidden', { enabled: false, blocked: true, public: false }]]);
   const BLOCKED = { refused: 'restricted', why: 'topic blocked by the operator' };
   for (const settings of [required, byDefault, open]) {
     expect(refuseEventTopic(eventOf(1, ['t', 'sea'], ['t', 'forbidden']), settings, blocked)).toEqual(

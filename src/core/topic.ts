@@ -5,6 +5,7 @@
 import { KIND_DELETION } from './classify.js';
 import type { NostrEvent } from './event.js';
 import type { Filter } from './filter.js';
+import { isMembershipKind } from './joining.js';
 import { isAmong } from './kinds.js';
 import { type Refusal, refusal } from './reply.js';
 import type { TopicSubscription } from './retention.js';
@@ -17,7 +18,7 @@ const CONTROL = /[\u0000-\u001f\u007f]/;
 
 export type TopicSettings = Pick<Settings, 'topic.mode' | 'topic.namespace' | 'topic.freeKinds'>;
 /** The topics that a community knows; those that are enabled are carried. */
-export type KnownTopics = ReadonlyMap<string, Pick<TopicSubscription, 'enabled' | 'blocked'>>;
+export type KnownTopics = ReadonlyMap<string, Pick<TopicSubscription, 'enabled' | 'blocked' | 'public'>>;
 
 export function isTopic(value: string | undefined): value is string {
   return value !== undefined && value !== '' && value.length <= TOPIC_LENGTH_MAX && !CONTROL.test(value);
@@ -32,7 +33,7 @@ export function topicsOf(event: NostrEvent): string[] {
 
 /** Is this one of the kinds that need no topic (profiles, contacts, requests, relay lists, gift wraps …)? */
 export function needsNoTopic(kind: number, settings: Pick<Settings, 'topic.freeKinds'>): boolean {
-  return isAmong(kind, settings['topic.freeKinds']);
+  return isMembershipKind(kind) || isAmong(kind, settings['topic.freeKinds']);
 }
 
 // ── Bound topics: in the index and in the outbox, not in the event ────────────────────────────────────────────────
@@ -42,10 +43,21 @@ export const UNBOUND: readonly string[] = [];
 /** Topics that one event is bound to at most, however many its targets have. */
 export const BOUND_MAX = 100;
 
-/** In the `default` mode an event that names no topic, and needs one, belongs to the global one. */
-export function impliedTopics(event: NostrEvent, settings: TopicSettings): readonly string[] {
+/** An id of the namespace, or a word that the community has made a topic. Any other value of `t` is a plain hashtag. */
+function isTopicHere(value: string, namespace: string, known: ReadonlyMap<string, unknown>): boolean {
+  return value.startsWith(`${namespace}:`) || known.has(value);
+}
+
+/** In the `default` mode an event that needs a topic and names none, hashtags aside, belongs to the global one. */
+export function impliedTopics(
+  event: NostrEvent,
+  settings: TopicSettings,
+  known: ReadonlyMap<string, unknown>,
+): readonly string[] {
   if (settings['topic.mode'] !== 'default' || needsNoTopic(event.kind, settings)) return UNBOUND;
-  return topicsOf(event).length > 0 ? UNBOUND : [globalTopic(settings['topic.namespace'])];
+  const namespace = settings['topic.namespace'];
+  const namesOne = topicsOf(event).some((topic) => isTopicHere(topic, namespace, known));
+  return namesOne ? UNBOUND : [globalTopic(namespace)];
 }
 
 /** Those that the event does not name itself, each once. */
@@ -87,7 +99,7 @@ export function findsBound({ kinds }: Pick<Filter, 'kinds'>, kind: number): bool
 
 // ── At the door ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-const NOT_ENABLED = refusal('restricted', 'topic not enabled');
+const NOT_ENABLED = 'topic not enabled';
 const BLOCKED = refusal('restricted', 'topic blocked by the operator');
 
 const isBlocked = (topics: Iterable<string>, known: KnownTopics): boolean => {
@@ -100,37 +112,75 @@ const isCarried = (topics: Iterable<string>, known: KnownTopics): boolean => {
   return false;
 };
 
+/** One that anybody may use: the global one, if it is such. */
+function exampleTopic(settings: TopicSettings, known: KnownTopics): string | undefined {
+  const usable = (topic: string) => known.get(topic)?.enabled === true && known.get(topic)?.public === true;
+  const global = globalTopic(settings['topic.namespace']);
+  return usable(global) ? global : [...known.keys()].find(usable);
+}
+
+/** What to add to an event, for whoever wrote a client that knows nothing of topics. */
+function advisedTag(settings: TopicSettings, known: KnownTopics): string {
+  const topic = exampleTopic(settings, known);
+  return topic === undefined
+    ? 'add a t tag with a topic of this relay'
+    : `add ${JSON.stringify(['t', topic])}`;
+}
+
+function advisedFilter(settings: TopicSettings, known: KnownTopics): string {
+  const topic = exampleTopic(settings, known);
+  const example = topic === undefined ? '' : `, for example ${JSON.stringify({ kinds: [1], '#t': [topic] })}`;
+  return `every filter needs #t on this relay${example}`;
+}
+
+/** Hashtags get advice with the refusal: whoever sends them may not know that this relay works by topic. */
+function notEnabled(
+  topics: Iterable<string>,
+  { 'topic.namespace': namespace }: TopicSettings,
+  advice: () => string,
+): Refusal {
+  for (const topic of topics)
+    if (topic.startsWith(`${namespace}:`)) return refusal('restricted', NOT_ENABLED);
+  return refusal('restricted', `${NOT_ENABLED}: ${advice()}`);
+}
+
 /** At least one of its topics is carried here. */
 export function refuseEventTopic(
   event: NostrEvent,
   settings: TopicSettings,
   known: KnownTopics,
 ): Refusal | undefined {
-  const topics = allTopics(event, impliedTopics(event, settings));
+  const topics = allTopics(event, impliedTopics(event, settings, known));
   if (isBlocked(topics, known)) return BLOCKED;
   if (settings['topic.mode'] === 'open' || needsNoTopic(event.kind, settings)) return undefined;
-  if (topics.length === 0) return refusal('invalid', 'missing topic');
-  return isCarried(topics, known) ? undefined : NOT_ENABLED;
+  if (topics.length === 0) return refusal('invalid', `missing topic: ${advisedTag(settings, known)}`);
+  if (isCarried(topics, known)) return undefined;
+  return notEnabled(topics, settings, () => advisedTag(settings, known));
 }
 
 /**
- * A filter that names topics needs one that is carried; `#t: []` matches nothing and passes. One without `#t` passes in the
- * `required` mode only when every kind it names needs no topic.
+ * A filter that names topics needs one that is carried; `#t: []` matches nothing and passes. In the `default` mode a hashtag
+ * is a tag like any other. A filter without `#t` passes in the `required` mode only when every kind it names needs no topic.
  */
 export function refuseFilterTopic(
   filter: Filter,
   settings: TopicSettings,
   known: KnownTopics,
 ): Refusal | undefined {
-  const mode = settings['topic.mode'];
+  const { 'topic.mode': mode, 'topic.namespace': namespace } = settings;
   const asked = filter.tags.find((tag) => tag.name === 't')?.values;
   if (asked !== undefined && isBlocked(asked, known)) return BLOCKED;
   if (mode === 'open') return undefined;
-  if (asked !== undefined) return asked.size === 0 || isCarried(asked, known) ? undefined : NOT_ENABLED;
+  if (asked !== undefined) {
+    if (asked.size === 0 || isCarried(asked, known)) return undefined;
+    if (mode === 'default' && [...asked].some((topic) => !isTopicHere(topic, namespace, known)))
+      return undefined;
+    return notEnabled(asked, settings, () => advisedFilter(settings, known));
+  }
   if (mode === 'default') return undefined;
   const { kinds } = filter;
   if (kinds !== undefined && kinds.size > 0 && [...kinds].every((kind) => needsNoTopic(kind, settings))) {
     return undefined;
   }
-  return refusal('invalid', 'missing topic: every filter needs #t on this relay');
+  return refusal('invalid', `missing topic: ${advisedFilter(settings, known)}`);
 }

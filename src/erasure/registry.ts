@@ -92,8 +92,8 @@ const ENTRIES: Record<PersonalStoreName, Entry> = {
     ],
   },
   member: {
-    about: 'Your membership: its status, its plan, and what the operator noted about you.',
-    columns: ['members.pubkey', 'members.note'],
+    about: 'Your membership: its status, your name here, its plan, and what the operator noted about you.',
+    columns: ['members.pubkey', 'members.note', 'members.name'],
   },
   'topic-requests': {
     about: 'The topics that you asked for, and what became of each request.',

@@ -8,6 +8,7 @@ import { forgetDedupeRows } from './forget-dedupe.js';
 import { forgetRequests } from './forget-requests.js';
 import { forgetTokens, forgetUsage } from './forget-usage.js';
 import type { Job } from './job.js';
+import { membershipList } from './membership-list.js';
 import { purgeDeletedEvents } from './purge-deleted.js';
 import { purgeDocumentsOfDeleted } from './purge-documents.js';
 import { purgeHistory } from './purge-history.js';
@@ -38,6 +39,7 @@ export const JOBS: readonly Job[] = [
   forgetSessions,
   forgetUsage,
   forgetTokens,
+  membershipList,
   trustPass,
   forgetTrust,
   exportPersonalData,

@@ -10,13 +10,19 @@ import type { ClientAddress } from '../client-address.js';
 import type { Communities, Community } from '../communities.js';
 import type { Access } from '../core/access.js';
 import { isKeptOut } from '../core/blocks.js';
-import { type Filter, matchesNothing, parseFilters, valuesIn } from '../core/filter.js';
+import { serializeEvent } from '../core/event.js';
+import { type Filter, matchesNothing, matchFilter, parseFilters, valuesIn } from '../core/filter.js';
+import { isMembershipRequest, KIND_INVITE } from '../core/joining.js';
 import {
+  type Accepted,
   authFrame,
   closedFrame,
   countFrame,
   eoseFrame,
+  eventFrameHead,
   isRefusal,
+  NEGENTROPY_DISABLED,
+  negErrFrame,
   noticeFrame,
   okFrame,
   type Refusal,
@@ -27,21 +33,17 @@ import { isNoAnswer } from '../in-time.js';
 import { rateKey } from '../limits/keys.js';
 import type { Rates, Verdict } from '../limits/rates.js';
 import type { Log } from '../log.js';
+import type { Membership } from '../membership.js';
 import type { Metrics } from '../metrics.js';
-import { SearchTooLong } from '../store/search.js';
 import type { Fanout } from './fanout.js';
 import { Identity, type IdentityContext } from './identity.js';
+import { eventIdOf, type Frame, kindOf } from './incoming.js';
 import type { FrameSource, Intake } from './intake.js';
+import type { OpenValues } from './open-values.js';
 import { Outgoing } from './outgoing.js';
 import type { QueryGate } from './query-gate.js';
-import {
-  Asking,
-  nowSeconds,
-  QueryTooLong,
-  SearchNotReady,
-  type StoredContext,
-  sendStored,
-} from './stored.js';
+import { CANNOT_READ, readFailure, SEARCH_BEHIND, SEARCH_OUTDATED } from './read-failure.js';
+import { Asking, nowSeconds, type StoredContext, sendStored } from './stored.js';
 import { Subscription } from './subscription.js';
 
 /** Events of one client between arrival and OK. */
@@ -50,9 +52,9 @@ const EVENTS_UNDER_WAY_MAX = 256;
 const FRAMES_WAITING_MAX = 256;
 const FRAMES_WAITING_BYTES_MAX = 262_144;
 /** Queries of one client that wait for their turn. */
-const QUERIES_WAITING_MAX = 100;
-const QUERY_CANCELED = '57014';
-export const CLOSE_GOING_AWAY = 1_001;
+const QUERIES_WAITING_MAX = 256;
+const SUBSCRIPTION_ID_SHOWN_MAX = 256;
+const CLOSE_GOING_AWAY = 1_001;
 const CLOSE_POLICY = 1_008;
 
 export interface ConnectionContext extends IdentityContext {
@@ -62,6 +64,8 @@ export interface ConnectionContext extends IdentityContext {
   readonly stored: StoredContext;
   readonly rates: Rates;
   readonly searchUse: SearchUse;
+  readonly membership: Membership;
+  readonly openValues: OpenValues;
   readonly gate: QueryGate;
   readonly intake: Intake;
   readonly metrics: Metrics;
@@ -95,6 +99,7 @@ export class Connection implements FrameSource {
   /** The next frame waits for what the last one began. */
   private held = false;
   private reviewed: Reviewed | undefined;
+  private challenged = false;
   private alive = true;
 
   constructor(
@@ -105,7 +110,8 @@ export class Connection implements FrameSource {
   ) {
     this.outgoing = new Outgoing(ws, socket, context.metrics);
     this.identity = new Identity(client.community, context);
-    this.outgoing.send(authFrame(this.identity.challenge));
+    const { settings } = context.communities.get(client.community) ?? {};
+    if (settings?.['auth.mode'] === 'required') this.challenge();
     ws.on('message', (data: Buffer, isBinary: boolean) => {
       this.frames.push({ data, isBinary });
       this.framesBytes += data.length;
@@ -139,6 +145,11 @@ export class Connection implements FrameSource {
 
   close(code: number, why: string): void {
     this.outgoing.close(code, why);
+  }
+
+  /** At a shutdown: a client that was cut off comes back, one that was told goodbye may not. */
+  cut(): void {
+    this.outgoing.cut();
   }
 
   takeFrame(): boolean {
@@ -196,7 +207,7 @@ export class Connection implements FrameSource {
     }
     if (seen.every((filter, place) => filter.view?.key === subscription.filters[place]?.view?.key)) return;
     if (subscription.loading) {
-      this.drop(subscription, refusal('restricted', 'what you may see has changed; ask again'));
+      this.drop(subscription, refusal('error', 'what you may see has changed; ask again'));
       return;
     }
     const index = this.context.fanout.index(this.client.community);
@@ -242,9 +253,43 @@ export class Connection implements FrameSource {
         return this.onClose(message[1]);
       case 'AUTH':
         return this.onAuth(community, message[1]);
+      case 'NEG-OPEN':
+      case 'NEG-MSG':
+        return this.refuseNegentropy(message[1]);
+      // Nothing is open that it could close; and some clients ping in this way, and expect nothing.
+      case 'NEG-CLOSE':
+      case 'PING':
+        return undefined;
       default:
         return refusal('invalid', 'unknown message type; this relay knows EVENT, REQ, COUNT, CLOSE and AUTH');
     }
+  }
+
+  /**
+   * NIP-42, the same challenge each time. Where nobody has to authenticate, only with an answer that needs it: there are
+   * clients that stop working on a challenge they do not expect, and some that miss one which comes with the handshake.
+   */
+  private challenge(): void {
+    this.challenged = true;
+    this.outgoing.send(authFrame(this.identity.challenge));
+  }
+
+  private sendOk(id: string, outcome: Accepted | Refusal): void {
+    if (isRefusal(outcome) && outcome.refused === 'auth-required') this.challenge();
+    this.outgoing.send(okFrame(id, outcome));
+  }
+
+  private sendClosed(id: string, why: Refusal): void {
+    if (why.refused === 'auth-required') this.challenge();
+    this.outgoing.send(closedFrame(id, why));
+  }
+
+  /** NIP-77 is not spoken here: both answers, since clients wait for one or the other. */
+  private refuseNegentropy(id: unknown): Refusal | undefined {
+    if (typeof id !== 'string') return refusal('invalid', 'NEG-OPEN needs a subscription id');
+    this.outgoing.send(negErrFrame(id.slice(0, SUBSCRIPTION_ID_SHOWN_MAX)));
+    this.outgoing.send(NEGENTROPY_DISABLED);
+    return undefined;
   }
 
   private onEvent(community: Community, input: unknown): Refusal | undefined {
@@ -253,7 +298,7 @@ export class Connection implements FrameSource {
     this.judge(this.mayGoOn(community, 'events'), ({ allowed, retryAfterMs }) => {
       if (allowed) return this.admit(this.current(community), id, input);
       this.context.metrics.events.inc({ outcome: 'rate-limited' });
-      this.outgoing.send(okFrame(id, tooMany('events', retryAfterMs)));
+      this.sendOk(id, tooMany('events', retryAfterMs));
     });
     return undefined;
   }
@@ -261,9 +306,13 @@ export class Connection implements FrameSource {
   private admit(community: Community, id: string, input: unknown): void {
     this.eventsUnderWay += 1;
     const sender = { access: this.identity.access(community), exempt: this.isExempt(community) };
-    void this.context.admission.admit(community, input, sender).then((outcome) => {
+    const { admission, membership } = this.context;
+    const admitted: Promise<Accepted | Refusal> = isMembershipRequest(kindOf(input))
+      ? admission.request(community, input, sender, (event) => membership.take(community, event))
+      : admission.admit(community, input, sender);
+    void admitted.then((outcome) => {
       this.eventsUnderWay -= 1;
-      this.outgoing.send(okFrame(id, outcome));
+      this.sendOk(id, outcome);
       this.regulate();
     });
   }
@@ -281,7 +330,7 @@ export class Connection implements FrameSource {
       return refusal('invalid', 'a subscription id must be a non-empty string');
     const refuse = (why: Refusal): undefined => {
       if (verb === 'REQ') this.unsubscribe(id);
-      this.outgoing.send(closedFrame(id, why));
+      this.sendClosed(id, why);
     };
     if (id.length > lengthMax) {
       return refuse(refusal('invalid', `subscription id is longer than ${lengthMax} characters`));
@@ -305,24 +354,34 @@ export class Connection implements FrameSource {
       return refusal('rate-limited', 'too many queries are waiting, slow down');
     }
     const seen = this.identity.view(community, filters);
-    return isRefusal(seen) ? seen : { seen, asked: filters };
+    if (isRefusal(seen)) return seen;
+    if (!this.challenged && this.identity.wouldSeeMore(community, filters)) this.challenge();
+    return { seen, asked: filters };
   }
 
   private subscribe(community: Community, id: string, { seen, asked }: Filters): void {
     this.unsubscribe(id);
     const max = community.settings['limits.subscriptionsMax'];
     if (this.subscriptions.size >= max) {
-      this.outgoing.send(closedFrame(id, refusal('restricted', `more than ${max} subscriptions`)));
+      this.sendClosed(id, refusal('rate-limited', `more than ${max} open subscriptions; close some first`));
       return;
     }
-    const values = [...this.subscriptions.values()].reduce((sum, open) => sum + open.values, valuesIn(asked));
+    const own = valuesIn(asked);
+    const values = [...this.subscriptions.values()].reduce((sum, open) => sum + open.values, own);
     const valuesMax = community.settings['limits.subscriptionValuesMax'];
     if (values > valuesMax) {
-      const why = refusal('restricted', `more than ${valuesMax} values in the filters of all subscriptions`);
-      this.outgoing.send(closedFrame(id, why));
+      const why = `more than ${valuesMax} values in the filters of all subscriptions; close some first`;
+      this.sendClosed(id, refusal('rate-limited', why));
       return;
     }
-    const { fanout, metrics } = this.context;
+    const { fanout, metrics, openValues } = this.context;
+    if (!openValues.take(this.client, own)) {
+      this.sendClosed(
+        id,
+        refusal('rate-limited', 'too many filters are open here; close some, or try later'),
+      );
+      return;
+    }
     const subscription = new Subscription(id, seen, asked, fanout.head, this.outgoing, (overflown) => {
       this.drop(
         overflown,
@@ -345,6 +404,7 @@ export class Connection implements FrameSource {
     const refused = await this.counted(community, subscription.filters, async () => {
       const asking = new Asking(stored, community, this.ask);
       metrics.rowsServed.inc(await sendStored(asking, subscription, this.outgoing));
+      await this.offerInvite(community, subscription);
       if (subscription.ended) return;
       if (asking.behind > 0) this.outgoing.send(noticeFrame(SEARCH_BEHIND));
       if (asking.isOutdated) this.outgoing.send(noticeFrame(SEARCH_OUTDATED));
@@ -354,6 +414,16 @@ export class Connection implements FrameSource {
     });
     if (refused !== undefined) this.drop(subscription, refused);
     done();
+  }
+
+  /** NIP-43: an invite is made on the fly for one who asks for it by its kind, and may have it. */
+  private async offerInvite(community: Community, { id, asked }: Subscription): Promise<void> {
+    const { pubkeys } = this.identity;
+    const wanted = asked.filter(({ kinds }) => kinds?.has(KIND_INVITE));
+    if (wanted.length === 0 || pubkeys.size === 0) return;
+    const event = await this.context.membership.offer(community, pubkeys);
+    if (event === undefined || !wanted.some((filter) => matchFilter(filter, event))) return;
+    this.outgoing.sendEvent(Buffer.from(eventFrameHead(id)), Buffer.from(serializeEvent(event)));
   }
 
   /** A search of one who has authenticated is one use of the plan of the first key that lends rights; given back when nothing came of it. */
@@ -384,7 +454,7 @@ export class Connection implements FrameSource {
   private count(community: Community, id: string, filters: Filter[]): void {
     const { stored } = this.context;
     const max = community.settings['limits.countMax'];
-    const refuse = (why: Refusal): void => this.outgoing.send(closedFrame(id, why));
+    const refuse = (why: Refusal): void => this.sendClosed(id, why);
     this.enqueue(async () => {
       // It may have waited, and rights may have ended meanwhile.
       const seen = this.identity.view(this.current(community), filters);
@@ -402,14 +472,8 @@ export class Connection implements FrameSource {
   }
 
   private readFailure(error: unknown): Refusal {
-    if (error instanceof SearchNotReady) return SEARCH_NOT_READY;
-    const isTooLong = error instanceof QueryTooLong || error instanceof SearchTooLong;
-    if (isTooLong || (error as { code?: string }).code === QUERY_CANCELED) {
-      return refusal('error', 'the query took too long; narrow the filter');
-    }
-    this.context.log.warn({ error: String(error) }, 'events could not be read');
     if (isNoAnswer(error)) this.unansweredMs = performance.now();
-    return CANNOT_READ;
+    return readFailure(error, this.context.log);
   }
 
   /** In its turn among all clients. Only the asking: sending the answer to a slow reader holds up nobody. */
@@ -455,7 +519,7 @@ export class Connection implements FrameSource {
       this.context.log.warn({ error: String(error) }, 'a client could not be authenticated');
       refused = refusal('error', 'failed to authenticate, try again in a moment');
     }
-    this.outgoing.send(okFrame(id, refused ?? 'authenticated'));
+    this.sendOk(id, refused ?? 'authenticated');
   }
 
   private mayGoOn(community: Community, what: 'events' | 'queries'): Verdict | Promise<Verdict> {
@@ -494,7 +558,7 @@ export class Connection implements FrameSource {
   private drop(subscription: Subscription, why: Refusal): void {
     if (subscription.ended) return;
     this.unsubscribe(subscription.id);
-    this.outgoing.send(closedFrame(subscription.id, why));
+    this.sendClosed(subscription.id, why);
   }
 
   private unsubscribe(id: string): void {
@@ -502,6 +566,7 @@ export class Connection implements FrameSource {
     if (subscription === undefined) return;
     subscription.end();
     this.subscriptions.delete(id);
+    this.context.openValues.giveBack(this.client, subscription.values);
     this.context.fanout.index(this.client.community).remove(subscription);
     this.context.metrics.subscriptions.dec();
   }
@@ -542,30 +607,7 @@ interface Filters {
   readonly seen: Filter[];
 }
 
-const CANNOT_READ = refusal('error', 'events could not be read, try again in a moment');
-
-const SEARCH_NOT_READY = refusal('error', 'what can be searched is still being gathered; try again later');
-
-const SEARCH_OUTDATED = refusal(
-  'error',
-  'search is being rebuilt: older posts may be missing among its answers',
-);
-
-const SEARCH_BEHIND = refusal('error', 'search is behind: the latest changes are not all among its answers');
-
 interface Reviewed {
   readonly access: Access;
   readonly community: Community;
-}
-
-interface Frame {
-  readonly data: Buffer;
-  readonly isBinary: boolean;
-}
-
-/** The id to answer to: the text that the client gave, cut to a sane length; even a malformed event gets its OK (I2). */
-function eventIdOf(input: unknown): string | undefined {
-  if (typeof input !== 'object' || input === null) return undefined;
-  const { id } = input as { id?: unknown };
-  return typeof id === 'string' ? id.slice(0, 128) : undefined;
 }

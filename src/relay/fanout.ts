@@ -56,8 +56,7 @@ export interface FanoutOptions {
   readonly log: Log;
   readonly now: () => number;
   /** Of a community that is there. */
-  readonly topicSettingsOf: (community: number) => TopicSettings | undefined;
-  readonly retentionOf: (community: number) => Retention | undefined;
+  readonly rulesOf: (community: number) => (Retention & { readonly settings: TopicSettings }) | undefined;
 }
 
 export class Fanout {
@@ -237,7 +236,7 @@ export class Fanout {
     // No payload: it is no longer effective, and a later row of the outbox says why.
     if (live === undefined) return;
     const { event, bound } = live;
-    const rules = this.options.retentionOf(community);
+    const rules = this.options.rulesOf(community);
     // Read late: what is past its days by now is not delivered either, nor by the topics that do not keep it any more (I8).
     const matched =
       rules === undefined
@@ -258,8 +257,8 @@ export class Fanout {
       const event = parse(payload);
       this.options.recent.add(community, event.id);
       // It has no row that could say what it is bound to.
-      const settings = this.options.topicSettingsOf(community);
-      const bound = settings === undefined ? UNBOUND : impliedTopics(event, settings);
+      const rules = this.options.rulesOf(community);
+      const bound = rules === undefined ? UNBOUND : impliedTopics(event, rules.settings, rules.topics);
       const live = { seq: undefined, event, payload: Buffer.from(payload) };
       this.deliver(community, live, asMatched(event, bound));
     }

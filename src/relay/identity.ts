@@ -4,7 +4,15 @@
  */
 import { randomBytes } from 'node:crypto';
 import type { Community } from '../communities.js';
-import { type Access, isSameAccess, refuseFilterAccess, refuseKey, seenBy } from '../core/access.js';
+import {
+  type Access,
+  isSameAccess,
+  refuseFilterAccess,
+  refuseKey,
+  refusePrivate,
+  seenBy,
+  wouldShowMore,
+} from '../core/access.js';
 import { authDeadline, enforcedFrom, refuseAuth } from '../core/auth.js';
 import { parseEvent, serializeEvent } from '../core/event.js';
 import type { Filter } from '../core/filter.js';
@@ -71,7 +79,7 @@ export class Identity {
     if (refused !== undefined) return refused;
     // Who is disabled proves the key all the same: to take back what is theirs, and to go on once they are let in again.
     if (community.refused.get(event.pubkey) === 'erasing') return refuseKey(event.pubkey, community);
-    if (this.keys.size >= PUBKEYS_MAX) return refusal('restricted', `more than ${PUBKEYS_MAX} keys`);
+    if (this.keys.size >= PUBKEYS_MAX) return refusal('error', `more than ${PUBKEYS_MAX} keys`);
     if ((await verifier.verify({ payload: serializeEvent(event) })) !== 'valid') {
       return refusal('invalid', 'the signature does not hold');
     }
@@ -158,9 +166,16 @@ export class Identity {
     return this.context.now() >= authDeadline(community, this.openedAt);
   }
 
+  /** Would it see more of what these filters name if it authenticated? */
+  wouldSeeMore(community: Community, filters: readonly Filter[]): boolean {
+    return wouldShowMore(filters, this.access(community), community);
+  }
+
   /** The filters with what this client may see of them, or why it may not ask them. */
   view(community: Community, filters: readonly Filter[]): Filter[] | Refusal {
     const access = this.access(community);
+    const refusedAll = refusePrivate(filters, access, community);
+    if (refusedAll !== undefined) return refusedAll;
     const seen: Filter[] = [];
     for (const filter of filters) {
       const refused =

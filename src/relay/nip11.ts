@@ -1,26 +1,64 @@
 /** The relay information document (NIP-11), generated from the settings that are enforced. */
+import type { Community } from '../communities.js';
 import type { Settings } from '../core/settings.js';
-import { SOFTWARE_VERSION } from '../version.js';
+import { SOFTWARE_URL, SOFTWARE_VERSION } from '../version.js';
 
-const NIPS = [1, 9, 11, 13, 40, 42, 45, 50, 56, 62, 70];
+const NIPS = [1, 5, 9, 11, 13, 17, 40, 42, 43, 45, 50, 56, 59, 62, 70];
+const TOPICS_NAMED_MAX = 100;
 /** Management (NIP-86) is answered by the API. */
 const API_NIPS = [86];
+
+const ABOUT_MODE: Record<Settings['topic.mode'], string> = {
+  required: 'Every event names one of the topics in a t tag and every filter in #t, a few kinds aside.',
+  default: 'Any client can use it; what names no topic of this relay belongs to the global one.',
+  open: 'Any client can use it.',
+};
 
 export function supportedNips(hasApi: boolean): readonly number[] {
   return hasApi ? [...NIPS, ...API_NIPS] : NIPS;
 }
 
-export function relayInformation(settings: Settings, hasApi: boolean) {
+/** Those that anybody may use, the global one among the first since it was there first. */
+export function publicTopics({ topics }: Pick<Community, 'topics'>): string[] {
+  const open: string[] = [];
+  for (const [topic, { enabled, public: isPublic }] of topics) {
+    if (enabled && isPublic && open.push(topic) === TOPICS_NAMED_MAX) break;
+  }
+  return open;
+}
+
+/** What is given is named. */
+function given(fields: Record<string, string | undefined>): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(fields).filter((field): field is [string, string] => (field[1] ?? '') !== ''),
+  );
+}
+
+export type Described = Pick<Community, 'settings' | 'topics' | 'self'>;
+
+export function relayInformation(community: Described, hasApi: boolean) {
+  const { settings, self } = community;
   const behind = settings['limits.createdBehindSecondsMax'];
   return {
     name: settings['relay.name'],
     description: settings['relay.description'],
-    ...(settings['relay.pubkey'] === '' ? {} : { pubkey: settings['relay.pubkey'] }),
-    ...(settings['relay.contact'] === '' ? {} : { contact: settings['relay.contact'] }),
-    ...(settings['relay.icon'] === '' ? {} : { icon: settings['relay.icon'] }),
+    ...given({
+      pubkey: settings['relay.pubkey'],
+      self,
+      contact: settings['relay.contact'],
+      icon: settings['relay.icon'],
+      banner: settings['relay.banner'],
+      terms_of_service: settings['relay.termsOfService'],
+      privacy_policy: settings['relay.privacyPolicy'],
+    }),
     supported_nips: supportedNips(hasApi),
-    software: 'minato',
+    software: SOFTWARE_URL,
     version: SOFTWARE_VERSION,
+    topics: {
+      mode: settings['topic.mode'],
+      about: ABOUT_MODE[settings['topic.mode']],
+      public: publicTopics(community),
+    },
     limitation: {
       max_message_length: settings['limits.messageBytesMax'],
       max_subscriptions: settings['limits.subscriptionsMax'],
@@ -30,10 +68,11 @@ export function relayInformation(settings: Settings, hasApi: boolean) {
       max_subid_length: settings['limits.subscriptionIdLengthMax'],
       max_event_tags: settings['limits.tagsMax'],
       max_event_bytes: settings['limits.eventBytesMax'],
+      max_list_bytes: Math.max(settings['limits.eventBytesMax'], settings['limits.listBytesMax']),
       min_pow_difficulty: settings['limits.powBitsMin'],
       auth_required: settings['auth.mode'] === 'required',
       payment_required: false,
-      restricted_writes: settings['topic.mode'] !== 'open' || settings['auth.mode'] === 'required',
+      restricted_writes: settings['topic.mode'] === 'required' || settings['auth.mode'] === 'required',
       created_at_upper_limit: settings['limits.createdAheadSecondsMax'],
       ...(behind === 0 ? {} : { created_at_lower_limit: behind }),
     },

@@ -16,6 +16,8 @@ const BACKLOG_BYTES_MAX = 4 * 1_048_576;
 /** How long a reader may stay behind before it is closed. */
 const BEHIND_MS_MAX = 30_000;
 const CLOSE_GRACE_MS = 2_000;
+/** A restart is over before clients that try only once try again, after 4 s. */
+const CUT_GRACE_MS = 1_000;
 /** A slow reader has up to 1 MiB to read before it comes to the reason. */
 const SLOW_CLOSE_GRACE_MS = 10_000;
 export const CLOSE_SLOW_READER = 4_408;
@@ -117,6 +119,15 @@ export class Outgoing {
     this.closing = true;
     this.ws.close(code, why);
     setTimeout(() => this.ws.terminate(), graceMs).unref();
+  }
+
+  /** Ends the stream after what is due, without a goodbye; a peer that does not read it is cut off. */
+  cut(): void {
+    if (this.closing) return;
+    this.flush();
+    this.closing = true;
+    this.socket.end();
+    setTimeout(() => this.ws.terminate(), CUT_GRACE_MS).unref();
   }
 
   private closeSlow(): void {

@@ -16,7 +16,10 @@ export interface PageContent {
   readonly nips: readonly number[];
   readonly address: string;
   readonly statsPath: string;
+  /** Those in which something was posted lately. */
   readonly topics: readonly string[];
+  /** Those that anybody may use. */
+  readonly publicTopics: readonly string[];
   readonly stats: Stats;
 }
 
@@ -54,8 +57,12 @@ export const PAGE_POLICY = [
   "frame-ancestors 'none'",
 ].join('; ');
 
-export function renderPage({ settings, nips, address, statsPath, topics, stats }: PageContent): string {
-  const open = settings['topic.mode'] === 'open';
+export function renderPage(content: PageContent): string {
+  const { settings, nips, address, statsPath, topics, publicTopics, stats } = content;
+  const mode = settings['topic.mode'];
+  const open = mode === 'open';
+  const example = publicTopics[0] ?? globalTopic(settings['topic.namespace']);
+  const asked = { kinds: [1], ...(mode === 'required' ? { '#t': [example] } : {}), limit: 10 };
   const name = escapeHtml(settings['relay.name']);
   return `<!doctype html>
 <html lang="en">
@@ -73,10 +80,10 @@ export function renderPage({ settings, nips, address, statsPath, topics, stats }
 ${stat('events', 'events kept', stats)}${stat('connections', 'clients now', stats)}${stat('subscriptions', 'open subscriptions', stats)}
 </div>
 <h2>How to connect</h2>
-<p>${HOW_TO_CONNECT[settings['topic.mode']]}</p>
-<pre>["REQ","hello",${open ? '{"kinds":[1],"limit":10}' : escapeHtml(`{"#t":["${topics[0] ?? globalTopic(settings['topic.namespace'])}"],"limit":10}`)}]</pre>
+<p>Topic mode: <code>${mode}</code>. ${HOW_TO_CONNECT[mode]}</p>
+<pre>["REQ","hello",${escapeHtml(JSON.stringify(asked))}]</pre>
 <h2>Topics</h2>
-${topicList(topics, open)}
+${open ? '' : publicList(publicTopics)}${topicList(topics, open)}
 <h2>What it speaks</h2>
 <p>${nips.map((nip) => `NIP-${String(nip).padStart(2, '0')}`).join(', ')}. The limits are in the relay's information document: ask this address with <code>Accept: application/nostr+json</code>.</p>
 ${contact(settings)}
@@ -90,9 +97,9 @@ ${contact(settings)}
 const HOW_TO_CONNECT: Record<Settings['topic.mode'], string> = {
   open: 'This relay is open: add the address above to any Nostr client.',
   default:
-    'Add the address above to any Nostr client. What is posted without a <code>t</code> tag belongs to the global topic; a topic that is named has to be one of those that this relay carries.',
+    'Add the address above to any Nostr client. What names no topic of this relay belongs to the global one, hashtags are just tags, and a question without <code>#t</code> gets everything that you may read.',
   required:
-    'This relay works by topic: a client names one in a <code>t</code> tag when it posts and in <code>#t</code> when it asks. (An operator who wants a plain relay for any Nostr client sets <code>topic.mode</code> to <code>open</code>.)',
+    'This relay works by topic: a client names one in a <code>t</code> tag when it posts and in <code>#t</code> when it asks. (An operator who wants any Nostr client to work here sets <code>topic.mode</code> to <code>default</code>, or to <code>open</code> for a plain relay.)',
 };
 
 function stat(key: keyof Stats, label: string, stats: Stats): string {
@@ -101,6 +108,15 @@ function stat(key: keyof Stats, label: string, stats: Stats): string {
 
 function topicList(topics: readonly string[], open: boolean): string {
   if (topics.length === 0) return `<p>Nothing has been posted ${open ? 'with a topic ' : ''}yet.</p>`;
+  return `<p>Lately posted in:</p>${listOf(topics)}`;
+}
+
+function publicList(topics: readonly string[]): string {
+  if (topics.length === 0) return '<p>None is open to everybody; members ask for the others.</p>';
+  return `<p>Open to everybody:</p>${listOf(topics)}`;
+}
+
+function listOf(topics: readonly string[]): string {
   return `<ul class="topics">${topics.map((topic) => `<li><code>${escapeHtml(topic)}</code></li>`).join('')}</ul>`;
 }
 

@@ -20,8 +20,8 @@ import { rateKey } from '../limits/keys.js';
 import type { Verdict } from '../limits/rates.js';
 import { readTotals } from '../store/communities.js';
 import { readRecentTopics } from '../store/outbox.js';
-import { CLOSE_GOING_AWAY, type Client, Connection, type ConnectionContext } from './connection.js';
-import { relayInformation, supportedNips } from './nip11.js';
+import { type Client, Connection, type ConnectionContext } from './connection.js';
+import { publicTopics, relayInformation, supportedNips } from './nip11.js';
 import { PAGE_POLICY, renderPage, type Stats } from './page.js';
 
 const CONNECTIONS_MAX = 10_000;
@@ -46,7 +46,7 @@ export interface RelayOptions extends ConnectionContext {
 }
 
 export interface Relay {
-  /** Closes every socket with 1001. */
+  /** Ends every socket, without a goodbye. */
   close(): Promise<void>;
 }
 
@@ -60,9 +60,8 @@ export function addRelay(http: Http, options: RelayOptions): Relay {
   return {
     close: async () => {
       clearInterval(heartbeat);
-      for (const connection of sockets.keys())
-        connection.close(CLOSE_GOING_AWAY, 'the relay is shutting down');
-      // Each says goodbye or is cut off after its grace, so this ends; closing the port first would cut all of them off.
+      for (const connection of sockets.keys()) connection.cut();
+      // Each hangs up or is cut off after its grace, so this ends; closing the port first would lose what is due to them.
       while (sockets.size > 0) await delay(10);
     },
   };
@@ -102,7 +101,7 @@ function addPages(
     if (request.headers.accept?.includes('application/nostr+json')) {
       return reply
         .type('application/nostr+json')
-        .send(JSON.stringify(relayInformation(community.settings, options.hasApi)));
+        .send(JSON.stringify(relayInformation(community, options.hasApi)));
     }
     const path = pathOf(request.raw).replace(/\/$/, '');
     return reply
@@ -115,6 +114,7 @@ function addPages(
           address: shownAddress(community, request, options.publicUrl),
           statsPath: `${path}/stats`,
           topics: (await read(community.id)).topics.filter((topic) => isShown(topic, community)),
+          publicTopics: publicTopics(community).slice(0, TOPICS_SHOWN),
           stats: await statsOf(community.id),
         }),
       );
@@ -133,6 +133,20 @@ function addPages(
     const { status, message } = ERRORS.ADDRESS_BLOCKED;
     return reply.code(status).send({ code: 'ADDRESS_BLOCKED', message, details: {} });
   };
+
+  /** NIP-05: only who is asked for is named; a list of all names would be a list of members. */
+  const identifiers = async (request: FastifyRequest, reply: FastifyReply) => {
+    const community = options.communities.find(hostOf(request.headers), undefined);
+    const { name } = request.query as { name?: unknown };
+    const pubkey = typeof name === 'string' ? community?.names.get(name) : undefined;
+    reply.headers(CORS);
+    if (community === undefined || pubkey === undefined) return { names: {}, relays: {} };
+    return {
+      names: { [String(name)]: pubkey },
+      relays: { [pubkey]: options.addressesOf(community).slice(0, 1) },
+    };
+  };
+  app.get('/.well-known/nostr.json', { onRequest: keepOut }, identifiers);
 
   for (const prefix of ['', '/c/:slug']) {
     app.get(prefix || '/', { onRequest: keepOut }, page);

@@ -38,7 +38,7 @@ export class Subscription implements LiveReader {
     private readonly onOverflow: (subscription: Subscription) => void,
   ) {
     this.head = Buffer.from(eventFrameHead(id));
-    this.values = valuesIn(filters);
+    this.values = valuesIn(asked);
   }
 
   get loading(): boolean {

@@ -26,6 +26,10 @@ export interface CommunityRow {
   /** What came in before was past its days already, and superseded versions by when they were superseded; milliseconds. */
   readonly keptSince: number;
   readonly historyKeptSince: number;
+  /** Public keys by the names that the operator gave (NIP-05). */
+  readonly names: Readonly<Record<string, string>>;
+  /** The relay's own public key, once it is made. */
+  readonly self: string | null;
 }
 
 export interface ConfigVersions {
@@ -72,6 +76,8 @@ export async function readCommunities(db: Db, { closing = false } = {}): Promise
     policies: PolicyRef[];
     keptSince: number;
     historyKeptSince: number;
+    names: Record<string, string>;
+    self: string | null;
   }>(
     `SELECT c.id, c.slug, c.host, c.refused_until AS "refusedUntil", c.kept_since AS "keptSince", c.history_kept_since AS "historyKeptSince",
        coalesce(jsonb_object_agg(s.key, s.value) FILTER (WHERE s.key IS NOT NULL), '{}') AS settings,
@@ -83,7 +89,11 @@ export async function readCommunities(db: Db, { closing = false } = {}): Promise
            AND e.stage IN ('fenced', 'counted', 'deleting', 'verifying') AND is_fenced(c.id, e.pubkey)) r), '{}') AS refused,
        ARRAY(SELECT encode(o.pubkey, 'hex') FROM operators o WHERE o.community = c.id) AS operators,
        coalesce((SELECT jsonb_agg(jsonb_build_object('type', p.type, 'version', p.version) ORDER BY p.type)
-         FROM policy_versions p WHERE p.community = c.id AND p.status = 'current'), '[]') AS policies
+         FROM policy_versions p WHERE p.community = c.id AND p.status = 'current'), '[]') AS policies,
+       coalesce((SELECT jsonb_object_agg(m.name, encode(m.pubkey, 'hex')) FROM members m
+         WHERE m.community = c.id AND m.name IS NOT NULL AND m.status = 'active'), '{}') AS names,
+       (SELECT encode(k.pubkey, 'hex') FROM node_keys k
+         WHERE k.community = c.id AND k.purpose = 'relay' AND k.retired_at IS NULL) AS self
      FROM communities c LEFT JOIN community_settings s ON s.community = c.id WHERE (c.closed_at IS NULL) = $1 GROUP BY c.id ORDER BY c.id`,
     [!closing],
   );

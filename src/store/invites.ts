@@ -114,6 +114,19 @@ export async function findInvite(
   return rows[0]?.inviteId;
 }
 
+/** The only topic that a code is good for; null: any; undefined where there is no such code. */
+export async function topicOfInvite(
+  db: Db,
+  community: number,
+  code: string,
+): Promise<string | null | undefined> {
+  const { rows } = await db.query<{ topic: string | null }>(
+    'SELECT topic FROM invites WHERE code_hash = $1 AND community = $2',
+    [hashOf(code), community],
+  );
+  return rows[0]?.topic;
+}
+
 export async function spendInvite({ db, now }: Change, inviteId: string, pubkey: string): Promise<void> {
   await db.query('UPDATE invites SET used_by = $2, used_at = $3 WHERE invite_id = $1', [
     inviteId,

@@ -4,7 +4,13 @@ import { type Denial, denial, isDenial } from '../core/errors.js';
 import { bytes, changeConfig } from './config-change.js';
 
 /** One for each claim, so that assertions of one never replace those of another. */
-export const KEY_PURPOSES = ['moderation', 'report-based', 'communication-density', 'erasure'] as const;
+export const KEY_PURPOSES = [
+  'moderation',
+  'report-based',
+  'communication-density',
+  'erasure',
+  'relay',
+] as const;
 export type KeyPurpose = (typeof KEY_PURPOSES)[number];
 
 export async function currentKey(
@@ -78,6 +84,8 @@ export async function replaceKey(
       [community, purpose, now, bytes(pubkey), reason ?? null],
     );
     if (made.rowCount === 0) return denial('VERSION_MISMATCH');
+    // Every instance tells which key is the relay's own (NIP-11).
+    if (purpose === 'relay') change.raiseVersion();
     // The first one of a purpose is made by the node, not by an operator.
     if (before !== undefined)
       await change.audit('key.change', pubkey, { purpose, before, ...(reason ? { reason } : {}) });

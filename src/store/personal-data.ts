@@ -113,7 +113,7 @@ export const PERSONAL_SELECTS = {
     from: `FROM consumer_dead_letters ${OF_AUTHOR}`,
   },
   member: {
-    columns: 'status, note, plan, plan_until, tokens_from, created_at, updated_at',
+    columns: 'status, note, name, left_at, plan, plan_until, tokens_from, created_at, updated_at',
     from: `FROM members ${OF_PUBKEY}`,
   },
   'topic-requests': {

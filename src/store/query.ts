@@ -17,6 +17,7 @@ import { toTsquery } from '../core/search.js';
 import { findsBound, isTopic, TOPIC_LENGTH_MAX, UNBOUND } from '../core/topic.js';
 import { hexArray, int2Array, int4Array, int8Array, textArray } from './binary.js';
 import type { TagHash } from './tag-hash.js';
+import { windowsOf } from './windows.js';
 
 export interface FoundRow {
   readonly seq: number;
@@ -424,11 +425,12 @@ export async function findEvents(
   retention?: ReadRetention,
   generation?: number,
 ): Promise<FoundRow[]> {
-  const { rows } = await run<FoundTuple>(
-    pool,
-    findStatement(community, filter, limit, tagHash, nowSeconds, retention, generation),
-    filter.tags.length <= 2,
-  );
+  let rows: FoundTuple[] = [];
+  for (const window of windowsOf(filter, nowSeconds)) {
+    const statement = findStatement(community, window, limit, tagHash, nowSeconds, retention, generation);
+    ({ rows } = await run<FoundTuple>(pool, statement, filter.tags.length <= 2));
+    if (rows.length >= limit) break;
+  }
   return rows.map(([seq, ingestedAt, keep, createdAt, kind, expiresAt, id, bytes, bound, payload]) => ({
     seq,
     ingestedAt,

@@ -13,7 +13,7 @@ import {
   type RequestStatus,
 } from '../core/membership.js';
 import { bytes, bytesOrNull, type Change, changeConfig, type Db, isUuid } from './config-change.js';
-import { findInvite, spendInvite } from './invites.js';
+import { findInvite, spendInvite, topicOfInvite } from './invites.js';
 import { ensureMember } from './members.js';
 import { type Cap, hasRoom } from './node-topics.js';
 import { NEWEST_FIRST, OLDEST_FIRST, type Page, type PageOf, readPage } from './page.js';
@@ -81,6 +81,27 @@ export function requestTopic(
     if (invite !== undefined && rules.autoApproval === 'invite') await spendInvite(change, invite, pubkey);
     return activate(change, request, rules, `approved by the setting ${rules.autoApproval}`);
   });
+}
+
+export interface Claim {
+  readonly community: number;
+  readonly pubkey: string;
+  readonly claim: string;
+  /** The topic to join where the invite names none. */
+  readonly otherwise: string;
+}
+
+/** An invite that is claimed over the relay is good whatever `subscription.autoApproval` says: it was made for this. */
+export async function joinWithInvite(
+  pool: Pool,
+  { community, pubkey, claim, otherwise }: Claim,
+  rules: RequestRules,
+  now: number,
+): Promise<Requested | Denial> {
+  const topic = await topicOfInvite(pool, community, claim);
+  if (topic === undefined) return denial('INVALID_INVITE');
+  const ask = { community, pubkey, topic: topic ?? otherwise, services: [], invite: claim };
+  return requestTopic(pool, ask, { ...rules, autoApproval: 'invite' }, now);
 }
 
 /** A member's own; another's is as unknown as one that never was. */

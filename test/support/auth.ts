@@ -2,8 +2,9 @@
 import type { RawClient } from './client.js';
 import { type Author, type Draft, sign } from './events.js';
 
-/** The challenge that the relay gave when the client connected. */
+/** The challenge of the connection; where nobody has to authenticate, it comes only with an answer that needs it. */
 export async function challengeOf(client: RawClient): Promise<string> {
+  if (client.challenge === undefined) client.askForChallenge();
   await client.until(() => client.challenge !== undefined);
   return client.challenge!;
 }

@@ -3,17 +3,20 @@ import WebSocket from 'ws';
 
 export type Frame = [string, ...unknown[]];
 
+/** The id of the question that only brings a challenge. */
+const CHALLENGE = 'only-for-the-challenge';
+
 export class RawClient {
   readonly frames: Frame[] = [];
-  challenge: string | undefined;
+  readonly challenges: string[] = [];
   closed: { code: number; reason: string } | undefined;
   private readonly watchers = new Set<() => void>();
 
   private constructor(readonly ws: WebSocket) {
     ws.on('message', (data) => {
       const frame = JSON.parse(String(data)) as Frame;
-      if (frame[0] === 'AUTH') this.challenge = String(frame[1]);
-      else this.frames.push(frame);
+      if (frame[0] === 'AUTH') this.challenges.push(String(frame[1]));
+      else if (frame[1] !== CHALLENGE) this.frames.push(frame);
       this.changed();
     });
     ws.on('close', (code, reason) => {
@@ -21,6 +24,10 @@ export class RawClient {
       this.changed();
     });
     ws.on('error', () => undefined);
+  }
+
+  get challenge(): string | undefined {
+    return this.challenges.at(-1);
   }
 
   static connect(url: string, headers: Record<string, string> = {}): Promise<RawClient> {
@@ -35,6 +42,11 @@ export class RawClient {
   /** Text goes as it is; anything else as JSON. */
   send(message: unknown): void {
     this.ws.send(typeof message === 'string' ? message : JSON.stringify(message));
+  }
+
+  /** Asks what only those who have authenticated may see. */
+  askForChallenge(): void {
+    this.send(['REQ', CHALLENGE, { kinds: [4] }]);
   }
 
   /** The first frame, from `from` on, that the predicate takes. */

@@ -1,0 +1,22 @@
+/** The version of a replaceable kind that is served now. */
+import type { NostrEvent } from '../core/event.js';
+import { Keep } from '../core/keep.js';
+import { bytes, type Db } from './config-change.js';
+
+export interface CurrentOf {
+  readonly community: number;
+  readonly pubkey: string;
+  readonly kind: number;
+}
+
+export async function readCurrentEvent(
+  db: Db,
+  { community, pubkey, kind }: CurrentOf,
+): Promise<NostrEvent | undefined> {
+  const { rows } = await db.query<{ payload: string }>(
+    `SELECT payload FROM events
+     WHERE community = $1 AND pubkey = $2 AND kind = $3 AND keep = ${Keep.current} AND hidden IS NULL LIMIT 1`,
+    [community, bytes(pubkey), kind],
+  );
+  return rows[0] && (JSON.parse(rows[0].payload) as NostrEvent);
+}
