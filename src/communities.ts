@@ -68,6 +68,8 @@ export interface Communities {
   findClosing(host: string | undefined, slug: string | undefined): Community | undefined;
   /** Grows with every right of a member, in any community. */
   rightsVersion(): number;
+  /** Looks at once, instead of at the next poll. */
+  refresh(): Promise<void>;
   /** What is known of the key of the erased, once there is one. */
   subjectPrint(): string | undefined;
   /** Called after each poll, whether something changed or not, one after another. */
@@ -87,7 +89,7 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
   const compiled = new CompiledBlocks();
   const compiledRules = new CompiledRules();
 
-  const refresh = async (): Promise<void> => {
+  const read = async (): Promise<void> => {
     const { version: current, ...others } = await readConfigVersions(pool);
     rightsVersion = others.rightsVersion;
     subjectPrint = others.subjectPrint;
@@ -133,6 +135,13 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
     }
   };
 
+  /** One after another: what was read first never takes the place of what was read later. */
+  let reading: Promise<void> = Promise.resolve();
+  const refresh = (): Promise<void> => {
+    reading = reading.catch(() => undefined).then(read);
+    return reading;
+  };
+
   /** What fails in one listener is neither the other listeners' nor the settings' affair. */
   const tell = async (listener: () => Promise<void> | void): Promise<void> => {
     try {
@@ -176,6 +185,7 @@ export async function watchCommunities(pool: Pool, log: Log): Promise<Communitie
       ),
     rightsVersion: () => rightsVersion,
     subjectPrint: () => subjectPrint ?? undefined,
+    refresh,
     afterPoll: (listener) => listeners.push(listener),
     stop: () => {
       stopping.abort();

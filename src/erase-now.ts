@@ -48,7 +48,7 @@ const BUSY_MAX = 20;
  * while the node serves.
  */
 export async function replayForgotten(context: Reading, folder: string): Promise<void> {
-  const { erasing, database, now, signal, bounds, log } = context;
+  const { erasing, database, communities, now, signal, bounds, log } = context;
   const path = certificatesFile(folder);
   const found = await findForgotten(erasing.pool, folder);
   if (found.unreadable > 0)
@@ -71,13 +71,15 @@ export async function replayForgotten(context: Reading, folder: string): Promise
     );
     log.info({ refused: marked, erased: again.length }, 'their refusals are in force again');
   }
-  if ((await unfencedReplays(erasing.pool)).length === 0) return;
+  if ((await unfencedReplays(erasing.pool)).length === 0) return communities.refresh();
   await withConsumers(context, (consumers) => carryOut(context, consumers));
   const left = await unfencedReplays(erasing.pool);
   if (left.length > 0)
     throw new Error(
       `erasure ${left[0]} is to be carried out again after a restore, and cannot be (minato erase show ${left[0]} says why). Nothing is served before: fix that, then start again`,
     );
+  // A community that is no more is known to nobody when the port opens.
+  await communities.refresh();
   log.info('what was erased before the restore is erased again');
 }
 

@@ -124,7 +124,9 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   let port = config.port;
   const limits = await openLimits(config.redisUrl, database.limitsPool, log);
   const rates = new Rates({ shared: limits, log });
-  const onCommit = (plan: Plan) => fanout.onCommit(plan);
+  // What is erased again before there is a relay has nobody to be delivered to.
+  let live: Fanout | undefined;
+  const onCommit = (plan: Plan) => live?.onCommit(plan);
   const signs = roles.has('worker');
   const hooks = { port: () => port, rates, signs, ...(roles.has('relay') ? { onCommit } : {}) };
   const writer = await startWriter(options, hooks).catch(async (error) => {
@@ -157,6 +159,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   const wakeups = new Wakeups(database, log);
   const rulesOf = (community: number) => communities.get(community);
   const fanout = new Fanout({ database, wakeups, memory, recent, metrics, log, now, rulesOf });
+  live = fanout;
   if (roles.has('relay')) await fanout.start();
   if (roles.has('relay') || roles.has('worker')) wakeups.start();
   const stop = async (): Promise<void> => {

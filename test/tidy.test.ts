@@ -110,6 +110,7 @@ const LAYERS: Record<string, readonly string[]> = {
     ...WRITING,
     ...BASE,
   ],
+  'erase-now': ['services', 'jobs', 'erasure', 'keys', 'store', 'log', 'metrics'],
   writer: [
     'prepare',
     'key-sharing',
@@ -215,7 +216,6 @@ const LAYERS: Record<string, readonly string[]> = {
   blocks: ['store', 'core'],
   'door-rules': ['core'],
   'key-sharing': ['store'],
-  'erase-now': ['services', 'jobs', 'erasure', 'keys', 'store', 'log', 'metrics'],
   lane: ['lane-queue', 'subject-key', 'store', 'postgres', 'core', 'in-time', 'log', 'metrics'],
   'lane-queue': [],
   'subject-key': [],

@@ -94,6 +94,15 @@ describe('what a decision says on the wire', () => {
   ] as const)('%s', (decision, accepted, message) => {
     expect(JSON.parse(okFrame(id, outcomeOf(decision)))).toEqual(['OK', id, accepted, message]);
   });
+
+  it('what is refused as erased says up to when, or that nothing is taken in', () => {
+    const told = (upTo?: string | null) => outcomeOf('erased', upTo);
+    expect([told('2026-11-16T08:38:12Z'), told(null), told()]).toEqual([
+      refusal('blocked', 'erased; what was signed up to 2026-11-16T08:38:12Z is refused'),
+      refusal('blocked', 'erased; nothing of this key is taken in now'),
+      refusal('blocked', 'erased'),
+    ]);
+  });
 });
 
 describe('frames of a subscription', () => {
