@@ -88,7 +88,7 @@ it('a superseded version is kept for the days of its own community, to the milli
   life.now = start + 400 * DAY_MS;
   expect(await exported(MONTH)).toEqual([]);
   expect(await exported(FOREVER)).toEqual([ofEver.id]);
-  for (const job of [purgeHistory, dropMonths]) await life.run(job);
+  for (const job of [purgeHistory, dropMonths, forgetDedupeRows]) await life.run(job);
   expect(await rows(ofMonth)).toEqual([]);
   expect(await exported(FOREVER)).toEqual([ofEver.id]);
   expect(await submit(WEEK, ofWeek), 'the high-water mark stays').toBe('older');
