@@ -50,7 +50,7 @@ async function exported(place: number): Promise<string[]> {
   const community = life.writers[0]!.communities.get(life.communities[place]!)!;
   const head = await readHead(pool);
   const { events } = await readExportPage(pool, community, 0, head, life.now, 'history');
-  return events.map(({ matched }) => matched.id);
+  return events.map(({ matched }) => matched().id);
 }
 async function rows(event: NostrEvent): Promise<(number | null)[]> {
   const found = await life.client.query<{ hidden: number | null }>(
