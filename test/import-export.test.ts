@@ -383,12 +383,12 @@ describe('export', () => {
     const profile = note('{}', { kind: 0 });
     await runCli(['settings', 'set', 'retention.regularDays', '0'], env);
     await runCli(['import'], env, jsonl([brief, both, plain, profile]));
-    await db.query('UPDATE events SET ingested_at = ingested_at - $1', [40 * 86_400_000]);
+    await db.query('UPDATE events SET ingested_at = ingested_at - $1', [25 * 86_400_000]);
     await runCli(['import'], env, jsonl([young]));
     expect(await exported()).toHaveLength(5);
     await runCli(['topics', 'set', 'brief', '--retention-days', '2'], env);
     await runCli(['topics', 'set', 'lasting', '--retention-days', '90'], env);
-    await runCli(['settings', 'set', 'retention.regularDays', '30'], env);
+    await runCli(['settings', 'set', 'retention.regularDays', '20'], env);
     expect(sorted(await exported())).toEqual(sorted([both, profile, young].map(lineOf)));
     expect(await exported('--filter', '{"#t":["brief"]}')).toEqual([]);
     expect(await exported('--filter', '{"#t":["lasting"]}')).toEqual([lineOf(both)]);

@@ -601,7 +601,7 @@ describe('the sweeps', () => {
   const shapes: [string, string, unknown[], string[]][] = [
     ['expire', sweeps.EXPIRED_SQL, [1, 500], ['events_expiry']],
     ['purge-deleted', sweeps.PURGE_DELETED_SQL, [1, 1, 500, 1], ['events_audit', 'events_place']],
-    ['purge-history', sweeps.OLD_HISTORY_SQL, [1, 1, 500], ['events_history_time']],
+    ['purge-history', sweeps.OLD_HISTORY_SQL, [1, Number.MAX_SAFE_INTEGER, 500], ['events_history_time']],
     ['vanished, served', events.SERVED_OF_SQL, [1, someone, 1, true, 500], ['events_author']],
     [
       'vanished, hidden',

@@ -136,7 +136,7 @@ async function writeEvents({ pool, community, filter, what, target, signal }: Jo
         const matching =
           filter === undefined
             ? page.events
-            : page.events.filter(({ matched }) => matchFilter(filter, matched));
+            : page.events.filter(({ matched }) => matchFilter(filter, matched()));
         const payloads = matching.map(({ payload }) => payload);
         seq = page.seq;
         events += payloads.length;

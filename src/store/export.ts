@@ -9,8 +9,14 @@ import type { NostrEvent } from '../core/event.js';
 import { isExpired } from '../core/expiration.js';
 import { HIDDEN_CODES } from '../core/hidden.js';
 import { Keep } from '../core/keep.js';
-import { asKept, type HistoryRetention, historySince, type Retention } from '../core/retention.js';
-import { type MatchedEvent, UNBOUND } from '../core/topic.js';
+import {
+  asKept,
+  type HistoryRetention,
+  historySince,
+  type Retention,
+  surelySince,
+} from '../core/retention.js';
+import { asMatched, type MatchedEvent, UNBOUND } from '../core/topic.js';
 import { addressHash, readHistoryDeletions } from './history.js';
 import { NOT_VANISHED, type ReadEvent } from './query.js';
 
@@ -26,7 +32,7 @@ export interface ExportPage {
 
 export interface ExportedEvent extends Pick<ReadEvent, 'seq' | 'payload'> {
   /** As filters see it. */
-  readonly matched: MatchedEvent;
+  readonly matched: () => MatchedEvent;
 }
 
 /** The size of a payload is known without reading it, so what lies past the bytes' bound is never read. */
@@ -66,12 +72,15 @@ export async function readExportPage(
     rowMode: 'array',
   });
   const nowSeconds = Math.floor(now / 1_000);
-  const inTime = rows.flatMap(([seq, ingestedAt, payload, bound]): ExportedEvent[] => {
-    const event = JSON.parse(payload) as NostrEvent;
-    // From its second of expiry on it is not exported either, nor when its days are over, also before a sweep comes by (I7, I8).
-    if (isExpired(event, nowSeconds)) return [];
-    const matched = asKept(community, event, { bound: bound ?? UNBOUND, ingestedAt }, now);
-    return matched === undefined ? [] : [{ seq, payload, matched }];
+  const surely = surelySince(community, now);
+  // From its second of expiry on an event is not exported either, nor past its days, also before a sweep comes by (I7, I8).
+  const inTime = rows.flatMap(([seq, ingestedAt, payload, topics]): ExportedEvent[] => {
+    const bound = topics ?? UNBOUND;
+    const parsed = () => JSON.parse(payload) as NostrEvent;
+    if (payload.includes('["expiration",') && isExpired(parsed(), nowSeconds)) return [];
+    if (ingestedAt >= surely) return [{ seq, payload, matched: () => asMatched(parsed(), bound) }];
+    const kept = asKept(community, parsed(), { bound, ingestedAt }, now);
+    return kept === undefined ? [] : [{ seq, payload, matched: () => kept }];
   });
   const events = what === 'served' ? inTime : await withoutDeleted(pool, community.id, inTime);
   return { events, seq: rows.at(-1)?.[0] ?? upTo };
@@ -83,11 +92,10 @@ async function withoutDeleted(
   community: number,
   rows: readonly ExportedEvent[],
 ): Promise<ExportedEvent[]> {
-  const versions = rows.map((row) => ({
-    row,
-    createdAt: row.matched.created_at,
-    hash: addressHash(addressOf(row.matched)!),
-  }));
+  const versions = rows.map((row) => {
+    const event = row.matched();
+    return { row, createdAt: event.created_at, hash: addressHash(addressOf(event)!) };
+  });
   const deletions = await readHistoryDeletions(pool, community, [
     ...new Set(versions.map(({ hash }) => hash)),
   ]);
