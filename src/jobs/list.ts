@@ -26,10 +26,11 @@ export const JOBS: readonly Job[] = [
   purgeDocumentsOfDeleted,
   purgeRemovedEvents,
   retain,
-  dropMonths,
-  trimOutboxRows,
   forgetRequests,
   capacity,
+  // Behind all that empties a month.
+  dropMonths,
+  trimOutboxRows,
   forgetDedupeRows,
   forgetQuotas,
   forgetLimits,
