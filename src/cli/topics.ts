@@ -15,8 +15,8 @@ import {
 import { granted, printAll, wholeNumber } from './answers.js';
 import { COMMUNITY_OPTION, withCommunity } from './context.js';
 
-/** As given: `none` takes a limit away. */
-type Limit = number | null;
+/** As given; `none` takes a rule away. */
+type Limit = number | 'none';
 
 interface SetOptions {
   community: string;
@@ -24,7 +24,7 @@ interface SetOptions {
   maxEvents?: Limit;
   maxBytes?: Limit;
   maxDelay?: Limit;
-  allowBackfill?: boolean | null;
+  allowBackfill?: boolean | 'none';
   name?: string;
   pin?: true;
   unpin?: true;
@@ -145,7 +145,10 @@ async function set(topic: string, options: SetOptions): Promise<void> {
   await withCommunity(options.community, async ({ database }, community) => {
     const { community: _slug, name, pin, unpin, disable, priority, ...given } = options;
     const { public: isPublic, private: isPrivate, maxDelay, ...limits } = given;
-    const wanted = { ...limits, ...(maxDelay === undefined ? {} : { maxDelaySeconds: maxDelay }) };
+    const rulesGiven = { ...limits, ...(maxDelay === undefined ? {} : { maxDelaySeconds: maxDelay }) };
+    const wanted = Object.fromEntries(
+      Object.entries(rulesGiven).map(([rule, value]) => [rule, value === 'none' ? null : value]),
+    );
     const before = await readNodeTopic(database.pool, community.id, topic);
     const rules = {
       pinned: chosen(pin, unpin ?? disable) ?? before?.pinned ?? true,
@@ -173,11 +176,11 @@ function chosen(yes: true | undefined, no: true | undefined): boolean | undefine
 /** `none` takes a limit away. */
 function limit(min: number, max = Number.MAX_SAFE_INTEGER): (text: string) => Limit {
   const number = wholeNumber(min, max);
-  return (text) => (text === 'none' ? null : number(text));
+  return (text) => (text === 'none' ? text : number(text));
 }
 
-function choice(text: string): boolean | null {
-  if (text === 'none') return null;
+function choice(text: string): boolean | 'none' {
+  if (text === 'none') return text;
   if (text !== 'yes' && text !== 'no') throw new InvalidArgumentError('"yes", "no" or "none" is needed.');
   return text === 'yes';
 }

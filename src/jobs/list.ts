@@ -29,10 +29,11 @@ export const JOBS: readonly Job[] = [
   purgeRemovedEvents,
   purgeHistory,
   retain,
-  dropMonths,
-  trimOutboxRows,
   forgetRequests,
   capacity,
+  // Behind all that empties a month.
+  dropMonths,
+  trimOutboxRows,
   forgetDedupeRows,
   forgetQuotas,
   forgetLimits,
