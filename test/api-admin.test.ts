@@ -660,6 +660,8 @@ describe('members', () => {
       pubkey: one.pubkey,
       status: 'active',
       note: null,
+      name: null,
+      left_at: null,
       pending_requests: 1,
       active_subscriptions: 1,
       paused_subscriptions: 0,
@@ -673,6 +675,9 @@ describe('members', () => {
     expect(await keys('active')).not.toContain(one.pubkey);
     expect(await keys('disabled')).toContain(one.pubkey);
     await refused(404, 'NOT_FOUND', 'GET', `${MEMBERS}/${newAuthor().pubkey}`);
+    await done('PATCH', `${MEMBERS}/${one.pubkey}`, { name: 'harbour.master' });
+    const named = { name: 'harbour.master' };
+    await refused(409, 'NAME_TAKEN', 'PATCH', `${MEMBERS}/${newAuthor().pubkey}`, named);
     await refused(404, 'NOT_FOUND', 'GET', `/c/art${MEMBERS}/${one.pubkey}`);
   });
 

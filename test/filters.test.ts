@@ -158,7 +158,8 @@ function boundIn(community: number, event: NostrEvent): string[] {
     return [...new Set(all)].filter((topic) => !topics.includes(topic));
   }
   const isFree = [0, 5, 10_002].includes(event.kind);
-  return community === IN_DEFAULT_MODE && topics.length === 0 && !isFree ? [GLOBAL] : [];
+  const isNamed = topics.some((topic) => topic.startsWith('kukuri:'));
+  return community === IN_DEFAULT_MODE && !isNamed && !isFree ? [GLOBAL] : [];
 }
 
 /** As a filter sees it: bound topics are tags with a mark. */

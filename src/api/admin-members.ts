@@ -108,7 +108,7 @@ A deleted account has lost them and its open requests, and stays deleted. A name
       params: byPubkey,
       body: decision,
       response: member,
-      errors: ['STATUS_CONFLICT', 'FIXED_OPERATOR', 'NAME_TAKEN', 'NAME_LIMIT_REACHED'],
+      errors: ['STATUS_CONFLICT', 'FIXED_OPERATOR', 'NAME_TAKEN'],
       handler: async ({ community, pubkey: actor, params, body, now }) => {
         const change = { community: community.id, pubkey: params.pubkey, ...body, actor };
         const changed = await changeMember(pool, change, { fixed: adminPubkeys }, now);

@@ -53,7 +53,6 @@ export const ERRORS = {
   RULE_LIMIT_REACHED: { status: 409, message: 'There are as many rules as there can be.' },
   NOT_DONE: { status: 409, message: 'This had no effect; the outcome says why.' },
   NAME_TAKEN: { status: 409, message: 'Another member has this name.' },
-  NAME_LIMIT_REACHED: { status: 409, message: 'There are as many names as there can be.' },
   PLAN_IN_USE: { status: 409, message: 'Members are on this plan; give them another first.' },
   PLAN_EXISTS: { status: 409, message: 'There is a plan of this name already.' },
   NOT_READY: { status: 409, message: 'This is not ready yet.' },

@@ -159,7 +159,7 @@ async function refuseName({ db, community }: Change, name: string | null): Promi
   );
   const { taken, names } = rows[0]!;
   if (taken) return denial('NAME_TAKEN', { name });
-  return names >= NAMES_MAX ? denial('NAME_LIMIT_REACHED', { limit: NAMES_MAX }) : undefined;
+  return names >= NAMES_MAX ? denial('STATUS_CONFLICT', { names_max: NAMES_MAX }) : undefined;
 }
 
 // ─── By their own will ─────────────────────────────────────────────────────────────────────────────────────────

@@ -21,7 +21,6 @@ import {
   Socket,
 } from '@welshman/net';
 import { RelayPool as ApplesaucePool } from 'applesauce-relay';
-import { RelayPool as SmallPool } from 'nostr-relaypool';
 import { SimplePool, useWebSocketImplementation } from 'nostr-tools/pool';
 import { type Event, type EventTemplate, finalizeEvent } from 'nostr-tools/pure';
 import { createRxBackwardReq, createRxForwardReq, createRxNostr, noopSigner, noopVerifier } from 'rx-nostr';
@@ -377,11 +376,32 @@ const nostrify: Library = {
   },
 };
 
+/** It has no types. */
+interface SmallPools {
+  RelayPool: new (
+    relays: string[],
+    options: { autoReconnect: boolean },
+  ) => {
+    subscribe(
+      filters: Filter[],
+      relays: string[],
+      onEvent: (event: { id: string }) => void,
+      delayMs?: number,
+      onEose?: () => void,
+      options?: { unsubscribeOnEose: boolean },
+    ): void;
+    publish(event: Event, relays: string[]): void;
+    close(): void;
+  };
+}
+
 const relaypool: Library = {
   name: 'relaypool',
   authenticates: false,
   open: async (url) => {
-    const pool = new SmallPool([url], { autoReconnect: true });
+    const name = 'nostr-relaypool';
+    const { RelayPool } = (await import(name)) as SmallPools;
+    const pool = new RelayPool([url], { autoReconnect: true });
     return {
       publish: async (event) => pool.publish(event, [url]),
       fetch: (filter) =>
