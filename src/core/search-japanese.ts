@@ -104,7 +104,7 @@ const PARTICLES =
   /^(?:の|を|が|に|は|へ|と|も|や|で|か|から|まで|より|だけ|など|って|には|では|とは|での|への|との|にも|でも|からの|までの|です|でした|だ|だった|な|ね|よ)$/;
 
 /** 静かな, 引っ越しの */
-const LAST_PARTICLE = /(?<=.)[なにのをがはもとへで]$/;
+const LAST_PARTICLE = /(?<=[^なにのをがはもとへで])[なにのをがはもとへで]$/;
 const CHINESE_PARTICLES = new Set(['的', '和', '与', '與']);
 
 /** 北京的天气 in two: a particle is a word, and no part of one as in 目的地. */
