@@ -277,11 +277,16 @@ describe('layers', () => {
     expect(importedLayers(lane)).toEqual(expect.arrayContaining(['core', 'store', 'postgres', 'lane-queue']));
   });
 
-  it('core imports itself, zod, hashes, word stems and linear patterns, and nothing that does I/O', () => {
+  it('core imports itself, zod, hashes, word stems, characters and linear patterns, and nothing that does I/O', () => {
     const core = sources.filter((file) => layerOf(file.path) === 'core');
     const bad = core.flatMap((file) =>
       importsOf(file)
-        .filter((name) => !/^(zod|stemmer|re2js|@noble\/hashes\/\w+\.js|\.\/[a-z0-9-]+\.js)$/.test(name))
+        .filter(
+          (name) =>
+            !/^(zod|stemmer|opencc-js\/dict\/\w+|re2js|@noble\/hashes\/\w+\.js|\.\/[a-z0-9-]+\.js)$/.test(
+              name,
+            ),
+        )
         .map((name) => `${file.path} → ${name}`),
     );
     expect(bad).toEqual([]);
@@ -356,7 +361,7 @@ describe('SQL', () => {
 
 describe('files', () => {
   it('are named in kebab-case', () => {
-    const named = /^[a-z0-9]+(-[a-z0-9]+)*(\.test|\.config)?\.[a-z]+$/;
+    const named = /^[a-z0-9]+(-[a-z0-9]+)*(\.test|\.config|\.d)?\.[a-z]+$/;
     const paths = ['src', 'test', 'migrations'].flatMap(filesUnder);
     expect(paths.filter((path) => !named.test(basename(path)))).toEqual([]);
   });
