@@ -4,16 +4,10 @@
  * so a batch gives the same view as the same events one by one.
  * I8: each change of the effective view has its outbox row here; the store writes the plan in one transaction.
  */
+import { type AppliedTombstone, appliedTombstones } from './applied-tombstones.js';
 import { addressOf, isNewer, KIND_DELETION, KIND_VANISH, type Version } from './classify.js';
 import { type Decision, decide, type Facts } from './decide.js';
-import {
-  type DeletionTarget,
-  deletes,
-  deletionTargets,
-  isWithinWindow,
-  ownersOf,
-  targetName,
-} from './deletion.js';
+import { type DeletionTarget, deletes, deletionTargets, ownersOf, targetName } from './deletion.js';
 import type { NostrEvent } from './event.js';
 import { type Announced, type Hidden, OUTBOX_REASONS } from './hidden.js';
 import { History, type Superseded } from './history.js';
@@ -126,13 +120,6 @@ export interface Tombstone {
   readonly applied: boolean;
   /** Superseded versions of the address are left to a job. */
   readonly historyLeft: boolean;
-}
-
-/** A tombstone that has just kept out its target, which came after it. */
-export interface AppliedTombstone {
-  readonly community: number;
-  readonly target: DeletionTarget;
-  readonly author: string;
 }
 
 /** Targets that an author's request named, whatever became of each: they count for the day. */
@@ -310,23 +297,12 @@ class Planner {
     // A version that its owner deleted before it came still counts: nothing older may take its place.
     if (decision === 'deleted') {
       this.raiseHead(submission, undefined);
-      this.noteApplied(submission);
+      const requestedAt = (target: string, author: string) =>
+        this.tombstones.get(tombstoneKey(submission.community, target, author));
+      this.appliedTombstones.push(...appliedTombstones(submission, requestedAt));
     }
     if (decision === 'vanished' && submission.event.kind === KIND_DELETION) return this.heed(submission);
     return decision;
-  }
-
-  /** Those that kept it out; whether it was for the first time is the store's to see. */
-  private noteApplied({ community, event }: Submission): void {
-    for (const author of ownersOf(event)) {
-      if (this.tombstones.has(tombstoneKey(community, event.id, author)))
-        this.appliedTombstones.push({ community, author, target: { type: 'id', id: event.id } });
-    }
-    const address = addressOf(event);
-    if (address === undefined) return;
-    const requestedAt = this.tombstones.get(tombstoneKey(community, address, event.pubkey));
-    if (requestedAt !== undefined && isWithinWindow(event.created_at, requestedAt))
-      this.appliedTombstones.push({ community, author: event.pubkey, target: { type: 'address', address } });
   }
 
   /**

@@ -43,6 +43,7 @@ import type { OpenValues } from './open-values.js';
 import { Outgoing } from './outgoing.js';
 import type { QueryGate } from './query-gate.js';
 import { CANNOT_READ, readFailure, SEARCH_BEHIND, SEARCH_OUTDATED } from './read-failure.js';
+import { countedUse, type SearchUse } from './search-use.js';
 import { Asking, nowSeconds, type StoredContext, sendStored } from './stored.js';
 import { Subscription } from './subscription.js';
 
@@ -70,13 +71,6 @@ export interface ConnectionContext extends IdentityContext {
   readonly intake: Intake;
   readonly metrics: Metrics;
   readonly log: Log;
-}
-
-/** Searches of members are counted. */
-export interface SearchUse {
-  /** Why the plan has no room for one more. */
-  count(community: number, pubkey: string): Promise<Refusal | undefined>;
-  giveBack(community: number, pubkey: string): Promise<void>;
 }
 
 export interface Client extends ClientAddress {
@@ -427,28 +421,15 @@ export class Connection implements FrameSource {
   }
 
   /** A search of one who has authenticated is one use of the plan of the first key that lends rights; given back when nothing came of it. */
-  private async counted(
+  private counted(
     community: Community,
     filters: readonly Filter[],
     work: () => Promise<void>,
   ): Promise<Refusal | undefined> {
-    const { id } = community;
     const [pubkey] = this.identity.access(community).consented;
     const payer = filters.some(({ search }) => search !== undefined) ? pubkey : undefined;
-    const { searchUse } = this.context;
-    try {
-      const refused = payer && (await searchUse.count(id, payer));
-      if (refused) return refused;
-    } catch (error) {
-      return this.readFailure(error);
-    }
-    try {
-      await work();
-      return undefined;
-    } catch (error) {
-      if (payer !== undefined) await searchUse.giveBack(id, payer).catch(() => undefined);
-      return this.readFailure(error);
-    }
+    const failed = (error: unknown) => this.readFailure(error);
+    return countedUse(this.context.searchUse, { community: community.id, payer }, work, failed);
   }
 
   private count(community: Community, id: string, filters: Filter[]): void {
