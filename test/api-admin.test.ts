@@ -130,6 +130,8 @@ const BODIES: Record<string, unknown> = {
   [`PUT ${SETTINGS}/{key}`]: { value: 'x', version: 999_999_999 },
   [`POST ${INVITES}`]: { expires_at: 1 },
   'POST /v1/admin/consumers/{name}/replay': { from: 1 },
+  'PUT /v1/admin/followers/{name}': {},
+  'POST /v1/admin/followers/{name}/acknowledge': { seq: 0 },
   'POST /v1/admin/erasures': { community: 'default' },
   'POST /v1/admin/erasures/{erasure_id}/hold': { reason: 'x' },
 };
@@ -185,6 +187,10 @@ describe('every route of operators', () => {
         'PATCH /node-subscriptions/{topic_id}',
         'DELETE /node-subscriptions/{topic_id}',
         'GET /capacity',
+        'GET /followers',
+        'PUT /followers/{name}',
+        'DELETE /followers/{name}',
+        'POST /followers/{name}/acknowledge',
         'GET /blocked-topics',
         'PUT /blocked-topics/{topic_id}',
         'DELETE /blocked-topics/{topic_id}',
@@ -936,7 +942,7 @@ it('every refusal that a route of operators names was met above', () => {
   const reviewed = `${REQUESTS}/{request_id}/approve`;
   // Those have their own files.
   const isElsewhere =
-    /^\/v1\/admin\/(session|reports|blocks|policies|consents|plans|usage|webhook-secret|personal|erasures|outbox|consumers|moderation)|\/plan$/;
+    /^\/v1\/admin\/(session|reports|blocks|policies|consents|plans|usage|webhook-secret|personal|erasures|outbox|followers|consumers|moderation)|\/plan$/;
   const here = samples().filter(({ template }) => !isElsewhere.test(template));
   const named = here.flatMap(({ method, template }) => {
     const operation = document.paths[template]![method.toLowerCase()]!;
