@@ -487,6 +487,6 @@ describe('DynamoDB away', () => {
     expect(shown.body.items).toHaveLength(5);
     const { stdout, code } = await up;
     expect(stdout).toMatch(/^ok {3}DynamoDB at .* answers, and has the table minato_audit_logs$/m);
-    expect(code).toBe(0);
+    expect(code, stdout).toBe(0);
   });
 });

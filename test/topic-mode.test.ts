@@ -209,7 +209,7 @@ describe('a topic', () => {
     reader.send(['REQ', 'live', { ...asked, limit: 0 }]);
     await reader.waitFor(([verb]) => verb === 'EOSE');
     await unpin('ebb');
-    expect((await client.query({ '#t': ['ebb'] })).closed).toBe(NOT_ENABLED);
+    expect((await client.query({ '#t': ['ebb'] })).closed).toBe(NOT_ASKED);
     expect(await ids(asked)).toEqual([kept.id, both.id].sort());
     expect(await ids({ ...asked, ids: [gone.id] })).toEqual([]);
     expect(await count(asked)).toEqual(['COUNT', 'c', { count: 2 }]);

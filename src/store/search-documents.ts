@@ -4,6 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import type { ClientBase, Pool } from 'pg';
+import { HIDDEN_CODES } from '../core/hidden.js';
 import { hexArray, int4Array, int8Array, textArray } from './binary.js';
 import { bytes } from './config-change.js';
 import { IS_LEFT } from './would-go.js';
@@ -40,11 +41,15 @@ export interface DocumentChanges {
   readonly deleted: readonly DeletedDocument[];
 }
 
-/** A deleted document stays as long as its event's row does: then the audit of the one is the audit of the other. */
+/**
+ * A deleted document stays as long as its event's row does: then the audit of the one is the audit of the other. Of a version that was
+ * superseded nothing stays: nobody searches in history.
+ */
 const WRITE_SQL = `
   WITH deleted AS (
     SELECT n.community, n.event_id, n.at, EXISTS (SELECT 1 FROM event_dedupe d
-      WHERE d.community = n.community AND d.event_id = n.event_id AND d.gone_at IS NULL) AS stays
+      WHERE d.community = n.community AND d.event_id = n.event_id AND d.gone_at IS NULL
+        AND d.hidden IS DISTINCT FROM ${HIDDEN_CODES.superseded}) AS stays
     FROM unnest($11::int[], $12::bytea[], $13::bigint[]) AS n (community, event_id, at)
   ), marked AS (
     UPDATE post_search_documents d SET deleted_at = n.at FROM deleted n

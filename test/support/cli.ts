@@ -1,6 +1,9 @@
 /** The real program as a process of its own. */
 import { type ChildProcess, spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const PROGRAM = fileURLToPath(new URL('../../bin/minato.js', import.meta.url));
@@ -17,6 +20,14 @@ export interface RunningCli {
   readonly ended: Promise<Ended>;
 }
 
+/** Of a test that names none: one for each database, outside of the checkout. */
+function folderOf({ DATABASE_URL: url = 'none' }: Record<string, string>): string {
+  return join(
+    tmpdir(),
+    `minato-cli-${createHash('sha256').update(`${process.pid} ${url}`).digest('hex').slice(0, 16)}`,
+  );
+}
+
 /** Only the environment that is given: what the machine has set must not decide a test. */
 export function startCli(
   args: readonly string[],
@@ -24,7 +35,7 @@ export function startCli(
   stdin?: string | Buffer,
 ): RunningCli {
   const child = spawn(process.execPath, [PROGRAM, ...args], {
-    env: { PATH: process.env.PATH, MINATO_TOPIC_MODE: 'open', ...env },
+    env: { PATH: process.env.PATH, MINATO_TOPIC_MODE: 'open', MINATO_DATA_DIR: folderOf(env), ...env },
     stdio: [stdin === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'],
   });
   const collect = (stream: NodeJS.ReadableStream | null): Buffer[] => {
