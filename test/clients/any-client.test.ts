@@ -57,7 +57,7 @@ describe.each(['default', 'open'])('in %s mode', (mode) => {
 
 describe('after a restart on the same port', () => {
   // Those that come back by themselves; others try once, wait for long, or leave their failed try unhandled.
-  const returning = ['NDK', 'welshman', 'applesauce', 'rx-nostr', 'nostrify'];
+  const returning = ['welshman', 'applesauce', 'rx-nostr', 'nostrify'];
   const readers = LIBRARIES.filter(({ name }) => returning.includes(name));
   const reader = newAuthor();
   const author = newAuthor();
