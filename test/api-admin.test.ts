@@ -682,8 +682,8 @@ describe('members', () => {
     expect(await keys('disabled')).toContain(one.pubkey);
     await refused(404, 'NOT_FOUND', 'GET', `${MEMBERS}/${newAuthor().pubkey}`);
     await done('PATCH', `${MEMBERS}/${one.pubkey}`, { name: 'harbour.master' });
-    const named = { name: 'harbour.master' };
-    await refused(409, 'NAME_TAKEN', 'PATCH', `${MEMBERS}/${newAuthor().pubkey}`, { body: named });
+    const named = { body: { name: 'harbour.master' } };
+    await refused(409, 'NAME_TAKEN', 'PATCH', `${MEMBERS}/${newAuthor().pubkey}`, named);
     await refused(404, 'NOT_FOUND', 'GET', `/c/art${MEMBERS}/${one.pubkey}`);
   });
 

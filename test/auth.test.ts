@@ -107,6 +107,24 @@ describe('a proof of a key', () => {
     expect((await client.query(private4)).closed).toMatch(/^auth-required: /);
   });
 
+  it('is asked for once, before what anybody may see, by a REQ that names private kinds among others', async () => {
+    const [client, alice] = [await connect(), newAuthor()];
+    const verbs: string[] = [];
+    client.ws.on('message', (data) => verbs.push(JSON.parse(String(data))[0]));
+    const note = sign(alice, { content: 'for all' });
+    const secret = sign(alice, { kind: 4, tags: [['p', newAuthor().pubkey]] });
+    for (const event of [note, secret]) expect(await client.publish(event)).toEqual([true, '']);
+    const asked = { kinds: [1, 4], authors: [alice.pubkey] };
+    expect(await client.query(asked)).toEqual({ events: [note] });
+    expect(verbs).toEqual(['OK', 'OK', 'AUTH', 'EVENT', 'EOSE']);
+    expect(await client.query({ kinds: [4] }, { kinds: [1], authors: [alice.pubkey] })).toEqual({
+      events: [note],
+    });
+    expect(client.challenges).toHaveLength(1);
+    await authenticate(client, alice, relay.url);
+    expect((await client.query(asked)).events).toHaveLength(2);
+  });
+
   it('is worked on before the frames that follow it, though the client does not wait', async () => {
     const client = await connect();
     const alice = newAuthor();

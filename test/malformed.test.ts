@@ -134,6 +134,14 @@ describe('frames', () => {
     },
   );
 
+  it('a question of negentropy (NIP-77) is refused in both ways that clients know, and a PING is silent', async () => {
+    expect(await answers(['NEG-OPEN', 'neg', { kinds: [1] }, '61'])).toEqual([
+      ['NEG-ERR', 'neg', 'blocked: negentropy disabled'],
+      ['NOTICE', 'ERROR: bad msg: negentropy disabled'],
+    ]);
+    for (const frame of [['NEG-CLOSE', 'neg'], ['PING']]) expect(await answers(frame)).toEqual([]);
+  });
+
   it('a frame over 786,432 bytes gets a NOTICE and the connection stays', async () => {
     const frame = (length: number) => `["CLOSE","${'x'.repeat(length - '["CLOSE",""]'.length)}"]`;
     expect(await answers(frame(786_432))).toEqual([]);

@@ -104,8 +104,10 @@ export class Connection implements FrameSource {
   ) {
     this.outgoing = new Outgoing(ws, socket, context.metrics);
     this.identity = new Identity(client.community, context);
-    const { settings } = context.communities.get(client.community) ?? {};
-    if (settings?.['auth.mode'] === 'required') this.challenge();
+    const community = context.communities.get(client.community);
+    // Whether it has to authenticate is settled from now on, not at its first frame.
+    if (community !== undefined) this.identity.access(community);
+    if (community?.settings['auth.mode'] === 'required') this.challenge();
     ws.on('message', (data: Buffer, isBinary: boolean) => {
       this.frames.push({ data, isBinary });
       this.framesBytes += data.length;

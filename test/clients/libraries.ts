@@ -224,7 +224,12 @@ const rxNostr: Library = {
 interface Fetching {
   NostrFetcher: {
     init(options: { webSocketConstructor: unknown }): {
-      fetchLatestEvents(relays: string[], filter: object, limit: number): Promise<{ id: string }[]>;
+      fetchLatestEvents(
+        relays: string[],
+        filter: object,
+        limit: number,
+        options: { abortSubBeforeEoseTimeoutMs: number },
+      ): Promise<{ id: string }[]>;
       shutdown(): void;
     };
   };
@@ -238,7 +243,10 @@ const nostrFetch: Library = {
     const { NostrFetcher } = (await import(name)) as Fetching;
     const fetcher = NostrFetcher.init({ webSocketConstructor: WebSocket });
     return {
-      fetch: async ({ limit = 100, ...filter }) => ids(await fetcher.fetchLatestEvents([url], filter, limit)),
+      fetch: async ({ limit = 100, ...filter }) => {
+        const patient = { abortSubBeforeEoseTimeoutMs: 60_000 };
+        return ids(await fetcher.fetchLatestEvents([url], filter, limit, patient));
+      },
       close: () => fetcher.shutdown(),
     };
   },
