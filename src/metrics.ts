@@ -7,7 +7,7 @@ export type Metrics = ReturnType<typeof createMetrics>;
 
 /** A community or a topic that is in a step against short space; which one is not told (I13). */
 export interface ScopeStep {
-  readonly scope: 'community' | 'topic';
+  readonly scope: 'whole' | 'topic';
   readonly step: number;
 }
 
@@ -107,7 +107,7 @@ export function createMetrics() {
       registers,
       collect() {
         this.reset();
-        for (const scope of ['community', 'topic'] as const)
+        for (const scope of ['whole', 'topic'] as const)
           for (const step of ['1', '2', '3']) this.set({ scope, step }, 0);
         for (const { scope, step } of stepsInForce()) this.inc({ scope, step: String(step) });
       },

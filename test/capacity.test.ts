@@ -239,7 +239,7 @@ describe('a community that is short of space', () => {
     expect(await say({ kind: 20_001 })).toEqual(STORED);
     const metrics = await relay.node.metrics.registry.metrics();
     expect(metrics).toMatch(/^minato_capacity_step 2$/m);
-    expect(metrics).toMatch(/^minato_capacity_scopes\{scope="community",step="2"\} 1$/m);
+    expect(metrics).toMatch(/^minato_capacity_scopes\{scope="whole",step="2"\} 1$/m);
     expect(metrics).toMatch(/^minato_capacity_scopes\{scope="topic",step="1"\} 0$/m);
 
     await setLimit('capacity.maxEvents', 22);

@@ -129,7 +129,7 @@ describe('doctor on an embedded node', () => {
     });
 
     const { code, stdout } = await runCli(['doctor'], env);
-    expect(code).toBe(0);
+    expect(code, stdout).toBe(0);
     for (const line of [
       /^ok {3}Minato [\d.]+ on Node\.js 2/,
       /^ok {3}environment variables are valid/,

@@ -28,7 +28,7 @@ import { readHead } from '../store/outbox.js';
 import { missingPartitions } from '../store/partitions.js';
 import { SubjectKey, SubjectKeyMissing } from '../subject-key.js';
 import { startVerifier, type VerifyJob } from '../verify/pool.js';
-import { SOFTWARE_VERSION } from '../version.js';
+import { SOFTWARE_URL, SOFTWARE_VERSION } from '../version.js';
 import { problemsOf, stateText, watchConsumers } from './consumer-words.js';
 import { checkCapacity } from './doctor-capacity.js';
 import { checkForgotten, checkKeys } from './doctor-keys.js';
@@ -450,7 +450,7 @@ async function* checkPort({ host, port }: Config, holder: number | undefined): A
   }
   const about = await ask(`${base}/`, 'application/nostr+json');
   const { software, version } = (about?.body ?? {}) as { software?: unknown; version?: unknown };
-  if (software !== 'minato') {
+  if (software !== SOFTWARE_URL) {
     const advice = 'Stop it, or set MINATO_PORT to a free port.';
     yield fail(`another program answers at ${where}`, advice);
     return;

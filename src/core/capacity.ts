@@ -51,8 +51,8 @@ export function highestStep({ step, topics, lag }: Capacity): Step {
 export function* scopeSteps({
   step,
   topics,
-}: Capacity): Generator<{ readonly scope: 'community' | 'topic'; readonly step: Step }> {
-  if (step > 0) yield { scope: 'community', step };
+}: Capacity): Generator<{ readonly scope: 'whole' | 'topic'; readonly step: Step }> {
+  if (step > 0) yield { scope: 'whole', step };
   for (const ofTopic of topics.values()) yield { scope: 'topic', step: ofTopic };
 }
 
