@@ -91,8 +91,8 @@ class Judging {
     const upserts = batch.filter(({ op, payload }) => op === 'upsert' && payload !== undefined);
     if (upserts.length === 0) return;
     const now = this.options.now();
-    for (const { community, id, kind } of upserts)
-      if (kind === KIND_REPORT) await caseReports(tx, { community, eventId: id }, now);
+    const reports = upserts.filter(({ kind }) => kind === KIND_REPORT);
+    await caseReports(tx, reports, now);
     const rules = await this.rulesInForce(tx);
     if (rules.size === 0) return;
     const own = await ownKeys(tx);

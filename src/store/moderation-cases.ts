@@ -11,12 +11,14 @@ import type { LabelSpec } from '../core/labels.js';
 import { CASE_STEPS, type CaseAction, type CaseStatus } from '../core/moderation.js';
 import type { Settings } from '../core/settings.js';
 import { allTopics, UNBOUND } from '../core/topic.js';
+import { hexArray, int4Array } from './binary.js';
 import { block, unblock } from './blocks.js';
 import { bytes, bytesOrNull, type Change, changeConfig, type Db, isUuid } from './config-change.js';
 import { type LabelTarget, putLabel, withdrawLabel } from './labels.js';
 import type { Fixed } from './members.js';
 import { NEWEST_FIRST, type Page, type PageOf, readPage } from './page.js';
 import { dedupeOf } from './query.js';
+import type { EventRef } from './restore.js';
 
 export interface Target {
   readonly event: string | undefined;
@@ -84,6 +86,10 @@ async function lockCase(tx: ClientBase, community: number, caseId: string): Prom
 
 // ── Opening ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
+/** The one open case about a target. */
+const OPEN_EVENT = `(community, target_event) WHERE status IN ('open', 'held') AND target_event IS NOT NULL`;
+const OPEN_PERSON = `(community, target_pubkey) WHERE status IN ('open', 'held') AND target_event IS NULL`;
+
 export interface Opening extends Target {
   readonly community: number;
   readonly reason: string;
@@ -99,10 +105,7 @@ export async function openCase(
   const { community, event, pubkey, reason, ruleId } = opening;
   const made = randomUUID();
   const values = [made, community, now, bytesOrNull(event), bytes(pubkey), reason, ruleId ?? null];
-  const conflict =
-    event === undefined
-      ? `(community, target_pubkey) WHERE status IN ('open', 'held') AND target_event IS NULL`
-      : `(community, target_event) WHERE status IN ('open', 'held') AND target_event IS NOT NULL`;
+  const conflict = event === undefined ? OPEN_PERSON : OPEN_EVENT;
   const { rows } = await tx.query<{ case_id: string }>(
     `INSERT INTO moderation_cases AS c (case_id, community, status, opened_at, updated_at, target_event, target_pubkey, reason, rule_id)
      VALUES ($1, $2, 'open', $3, $3, $4, $5, $6, $7)
@@ -158,35 +161,62 @@ export function openByHand(
   });
 }
 
-/** The report of this id, or those that came as this event. */
-export type ReportSource =
-  | { readonly community: number; readonly reportId: string }
-  | { readonly community: number; readonly eventId: string };
+/**
+ * Reports that are part of no case yet; each opens one or joins it. What is unknown here cannot be moderated here. One statement,
+ * however many they are: a flood of reports costs the consumer little for each. The first report of a target gives the reason.
+ */
+const caseSql = (asked: string) => `
+  WITH found AS (
+    SELECT asked.place, r.report_id, r.community, r.target_event, r.reason,
+      CASE WHEN r.target_event IS NULL THEN r.target_pubkey
+        ELSE (SELECT d.author FROM event_dedupe d WHERE d.community = r.community AND d.event_id = r.target_event)
+      END AS target_pubkey
+    FROM ${asked} WHERE r.case_id IS NULL
+  ), of_events AS (
+    INSERT INTO moderation_cases AS c (case_id, community, status, opened_at, updated_at, target_event, target_pubkey, reason)
+    SELECT DISTINCT ON (community, target_event) gen_random_uuid(), community, 'open', $1::bigint, $1::bigint, target_event,
+      target_pubkey, 'reported: ' || reason
+    FROM found WHERE target_event IS NOT NULL AND target_pubkey IS NOT NULL
+    ORDER BY community, target_event, place, report_id
+    ON CONFLICT ${OPEN_EVENT} DO UPDATE SET updated_at = excluded.updated_at
+    RETURNING c.case_id, c.community, c.target_event, c.target_pubkey
+  ), of_people AS (
+    INSERT INTO moderation_cases AS c (case_id, community, status, opened_at, updated_at, target_pubkey, reason)
+    SELECT DISTINCT ON (community, target_pubkey) gen_random_uuid(), community, 'open', $1::bigint, $1::bigint, target_pubkey,
+      'reported: ' || reason
+    FROM found WHERE target_event IS NULL
+    ORDER BY community, target_pubkey, place, report_id
+    ON CONFLICT ${OPEN_PERSON} DO UPDATE SET updated_at = excluded.updated_at
+    RETURNING c.case_id, c.community, c.target_event, c.target_pubkey
+  )
+  UPDATE reports r SET case_id = o.case_id
+  FROM found f JOIN (SELECT * FROM of_events UNION ALL SELECT * FROM of_people) o ON o.community = f.community
+    AND o.target_event IS NOT DISTINCT FROM f.target_event AND (f.target_event IS NOT NULL OR o.target_pubkey = f.target_pubkey)
+  WHERE r.report_id = f.report_id`;
 
-/** Reports that are part of no case yet; each opens one or joins it. What is unknown here cannot be moderated here. */
-export async function caseReports(tx: ClientBase, source: ReportSource, now: number): Promise<void> {
-  const { community } = source;
-  const [which, value] =
-    'reportId' in source ? ['r.report_id', source.reportId] : ['r.event_id', bytes(source.eventId)];
-  const { rows } = await tx.query<{
-    reportId: string;
-    event: string | null;
-    pubkey: string | null;
-    reason: string;
-  }>(
-    `SELECT r.report_id AS "reportId", encode(r.target_event, 'hex') AS event, r.reason,
-       CASE WHEN r.target_event IS NULL THEN encode(r.target_pubkey, 'hex')
-         ELSE (SELECT encode(d.author, 'hex') FROM event_dedupe d WHERE d.community = r.community AND d.event_id = r.target_event)
-       END AS pubkey
-     FROM reports r WHERE r.community = $1 AND r.case_id IS NULL AND ${which} = $2 ORDER BY r.report_id`,
-    [community, value],
-  );
-  for (const { reportId: id, event, pubkey, reason } of rows) {
-    if (pubkey === null) continue;
-    const opening = { community, event: event ?? undefined, pubkey, reason: `reported: ${reason}` };
-    const { caseId } = await openCase(tx, opening, now);
-    await tx.query('UPDATE reports SET case_id = $2 WHERE report_id = $1', [id, caseId]);
-  }
+const OF_EVENTS_SQL =
+  caseSql(`unnest($2::int[], $3::bytea[]) WITH ORDINALITY AS asked (community, event_id, place)
+    JOIN reports r ON r.community = asked.community AND r.event_id = asked.event_id`);
+const OF_REPORT_SQL = caseSql(`(SELECT $2::int AS community, $3::uuid AS report_id, 1 AS place) asked
+    JOIN reports r ON r.community = asked.community AND r.report_id = asked.report_id`);
+
+/** Those that came as these events. */
+export async function caseReports(tx: ClientBase, events: readonly EventRef[], now: number): Promise<void> {
+  if (events.length === 0) return;
+  await tx.query({
+    name: 'case-reports',
+    text: OF_EVENTS_SQL,
+    values: [now, int4Array(events.map(({ community }) => community)), hexArray(events.map(({ id }) => id))],
+  });
+}
+
+/** One that came over HTTP. */
+export async function caseReport(
+  tx: ClientBase,
+  { community, reportId }: { readonly community: number; readonly reportId: string },
+  now: number,
+): Promise<void> {
+  await tx.query({ name: 'case-report', text: OF_REPORT_SQL, values: [now, community, reportId] });
 }
 
 // ── Actions ───────────────────────────────────────────────────────────────────────────────────────────────────────
