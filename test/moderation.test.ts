@@ -394,6 +394,38 @@ describe('a case', () => {
     });
   });
 
+  it('is found by status, topic, author, reason, rule and age, alone and together', async () => {
+    const author = newAuthor();
+    const topic = `kukuri:cases${posted}`;
+    const reported = await post({ tags: [['t', topic]] }, author);
+    await done('POST', '/v1/reports', { event_id: reported.id, reason: 'malware' }, newAuthor());
+    const rule = await enable({ action: 'hold', conditions: { authors: [author.pubkey], words: ['hold'] } });
+    const held = await post({ content: 'hold', tags: [['t', topic]] }, author);
+    await caseAbout(held.id);
+    await first.database.pool.query(
+      'UPDATE moderation_cases SET opened_at = opened_at - 60000 WHERE target_pubkey = $1',
+      [Buffer.from(author.pubkey, 'hex')],
+    );
+    const start = now() - 60_000;
+    const later = await post({}, author);
+    await done('POST', '/v1/reports', { event_id: later.id, reason: 'spam' }, newAuthor());
+    const found = async (query: string) =>
+      (await done<{ items: Case[] }>('GET', `${CASES}?author=${author.pubkey}&${query}`)).items.map(
+        ({ target_event: event }) => event,
+      );
+    expect(await found('')).toEqual([later.id, held.id, reported.id]);
+    expect(await found(`topic=${topic}`)).toEqual([held.id, reported.id]);
+    expect(await found('reason=malware')).toEqual([reported.id]);
+    expect(await found(`rule_id=${rule.rule_id}`)).toEqual([held.id]);
+    expect(await found('status=held')).toEqual([held.id]);
+    expect(await found(`since=${start + 30_000}`)).toEqual([later.id]);
+    expect(await found(`until=${start + 30_000}`)).toEqual([held.id, reported.id]);
+    expect(await found(`topic=${topic}&status=open&reason=malware`)).toEqual([reported.id]);
+    expect(await found(`topic=${topic}&reason=spam`)).toEqual([]);
+    const everyones = await done<{ items: Case[] }>('GET', `${CASES}?topic=${topic}`);
+    expect(everyones.items.map(({ topics }) => topics)).toEqual([[topic], [topic]]);
+  });
+
   it('is not opened about what never came here', async () => {
     await done('POST', '/v1/reports', { event_id: 'a'.repeat(64), reason: 'spam' }, newAuthor());
     expect(await casesAbout('a'.repeat(64))).toEqual([]);

@@ -5,6 +5,7 @@ import type { Community } from '../communities.js';
 import { type Denial, denial, isDenial } from '../core/errors.js';
 import { LABELS, labelSchema } from '../core/labels.js';
 import { CASE_ACTIONS, CASE_STATUSES, HAD_EFFECT } from '../core/moderation.js';
+import { REPORT_REASONS } from '../core/report.js';
 import type { Log } from '../log.js';
 import { type KeptLabel, labelsAbout } from '../store/labels.js';
 import {
@@ -12,6 +13,7 @@ import {
   type Action,
   act,
   type Case,
+  type CaseFilter,
   findAction,
   findCase,
   listActions,
@@ -24,7 +26,7 @@ import type { EventRef } from '../store/restore.js';
 import { moderationRuleRoutes } from './admin-moderation-rules.js';
 import { type Route, route } from './contract.js';
 import { eventId, reportShape, showReport } from './reports.js';
-import { milliseconds, pageOf, pageQuery, plainText, pubkey, showPage } from './schemas.js';
+import { milliseconds, pageOf, pageQuery, plainText, pubkey, showPage, topicIdText } from './schemas.js';
 
 const CASES = '/admin/moderation/cases';
 const NOTE_MAX = 2_000;
@@ -50,7 +52,15 @@ const oneCase = z.strictObject({
   target_pubkey: pubkey,
   reason: z.string(),
   rule_id: z.uuid().nullable(),
+  topics: z.array(z.string()).describe('Of the event, when the case was opened'),
   reports: z.number().int().describe('That are part of it; those withdrawn do not count'),
+  reports_with_standing: z
+    .number()
+    .int()
+    .describe(
+      'Of them, by reporters who had standing when they reported; a report is weighed within seconds',
+    ),
+  report_weight: z.number().describe('The sum of the standings of their reporters, each from 0 to 1'),
   opened_at: milliseconds,
   updated_at: milliseconds,
   closed_at: milliseconds.nullable(),
@@ -64,7 +74,10 @@ function showCase(found: Case): z.output<typeof oneCase> {
     target_pubkey: found.targetPubkey,
     reason: found.reason,
     rule_id: found.ruleId,
+    topics: [...found.topics],
     reports: found.reports,
+    reports_with_standing: found.reportsWithStanding,
+    report_weight: found.reportWeight,
     opened_at: found.openedAt,
     updated_at: found.updatedAt,
     closed_at: found.closedAt,
@@ -151,6 +164,24 @@ async function wholeOf(
   };
 }
 
+const time = z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
+const caseQuery = {
+  status: z.enum(CASE_STATUSES).optional(),
+  topic: topicIdText.optional(),
+  author: pubkey.optional(),
+  reason: z.enum(REPORT_REASONS).optional().describe('Of one of its reports'),
+  rule_id: z.uuid().optional(),
+  since: time.optional().describe('Opened at this time or later, in milliseconds'),
+  until: time.optional().describe('Opened before this time, in milliseconds'),
+};
+
+function caseFilter(
+  { id: community }: Community,
+  { rule_id: ruleId, ...same }: z.output<z.ZodObject<typeof caseQuery>>,
+): CaseFilter {
+  return { community, ruleId, ...same };
+}
+
 const params = z.strictObject({ case_id: z.uuid() });
 const shared = { tags: ['admin: moderation'], who: 'operator' } as const;
 
@@ -161,11 +192,12 @@ function caseRoutes({ pool }: ModerationOptions): Route[] {
       method: 'GET',
       url: CASES,
       summary: 'Cases, the newest first',
-      query: pageQuery.extend({ status: z.enum(CASE_STATUSES).optional() }),
+      description: 'All that is asked must hold.',
+      query: pageQuery.extend(caseQuery),
       response: pageOf(oneCase),
       errors: [],
-      handler: async ({ community, query: { status, ...page } }) =>
-        showPage(await listCases(pool, { community: community.id, status }, page), showCase),
+      handler: async ({ community, query: { limit, cursor, ...asked } }) =>
+        showPage(await listCases(pool, caseFilter(community, asked), { limit, cursor }), showCase),
     }),
     route({
       ...shared,

@@ -13,12 +13,15 @@ import {
   ruleSchema,
   TRY_EVENTS_MAX,
 } from '../core/moderation.js';
+import { REPORT_REASONS, type ReportReason } from '../core/report.js';
+import { DAY_MS } from '../core/retention.js';
 import { compileRule } from '../core/rule-match.js';
 import { labelsAbout } from '../store/labels.js';
 import {
   type Action,
   act,
   type Case,
+  type CaseFilter,
   findAction,
   findCase,
   listActions,
@@ -35,7 +38,7 @@ import {
 } from '../store/moderation-rules.js';
 import { tryRule } from '../store/moderation-try.js';
 import { reportsOfCase } from '../store/reports.js';
-import { granted, oneOf, printAll, timeText } from './answers.js';
+import { granted, oneOf, printAll, pubkeyArgument, timeText } from './answers.js';
 import { COMMUNITY_OPTION, withCommunity } from './context.js';
 import { count } from './progress.js';
 
@@ -43,6 +46,7 @@ import { count } from './progress.js';
 const WAIT_MS = 10_000;
 const LOOK_MS = 100;
 const TRY_EVENTS = 1_000;
+const DAYS_MAX = 36_500;
 
 const EXAMPLES = `
 A rule is JSON: a name, conditions that must all hold (kinds, authors, topics, words, patterns, tags, rate), and an action:
@@ -53,6 +57,7 @@ Examples:
   $ minato moderation try casino --last 5000    what it would have met; nothing is done
   $ minato moderation rules enable casino
   $ minato moderation cases --status held
+  $ minato moderation cases --status open --reason spam --older-than 2
   $ minato moderation case 0b6fa0a2-…           its event, reports, actions and labels
   $ minato moderation act 0b6fa0a2-… restore --note "a joke"
   $ minato moderation act 0b6fa0a2-… label --label spam --confidence 0.9 --days 30`;
@@ -81,16 +86,19 @@ export function moderationCommand(): Command {
     .command('cases')
     .description('show the cases, the newest first')
     .option('--status <status>', CASE_STATUSES.join(', '), oneOf(CASE_STATUSES))
+    .option('--topic <topic>', 'about an event of this topic')
+    .option('--author <pubkey>', 'about this person or an event of theirs', pubkeyArgument)
+    .option('--reason <reason>', `with a report of it: ${REPORT_REASONS.join(', ')}`, oneOf(REPORT_REASONS))
+    .option('--rule <rule>', 'opened by this rule; its name or id')
+    .option('--older-than <days>', 'opened longer ago', daysArgument)
+    .option('--newer-than <days>', 'opened since', daysArgument)
     .option(...COMMUNITY_OPTION)
     .addHelpText('after', EXAMPLES)
-    .action(({ community: slug, status }: Chosen & { status?: CaseStatus }) =>
-      withCommunity(slug, ({ database }, { id }) =>
-        printAll(
-          (page) => listCases(database.pool, { community: id, status }, page),
-          caseLine,
-          'there are no cases',
-        ),
-      ),
+    .action((options: Chosen & CaseOptions) =>
+      withCommunity(options.community, async ({ database: { pool } }, { id }) => {
+        const filter = await caseFilter(pool, id, options);
+        await printAll((page) => listCases(pool, filter, page), caseLine, 'there are no cases');
+      }),
     );
   moderation
     .command('case <id>')
@@ -214,10 +222,45 @@ async function attempt(pool: Pool, community: Community, name: string, last: num
 
 // ─── Cases ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-function caseLine({ caseId, status, openedAt, targetEvent, targetPubkey, reports, reason }: Case): string {
+interface CaseOptions {
+  readonly status?: CaseStatus;
+  readonly topic?: string;
+  readonly author?: string;
+  readonly reason?: ReportReason;
+  readonly rule?: string;
+  readonly olderThan?: number;
+  readonly newerThan?: number;
+}
+
+async function caseFilter(
+  pool: Pool,
+  community: number,
+  { rule, olderThan, newerThan, status, topic, author, reason }: CaseOptions,
+): Promise<CaseFilter> {
+  const ago = (days?: number) => (days === undefined ? undefined : Date.now() - days * DAY_MS);
+  return {
+    community,
+    status,
+    topic,
+    author,
+    reason,
+    ruleId: rule === undefined ? undefined : (await ruleNamed(pool, community, rule)).ruleId,
+    since: ago(newerThan),
+    until: ago(olderThan),
+  };
+}
+
+function caseLine(found: Case): string {
+  const { caseId, status, openedAt, targetEvent, targetPubkey, reason } = found;
   const about = targetEvent === null ? `person ${targetPubkey}` : `event ${targetEvent}`;
-  const told = reports === 0 ? '' : `  ${count(reports)} ${reports === 1 ? 'report' : 'reports'}`;
-  return `${caseId}  ${status.padEnd(9)}  ${timeText(openedAt)}  ${about}${told}  ${JSON.stringify(reason)}`;
+  return `${caseId}  ${status.padEnd(9)}  ${timeText(openedAt)}  ${about}${reportWords(found)}  ${JSON.stringify(reason)}`;
+}
+
+function reportWords({ reports, reportsWithStanding, reportWeight }: Case): string {
+  if (reports === 0) return '';
+  const all = `${count(reports)} ${reports === 1 ? 'report' : 'reports'}`;
+  const weight = reportsWithStanding === 0 ? '' : `, weight ${reportWeight}`;
+  return `  ${all}, ${count(reportsWithStanding)} with standing${weight}`;
 }
 
 function actionLine({ at, action, actor, ruleId, outcome, note }: Action): string {
@@ -302,6 +345,12 @@ async function settled(pool: Pool, taken: Action): Promise<Action> {
   }
   if (action.doneAt === null) write('no node carries it out now; the next one that runs will');
   return action;
+}
+
+function daysArgument(text: string): number {
+  const days = Number(text);
+  if (text.trim() !== '' && days >= 0 && days <= DAYS_MAX) return days;
+  throw new InvalidArgumentError(`a number of days between 0 and ${DAYS_MAX} is needed.`);
 }
 
 function lastArgument(text: string): number {

@@ -294,6 +294,7 @@ export const EXEMPT_COLUMNS: Readonly<Record<string, string>> = {
   'invites.topic': `${IS_TOPIC} It belongs to the invite, and goes with that row.`,
   'events.bound': `${IS_TOPIC} It belongs to the author of the event, and goes with that row.`,
   'event_heads.topics': `${IS_TOPIC} It belongs to the author of the event, and goes with that row.`,
+  'moderation_cases.topics': `${IS_TOPIC} It belongs to the case, and goes with that row.`,
   'labels.topics': `${IS_TOPIC} It belongs to the label, and goes with that row.`,
   'consumer_dead_letters.topics': `${IS_TOPIC} It belongs to the author of the event, and goes with that row.`,
   'post_search_documents.topics': 'Hashes of the topics of an event; they are in its row, and go with it.',

@@ -9,6 +9,7 @@ import type { NostrEvent } from '../core/event.js';
 import { isAmong } from '../core/kinds.js';
 import type { LabelSpec } from '../core/labels.js';
 import { CASE_STEPS, type CaseAction, type CaseStatus } from '../core/moderation.js';
+import type { ReportReason } from '../core/report.js';
 import type { Settings } from '../core/settings.js';
 import { allTopics, UNBOUND } from '../core/topic.js';
 import { hexArray, int4Array } from './binary.js';
@@ -35,30 +36,75 @@ export interface Case {
   readonly targetPubkey: string;
   readonly reason: string;
   readonly ruleId: string | null;
+  /** Of its event when it was opened. */
+  readonly topics: readonly string[];
   /** How many reports are part of it. */
   readonly reports: number;
+  /** Of them, by reporters who had standing when they reported. */
+  readonly reportsWithStanding: number;
+  /** The sum of the standings of their reporters, each from 0 to 1. */
+  readonly reportWeight: number;
 }
 
 const COLUMNS = `c.case_id AS "caseId", c.status, c.opened_at AS "openedAt", c.updated_at AS "updatedAt", c.closed_at AS "closedAt",
   encode(c.target_event, 'hex') AS "targetEvent", encode(c.target_pubkey, 'hex') AS "targetPubkey", c.reason, c.rule_id AS "ruleId",
-  (SELECT count(*) FROM reports r WHERE r.case_id = c.case_id) AS reports`;
+  c.topics, said.reports, said.standing AS "reportsWithStanding", said.weight AS "reportWeight"`;
+
+/** A report is weighed by the trust consumer, under the id of its event or its own; until then it has no weight. */
+const SAID = `CROSS JOIN LATERAL (
+    SELECT count(*) AS reports, count(*) FILTER (WHERE t.weight > 0) AS standing,
+      coalesce(round(sum(t.weight)::numeric, 3), 0)::double precision AS weight
+    FROM reports r LEFT JOIN trust_reports t ON t.community = r.community AND t.subject = c.target_pubkey
+      AND t.source = coalesce(r.event_id, decode(replace(r.report_id::text, '-', ''), 'hex'))
+      AND t.target_event = coalesce(c.target_event, '')
+    WHERE r.case_id = c.case_id) said`;
+
+export interface CaseFilter {
+  readonly community: number;
+  readonly status?: CaseStatus | undefined;
+  readonly topic?: string | undefined;
+  readonly author?: string | undefined;
+  /** Of one of its reports. */
+  readonly reason?: ReportReason | undefined;
+  readonly ruleId?: string | undefined;
+  /** Opened at this time or later, in milliseconds. */
+  readonly since?: number | undefined;
+  /** Opened before this time, in milliseconds. */
+  readonly until?: number | undefined;
+}
+
+/** Conditions on `c`, whose parameters begin after `taken` others. Only what is asked stands there, so that its index is used. */
+function narrowed(filter: CaseFilter, taken: number): { readonly where: string; readonly values: unknown[] } {
+  const { status, topic, author, reason, ruleId, since, until } = filter;
+  const asked: [string, unknown][] = [
+    ['c.status = ?', status],
+    ['c.topics @> ARRAY[?::text]', topic],
+    ['c.target_pubkey = ?', author === undefined ? undefined : bytes(author)],
+    ['EXISTS (SELECT 1 FROM reports r WHERE r.case_id = c.case_id AND r.reason = ?)', reason],
+    ['c.rule_id = ?', ruleId],
+    ['c.opened_at >= ?', since],
+    ['c.opened_at < ?', until],
+  ];
+  const given = asked.filter(([, value]) => value !== undefined);
+  const where = given.map(([condition], at) => `AND ${condition.replace('?', `$${taken + at + 1}`)}`);
+  return { where: where.join(' '), values: given.map(([, value]) => value) };
+}
 
 /** The newest first. */
-export function listCases(
-  db: Db,
-  { community, status }: { readonly community: number; readonly status?: CaseStatus | undefined },
-  page: PageOf,
-): Promise<Page<Case> | Denial> {
+export function listCases(db: Db, filter: CaseFilter, page: PageOf): Promise<Page<Case> | Denial> {
+  const { where, values } = narrowed(filter, 4);
   return readPage(
     page,
     NEWEST_FIRST,
     ({ openedAt, caseId }: Case) => [openedAt, caseId],
     async ([before, beforeId], limit) => {
       const { rows } = await db.query<Case>(
-        `SELECT ${COLUMNS} FROM moderation_cases c
-         WHERE c.community = $1 AND ($5::text IS NULL OR c.status = $5) AND (c.opened_at, c.case_id) < ($2, $3)
-         ORDER BY c.opened_at DESC, c.case_id DESC LIMIT $4`,
-        [community, before, beforeId, limit, status ?? null],
+        // Reports are counted for the page alone.
+        `SELECT ${COLUMNS} FROM (SELECT * FROM moderation_cases c
+           WHERE c.community = $1 AND (c.opened_at, c.case_id) < ($2, $3) ${where}
+           ORDER BY c.opened_at DESC, c.case_id DESC LIMIT $4) c ${SAID}
+         ORDER BY c.opened_at DESC, c.case_id DESC`,
+        [filter.community, before, beforeId, limit, ...values],
       );
       return rows;
     },
@@ -68,7 +114,7 @@ export function listCases(
 export async function findCase(db: Db, community: number, caseId: string): Promise<Case | Denial> {
   if (!isUuid(caseId)) return denial('NOT_FOUND');
   const { rows } = await db.query<Case>(
-    `SELECT ${COLUMNS} FROM moderation_cases c WHERE c.community = $1 AND c.case_id = $2`,
+    `SELECT ${COLUMNS} FROM moderation_cases c ${SAID} WHERE c.community = $1 AND c.case_id = $2`,
     [community, caseId],
   );
   return rows[0] ?? denial('NOT_FOUND');
@@ -107,8 +153,9 @@ export async function openCase(
   const values = [made, community, now, bytesOrNull(event), bytes(pubkey), reason, ruleId ?? null];
   const conflict = event === undefined ? OPEN_PERSON : OPEN_EVENT;
   const { rows } = await tx.query<{ case_id: string }>(
-    `INSERT INTO moderation_cases AS c (case_id, community, status, opened_at, updated_at, target_event, target_pubkey, reason, rule_id)
-     VALUES ($1, $2, 'open', $3, $3, $4, $5, $6, $7)
+    `INSERT INTO moderation_cases AS c (case_id, community, status, opened_at, updated_at, target_event, target_pubkey, reason, rule_id,
+       topics)
+     VALUES ($1, $2, 'open', $3, $3, $4, $5, $6, $7, topics_of_event($2, $4))
      ON CONFLICT ${conflict} DO UPDATE SET updated_at = excluded.updated_at RETURNING c.case_id`,
     values,
   );
@@ -173,9 +220,10 @@ const caseSql = (asked: string) => `
       END AS target_pubkey
     FROM ${asked} WHERE r.case_id IS NULL
   ), of_events AS (
-    INSERT INTO moderation_cases AS c (case_id, community, status, opened_at, updated_at, target_event, target_pubkey, reason)
+    INSERT INTO moderation_cases AS c (case_id, community, status, opened_at, updated_at, target_event, target_pubkey, reason,
+      topics)
     SELECT DISTINCT ON (community, target_event) gen_random_uuid(), community, 'open', $1::bigint, $1::bigint, target_event,
-      target_pubkey, 'reported: ' || reason
+      target_pubkey, 'reported: ' || reason, topics_of_event(community, target_event)
     FROM found WHERE target_event IS NOT NULL AND target_pubkey IS NOT NULL
     ORDER BY community, target_event, place, report_id
     ON CONFLICT ${OPEN_EVENT} DO UPDATE SET updated_at = excluded.updated_at
