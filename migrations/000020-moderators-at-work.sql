@@ -21,3 +21,39 @@ CREATE FUNCTION topics_of_event(asked_community integer, asked_event bytea) RETU
 $$;
 
 UPDATE moderation_cases SET topics = topics_of_event(community, target_event) WHERE target_event IS NOT NULL;
+
+-- What moderators do to many events as one: what is stored and meets the conditions, the newest first, down to the cursor. It is carried out in
+-- portions by a worker, and can be undone as one: then from `undo_after` to `undo_until`, by the position of its actions.
+CREATE TABLE moderation_batches (
+  batch_id uuid PRIMARY KEY,
+  community integer NOT NULL REFERENCES communities (id),
+  status text NOT NULL CHECK (status IN ('running', 'done', 'undoing', 'undone')),
+  action text NOT NULL CHECK (action IN ('remove', 'hold', 'label', 'release')),
+  created_at bigint NOT NULL,
+  updated_at bigint NOT NULL,
+  since bigint,
+  until bigint,
+  cursor_at bigint NOT NULL,
+  cursor_id bytea NOT NULL DEFAULT '',
+  looked_at bigint NOT NULL DEFAULT 0,
+  matched bigint NOT NULL DEFAULT 0,
+  undo_after bigint,
+  undo_until bigint,
+  stopped_early boolean NOT NULL DEFAULT false,
+  -- Of a rule: what a moderator has restored is not judged again.
+  by_rule boolean NOT NULL,
+  conditions jsonb NOT NULL,
+  label jsonb,
+  actor bytea,
+  undone_by bytea,
+  note text NOT NULL
+);
+CREATE INDEX moderation_batches_newest ON moderation_batches (community, created_at, batch_id);
+CREATE INDEX moderation_batches_open ON moderation_batches (updated_at) WHERE status IN ('running', 'undoing');
+
+ALTER TABLE moderation_actions ADD COLUMN batch_id uuid REFERENCES moderation_batches (batch_id) ON DELETE SET NULL;
+CREATE INDEX moderation_actions_batch ON moderation_actions (batch_id, position) WHERE batch_id IS NOT NULL;
+ALTER TABLE labels ADD COLUMN batch_id uuid REFERENCES moderation_batches (batch_id) ON DELETE SET NULL;
+CREATE INDEX labels_batch ON labels (batch_id) WHERE batch_id IS NOT NULL;
+-- What a rule holds, and its labels, when it is deleted.
+CREATE INDEX labels_rule ON labels (rule_id) WHERE rule_id IS NOT NULL;

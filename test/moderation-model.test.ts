@@ -23,6 +23,7 @@ import { moderationConsumer } from '../src/services/moderation.js';
 import { readChanges, readView } from '../src/store/changes.js';
 import { labelsAbout } from '../src/store/labels.js';
 import { OVER_RATE_SQL } from '../src/store/moderation.js';
+import { findBatch, startBatch, stepBatch, undoBatch } from '../src/store/moderation-batches.js';
 import { act, openByHand } from '../src/store/moderation-cases.js';
 import { changeRule, createRule, deleteRule, listRules, noteTried } from '../src/store/moderation-rules.js';
 import { readHead } from '../src/store/outbox.js';
@@ -477,6 +478,44 @@ describe('moderation', () => {
       ...targets.map(() => ({ reason: 'reported: nudity', reports: 25 })),
       { reason: 'reported: spam', reports: 25 },
     ]);
+  });
+
+  it('carries out a batch in portions, each event once, however many workers step at a time', async () => {
+    const { apiPool: pool } = life.database;
+    const { communities, lane } = life.writers[1]!;
+    const author = newAuthor();
+    const seconds = Math.floor(life.now / SECONDS);
+    const events = Array.from({ length: 450 }, (_, at) =>
+      unsigned({ kind: 1, pubkey: author.pubkey, created_at: seconds - (at % 7), content: `many ${at}` }),
+    );
+    await Promise.all(events.map((event) => life.submit(0, community, event)));
+    const conditions = { authors: [author.pubkey] };
+    const spec = { action: 'remove' as const, conditions, byRule: false, note: '' };
+    const batch = await startBatch(pool, { community }, spec, life.now);
+    if (isDenial(batch)) throw new Error(batch.denied);
+    const step = () => stepBatch(pool, (id) => communities.get(id)?.settings, life.now);
+    const found = async () => {
+      const now = await findBatch(pool, community, batch.batchId);
+      if (isDenial(now)) throw new Error(now.denied);
+      return now;
+    };
+    await step();
+    expect(await found()).toMatchObject({ status: 'running', matched: 200 });
+    for (let more = true; more; ) more = (await Promise.all([step(), step(), step()])).some(Boolean);
+    while (await carryOut({ lane, pool }));
+    expect(await found()).toMatchObject({
+      status: 'done',
+      matched: 450,
+      outcomes: { 'remove: removed': 450 },
+    });
+    expect(isDenial(await undoBatch(pool, { community, batchId: batch.batchId }, 30, life.now))).toBe(false);
+    for (let more = true; more; ) more = (await Promise.all([step(), step(), step()])).some(Boolean);
+    while (await carryOut({ lane, pool }));
+    expect(await found()).toMatchObject({
+      status: 'undone',
+      outcomes: { 'remove: removed': 450, 'restore: restored': 450 },
+    });
+    expect(await served(events[0]!)).toBe(true);
   });
 
   it('keeps nothing about one who has vanished, and the events that told their labels go', async () => {

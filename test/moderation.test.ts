@@ -366,6 +366,135 @@ describe('a label', () => {
   });
 });
 
+describe('a batch', () => {
+  const BATCHES = '/v1/admin/moderation/batches';
+  interface Batch extends Row {
+    readonly batch_id: string;
+    readonly status: string;
+    readonly outcomes: Record<string, number>;
+  }
+  const isWaiting = ({ outcomes }: Batch) => Object.keys(outcomes).some((what) => what.endsWith('waiting'));
+  const over = (id: string, status: string) =>
+    eventually(`the batch is ${status}`, async () => {
+      const found = await done<Batch>('GET', `${BATCHES}/${id}`);
+      return found.status === status && !isWaiting(found) ? found : undefined;
+    });
+  const start = async (body: Row) => over((await done<Batch>('POST', BATCHES, body)).batch_id, 'done');
+  const undo = async (id: string) => {
+    await done<Batch>('POST', `${BATCHES}/${id}/undo`);
+    return over(id, 'undone');
+  };
+  const areServed = (events: readonly NostrEvent[]) => Promise.all(events.map((event) => served(event)));
+
+  it('applies a rule to what is stored after a preview in numbers, and is undone as one', async () => {
+    const word = `okapi${posted}`;
+    const author = newAuthor();
+    const [one, two, other] = [
+      await post({ content: `an ${word}` }, author),
+      await post({ content: `two ${word}` }),
+      await post(),
+    ] as const;
+    const rule = await write({ action: 'hold', conditions: { words: [word] } });
+    const asked = { rule_id: rule.rule_id };
+    expect(await done('POST', `${BATCHES}/preview`, asked)).toMatchObject({
+      matched: 2,
+      stopped_early: false,
+      kinds: [{ kind: 1, events: 2 }],
+    });
+    expect(await areServed([one, two, other]), 'a preview does nothing').toEqual([true, true, true]);
+    const batch = await start(asked);
+    expect(batch).toMatchObject({ action: 'hold', matched: 2, outcomes: { 'remove: removed': 2 } });
+    expect(await areServed([one, two, other])).toEqual([false, false, true]);
+    expect((await casesAbout(one.id))[0]).toMatchObject({ status: 'held' });
+    // What its author deletes meanwhile stays away, and is counted.
+    expect(await client.publish(sign(author, { kind: 5, tags: [['e', one.id]] }))).toEqual([true, '']);
+    const undone = await undo(batch.batch_id);
+    expect(undone.outcomes).toEqual({ 'remove: removed': 2, 'restore: deleted': 1, 'restore: restored': 1 });
+    expect(await areServed([one, two, other])).toEqual([false, true, true]);
+    expect((await casesAbout(two.id))[0]).toMatchObject({ status: 'resolved' });
+    await api.refused(409, 'STATUS_CONFLICT', 'POST', `${BATCHES}/${batch.batch_id}/undo`, { as: root });
+    expect((await start(asked)).matched, 'what was restored is not judged again').toBe(0);
+  });
+
+  it('removes everything of an author but requests to delete, resolves their cases, and undoing opens them', async () => {
+    const author = newAuthor();
+    const events = [await post({}, author), await post({ kind: 0, content: '{}' }, author)];
+    const request = await post({ kind: 5, tags: [['e', 'b'.repeat(64)]] }, author);
+    const other = await post();
+    await done('POST', '/v1/reports', { event_id: events[0]!.id, reason: 'spam' }, newAuthor());
+    const person = await done<Case>('POST', CASES, { pubkey: author.pubkey });
+    const batch = await start({ case_id: person.case_id, action: 'remove', note: 'a spammer' });
+    expect(batch).toMatchObject({ matched: 2, outcomes: { 'remove: removed': 2 } });
+    expect(await areServed([...events, request, other])).toEqual([false, false, true, true]);
+    expect((await casesAbout(events[0]!.id))[0]).toMatchObject({ status: 'resolved' });
+    await undo(batch.batch_id);
+    expect(await areServed(events)).toEqual([true, true]);
+    expect((await casesAbout(events[0]!.id))[0]).toMatchObject({ status: 'open' });
+  });
+
+  it('leaves alone what somebody has decided about since, and is not undone when its days are over', async () => {
+    const author = newAuthor();
+    const events = [await post({}, author), await post({}, author)];
+    const batch = await start({ conditions: { authors: [author.pubkey] }, action: 'remove' });
+    const again = await done<Case>('POST', CASES, { event_id: events[0]!.id });
+    await act(again.case_id, 'restore');
+    await act(again.case_id, 'remove');
+    expect((await undo(batch.batch_id)).outcomes).toMatchObject({ 'restore: restored': 1 });
+    expect(await areServed(events)).toEqual([false, true]);
+    const late = await start({ conditions: { authors: [author.pubkey] }, action: 'remove' });
+    await first.database.pool.query('UPDATE moderation_batches SET created_at = 1 WHERE batch_id = $1', [
+      late.batch_id,
+    ]);
+    await api.refused(409, 'STATUS_CONFLICT', 'POST', `${BATCHES}/${late.batch_id}/undo`, { as: root });
+  });
+
+  it('labels what matches, and undone its labels are withdrawn', async () => {
+    const event = await post();
+    const label = { label: 'spam', confidence: 0.7 };
+    const batch = await start({ conditions: { authors: [event.pubkey] }, action: 'label', label });
+    expect(batch.outcomes).toEqual({ 'label: done': 1 });
+    await until('it is told', async () => (await labelEvents(event)).length === 2);
+    await undo(batch.batch_id);
+    await until('it is withdrawn', async () => (await labelEvents(event)).length === 0);
+  });
+
+  it('names what it cannot do', async () => {
+    const event = await post();
+    const about = await done<Case>('POST', CASES, { event_id: event.id });
+    const rated = await write({ action: 'hide', conditions: { kinds: [1], rate: { count: 1, seconds: 9 } } });
+    for (const body of [{ case_id: about.case_id, action: 'remove' }, { rule_id: rated.rule_id }])
+      await api.refused(409, 'STATUS_CONFLICT', 'POST', BATCHES, { as: root, body });
+    for (const body of [{}, { conditions: { kinds: [1] } }, { conditions: { kinds: [1] }, action: 'label' }])
+      await api.refused(400, 'INVALID_REQUEST', 'POST', BATCHES, { as: root, body });
+  });
+
+  it('releases what a deleted rule held and nobody has decided about, and can be undone', async () => {
+    const word = `lemur${posted}`;
+    const rule = await enable({ action: 'hold', conditions: { words: [word] } });
+    const [mistaken, decided] = [await post({ content: word }), await post({ content: word })] as const;
+    await gone(mistaken);
+    await gone(decided);
+    await act((await caseAbout(decided.id)).case_id, 'remove');
+    const { released } = await done<{ released: string }>('DELETE', `${RULES}/${rule.rule_id}`);
+    expect((await over(released, 'done')).outcomes).toEqual({ 'restore: restored': 1 });
+    expect(await areServed([mistaken, decided])).toEqual([true, false]);
+    expect((await casesAbout(mistaken.id))[0]).toMatchObject({ status: 'resolved' });
+    await undo(released);
+    expect(await areServed([mistaken, decided])).toEqual([false, false]);
+    expect((await casesAbout(mistaken.id))[0]).toMatchObject({ status: 'held' });
+  });
+
+  it('is not made of a rule that is deleted with keep: what it held stays held', async () => {
+    const word = `tapir${posted}`;
+    const rule = await enable({ action: 'hold', conditions: { words: [word] } });
+    const event = await post({ content: word });
+    await gone(event);
+    expect(await done('DELETE', `${RULES}/${rule.rule_id}?keep=true`)).toMatchObject({ released: null });
+    await drained();
+    expect([await served(event), (await caseAbout(event.id)).status]).toEqual([false, 'held']);
+  });
+});
+
 describe('a case', () => {
   it('is opened by a report, over HTTP and as kind 1984 alike, and shared by those about the same target', async () => {
     const event = await post();

@@ -23,6 +23,7 @@ import {
 import { readCaseEvent } from '../store/moderation-event.js';
 import { reportsOfCase } from '../store/reports.js';
 import type { EventRef } from '../store/restore.js';
+import { moderationBatchRoutes } from './admin-moderation-batches.js';
 import { moderationRuleRoutes } from './admin-moderation-rules.js';
 import { type Route, route } from './contract.js';
 import { eventId, reportShape, showReport } from './reports.js';
@@ -40,7 +41,12 @@ export interface ModerationOptions {
 }
 
 export function moderationRoutes(options: ModerationOptions): Route[] {
-  return [...moderationRuleRoutes(options), ...caseRoutes(options), actRoute(options)];
+  return [
+    ...moderationRuleRoutes(options),
+    ...moderationBatchRoutes(options),
+    ...caseRoutes(options),
+    actRoute(options),
+  ];
 }
 
 const oneCase = z.strictObject({

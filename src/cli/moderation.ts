@@ -31,6 +31,7 @@ import { readCaseEvent } from '../store/moderation-event.js';
 import {
   changeRule,
   createRule,
+  type DeleteRule,
   deleteRule,
   type KeptRule,
   listRules,
@@ -40,6 +41,7 @@ import { tryRule } from '../store/moderation-try.js';
 import { reportsOfCase } from '../store/reports.js';
 import { granted, oneOf, printAll, pubkeyArgument, timeText } from './answers.js';
 import { COMMUNITY_OPTION, withCommunity } from './context.js';
+import { batchCommands } from './moderation-batches.js';
 import { count } from './progress.js';
 
 /** How long an order of this command is waited for: a running node carries it out within a second. */
@@ -109,6 +111,7 @@ export function moderationCommand(): Command {
       withCommunity(slug, ({ database }, community) => showCase(database.pool, community.id, id)),
     );
   moderation.addCommand(actCommand());
+  for (const command of batchCommands()) moderation.addCommand(command);
   return moderation;
 }
 
@@ -152,13 +155,16 @@ function rulesCommand(): Command {
       );
   rules
     .command('remove <rule>')
-    .description('delete it; what it did stays done')
+    .description('delete it; a running node restores what it holds and nobody has decided about')
+    .option('--keep', 'what it holds stays held')
+    .option('--hidden', 'what it has hidden comes back too')
     .option(...COMMUNITY_OPTION)
-    .action((name: string, { community: slug }: Chosen) =>
-      withCommunity(slug, async ({ database }, { id }) => {
-        const { ruleId } = await ruleNamed(database.pool, id, name);
-        granted(await deleteRule(database.pool, { community: id, ruleId }, Date.now()));
+    .action((name: string, { community: slug, ...how }: Chosen & DeleteRule) =>
+      withCommunity(slug, async ({ database: { pool } }, { id }) => {
+        const { ruleId } = await ruleNamed(pool, id, name);
+        const { released } = granted(await deleteRule(pool, { community: id, ruleId }, Date.now(), how));
         write(`${name} is deleted`);
+        if (released !== undefined) write(`what it held is released: minato moderation batches ${released}`);
       }),
     );
   return rules;
@@ -181,7 +187,7 @@ async function readRule(file: string) {
 }
 
 /** By its name or its id. */
-async function ruleNamed(pool: Pool, community: number, name: string): Promise<KeptRule> {
+export async function ruleNamed(pool: Pool, community: number, name: string): Promise<KeptRule> {
   const all = await listRules(pool, community);
   const found = all.find((rule) => rule.name === name || rule.ruleId === name);
   if (found !== undefined) return found;

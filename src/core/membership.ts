@@ -156,6 +156,8 @@ export const AUDIT_ACTIONS = [
   'moderation.unban',
   'moderation.dismiss',
   'moderation.open',
+  'moderation.batch',
+  'moderation.undo',
   'moderation.reopen',
   'session.start',
   'session.end',

@@ -172,6 +172,10 @@ const ENTRIES: Record<PersonalStoreName, Entry> = {
     about: 'Rules of moderation that name you.',
     columns: ['moderation_rules.conditions'],
   },
+  'moderation-batches': {
+    about: 'What moderators did to many events at once that names you, and what you started: when and what.',
+    columns: ['moderation_batches.conditions', 'moderation_batches.actor', 'moderation_batches.undone_by'],
+  },
   'moderation-rates': {
     about: 'Events of yours that rules with a rate count; forgotten after two days.',
     columns: ['moderation_rates.pubkey', 'moderation_rates.event_id'],
@@ -294,6 +298,8 @@ export const EXEMPT_COLUMNS: Readonly<Record<string, string>> = {
   'invites.topic': `${IS_TOPIC} It belongs to the invite, and goes with that row.`,
   'events.bound': `${IS_TOPIC} It belongs to the author of the event, and goes with that row.`,
   'event_heads.topics': `${IS_TOPIC} It belongs to the author of the event, and goes with that row.`,
+  'moderation_batches.cursor_id': 'How far a batch has come, by the id of an event.',
+  'moderation_batches.note': 'Why, in the words of a moderator; it goes with its row.',
   'moderation_cases.topics': `${IS_TOPIC} It belongs to the case, and goes with that row.`,
   'labels.topics': `${IS_TOPIC} It belongs to the label, and goes with that row.`,
   'consumer_dead_letters.topics': `${IS_TOPIC} It belongs to the author of the event, and goes with that row.`,

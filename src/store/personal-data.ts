@@ -177,6 +177,12 @@ export const PERSONAL_SELECTS = {
     columns: 'action, enabled, created_at',
     from: 'FROM moderation_rules WHERE community = :community AND strpos(conditions::text, :hex) > 0',
   },
+  'moderation-batches': {
+    columns:
+      'action, status, created_at, coalesce(actor = :pubkey, false) AS by_you, coalesce(undone_by = :pubkey, false) AS undone_by_you',
+    from: `FROM moderation_batches WHERE community = :community AND (actor = :pubkey OR undone_by = :pubkey OR strpos(conditions::text, :hex) > 0)
+      ORDER BY created_at, batch_id`,
+  },
   'moderation-rates': {
     columns: `${hex('event_id')}, at`,
     from: `FROM moderation_rates ${OF_PUBKEY} ORDER BY at`,
@@ -204,7 +210,7 @@ export const PERSONAL_SELECTS = {
     from: `FROM community_settings WHERE community = :community AND strpos(value::text, :hex) > 0`,
   },
   'audit-log': {
-    columns: `at, action, coalesce(actor = :pubkey, false) AS by_you, ${ABOUT_THEM} AS about_you,
+    columns: `at, action, coalesce(actor = :pubkey, false) AS by_you, coalesce(undone_by = :pubkey, false) AS undone_by_you, ${ABOUT_THEM} AS about_you,
       CASE WHEN ${ABOUT_THEM} THEN target END AS target, CASE WHEN ${ABOUT_THEM} THEN details END AS details`,
     from: `FROM audit_log WHERE community = :community
       AND (actor = :pubkey OR target = :hex OR strpos(details::text, :hex) > 0) ORDER BY position`,
