@@ -88,6 +88,22 @@ describe('minato moderation', () => {
     expect(none).toMatchObject({ code: 1, stderr: expect.stringContaining('at least one condition') });
   });
 
+  it('acts on all cases that the filters find', async () => {
+    const other = newAuthor();
+    const events = [sign(other, { content: 'one' }), sign(other, { content: 'two' })];
+    for (const event of events) expect(await client.publish(event)).toEqual([true, '']);
+    const tags = events.map(({ id }) => ['e', id, 'malware']);
+    expect(await client.publish(sign(author, { kind: 1_984, tags }))).toEqual([true, '']);
+    await relay.node.consumers!.drained();
+    const filters = ['--status', 'open', '--author', other.pubkey, '--reason', 'malware'];
+    expect(await says(['cases', ...filters])).toMatch(/1 report, 0 with standing.*\n.*1 report/);
+    expect(await says(['act', 'all', 'remove', ...filters])).toContain('2 of 2 cases');
+    await eventually('both are removed', async () =>
+      (await Promise.all(events.map(served))).some(Boolean) ? undefined : true,
+    );
+    expect(await says(['cases', ...filters])).toBe('there are no cases\n');
+  });
+
   it('says in a sentence what is wrong with a rule', async () => {
     const wrong = JSON.stringify({ name: 'x', action: 'hide', conditions: { patterns: ['(['] } });
     const { code, stderr } = await minato(['moderation', 'rules', 'add', '-'], wrong);

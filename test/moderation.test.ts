@@ -555,6 +555,26 @@ describe('a case', () => {
     expect(everyones.items.map(({ topics }) => topics)).toEqual([[topic], [topic]]);
   });
 
+  it('is decided with many others by one request, each with its own answer', async () => {
+    const events = [await post(), await post()];
+    const opened = await Promise.all(events.map(({ id }) => done<Case>('POST', CASES, { event_id: id })));
+    const person = await done<Case>('POST', CASES, { pubkey: newAuthor().pubkey });
+    const unknown = '00000000-0000-4000-8000-000000000000';
+    const ids = [...opened, person].map(({ case_id: id }) => id);
+    const answer = await done<{ items: Row[] }>('POST', `${CASES}/actions`, {
+      case_ids: [...ids, unknown],
+      action: 'remove',
+      note: 'a wave',
+    });
+    expect(answer.items).toMatchObject([
+      { case_id: ids[0], action: { outcome: 'removed' }, refused: null },
+      { case_id: ids[1], action: { outcome: 'removed' }, refused: null },
+      { case_id: ids[2], action: null, refused: 'STATUS_CONFLICT' },
+      { case_id: unknown, action: null, refused: 'NOT_FOUND' },
+    ]);
+    expect([await served(events[0]!), await served(events[1]!)]).toEqual([false, false]);
+  });
+
   it('is not opened about what never came here', async () => {
     await done('POST', '/v1/reports', { event_id: 'a'.repeat(64), reason: 'spam' }, newAuthor());
     expect(await casesAbout('a'.repeat(64))).toEqual([]);

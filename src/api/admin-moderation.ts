@@ -46,6 +46,7 @@ export function moderationRoutes(options: ModerationOptions): Route[] {
     ...moderationBatchRoutes(options),
     ...caseRoutes(options),
     actRoute(options),
+    actOnManyRoute(options),
   ];
 }
 
@@ -278,6 +279,43 @@ function actRoute(options: ModerationOptions): Route {
       const asked = { community: community.id, caseId, actor, privateKinds, ...body };
       const taken = await act(pool, asked, { fixed: options.adminPubkeys }, now);
       return isDenial(taken) ? taken : settle(options, asked, taken);
+    },
+  });
+}
+
+const CASES_MAX = 100;
+
+/** One after another, each as if it were the only one: what one refuses does not hold up the next. */
+function actOnManyRoute(options: ModerationOptions): Route {
+  const { pool, adminPubkeys } = options;
+  return route({
+    ...shared,
+    method: 'POST',
+    url: `${CASES}/actions`,
+    summary: 'Do the same about many cases',
+    description: `${ABOUT} Each case has its own answer: the action, or the code of the refusal that it would have had alone.`,
+    body: acting.safeExtend({ case_ids: z.array(z.uuid()).min(1).max(CASES_MAX) }),
+    status: 201,
+    response: z.strictObject({
+      items: z.array(
+        z.strictObject({ case_id: z.uuid(), action: action.nullable(), refused: z.string().nullable() }),
+      ),
+    }),
+    errors: [],
+    handler: async ({ community, pubkey: actor, body: { case_ids: caseIds, ...same }, now }) => {
+      const privateKinds = community.settings['auth.privateKinds'];
+      const items = [];
+      for (const caseId of new Set(caseIds)) {
+        const asked = { community: community.id, caseId, actor, privateKinds, ...same };
+        const taken = await act(pool, asked, { fixed: adminPubkeys }, now);
+        const done = isDenial(taken) ? taken : await settle(options, asked, taken);
+        items.push(
+          isDenial(done)
+            ? { case_id: caseId, action: null, refused: done.denied }
+            : { case_id: caseId, action: done, refused: null },
+        );
+      }
+      return { items };
     },
   });
 }

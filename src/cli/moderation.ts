@@ -4,6 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Argument, Command, InvalidArgumentError } from 'commander';
 import type { Pool } from 'pg';
 import type { Community } from '../communities.js';
+import { type Denial, ERRORS, isDenial } from '../core/errors.js';
 import { LABELS, type LabelSpec, labelSchema } from '../core/labels.js';
 import {
   CASE_ACTIONS,
@@ -19,7 +20,7 @@ import { compileRule } from '../core/rule-match.js';
 import { labelsAbout } from '../store/labels.js';
 import {
   type Action,
-  act,
+  act as actOn,
   type Case,
   type CaseFilter,
   findAction,
@@ -49,6 +50,9 @@ const WAIT_MS = 10_000;
 const LOOK_MS = 100;
 const TRY_EVENTS = 1_000;
 const DAYS_MAX = 36_500;
+/** Cases that one command acts on, at most. */
+const ALL_MAX = 10_000;
+const PAGE_CASES = 200;
 
 const EXAMPLES = `
 A rule is JSON: a name, conditions that must all hold (kinds, authors, topics, words, patterns, tags, rate), and an action:
@@ -62,6 +66,7 @@ Examples:
   $ minato moderation cases --status open --reason spam --older-than 2
   $ minato moderation case 0b6fa0a2-…           its event, reports, actions and labels
   $ minato moderation act 0b6fa0a2-… restore --note "a joke"
+  $ minato moderation act all dismiss --status open --reason spam --older-than 30
   $ minato moderation act 0b6fa0a2-… label --label spam --confidence 0.9 --days 30`;
 
 interface Chosen {
@@ -84,24 +89,18 @@ export function moderationCommand(): Command {
     .action((name: string, { community: slug, last }: Chosen & { last: number }) =>
       withCommunity(slug, ({ database }, community) => attempt(database.pool, community, name, last)),
     );
-  moderation
-    .command('cases')
-    .description('show the cases, the newest first')
-    .option('--status <status>', CASE_STATUSES.join(', '), oneOf(CASE_STATUSES))
-    .option('--topic <topic>', 'about an event of this topic')
-    .option('--author <pubkey>', 'about this person or an event of theirs', pubkeyArgument)
-    .option('--reason <reason>', `with a report of it: ${REPORT_REASONS.join(', ')}`, oneOf(REPORT_REASONS))
-    .option('--rule <rule>', 'opened by this rule; its name or id')
-    .option('--older-than <days>', 'opened longer ago', daysArgument)
-    .option('--newer-than <days>', 'opened since', daysArgument)
-    .option(...COMMUNITY_OPTION)
-    .addHelpText('after', EXAMPLES)
-    .action((options: Chosen & CaseOptions) =>
-      withCommunity(options.community, async ({ database: { pool } }, { id }) => {
-        const filter = await caseFilter(pool, id, options);
-        await printAll((page) => listCases(pool, filter, page), caseLine, 'there are no cases');
-      }),
-    );
+  moderation.addCommand(
+    withFilters(new Command('cases'))
+      .description('show the cases, the newest first')
+      .option(...COMMUNITY_OPTION)
+      .addHelpText('after', EXAMPLES)
+      .action((options: Chosen & CaseOptions) =>
+        withCommunity(options.community, async ({ database: { pool } }, { id }) => {
+          const filter = await caseFilter(pool, id, options);
+          await printAll((page) => listCases(pool, filter, page), caseLine, 'there are no cases');
+        }),
+      ),
+  );
   moderation
     .command('case <id>')
     .description('show a case with its event, reports, actions and labels')
@@ -228,6 +227,16 @@ async function attempt(pool: Pool, community: Community, name: string, last: num
 
 // ─── Cases ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
+const withFilters = (command: Command) =>
+  command
+    .option('--status <status>', CASE_STATUSES.join(', '), oneOf(CASE_STATUSES))
+    .option('--topic <topic>', 'about an event of this topic')
+    .option('--author <pubkey>', 'about this person or an event of theirs', pubkeyArgument)
+    .option('--reason <reason>', `with a report of it: ${REPORT_REASONS.join(', ')}`, oneOf(REPORT_REASONS))
+    .option('--rule <rule>', 'opened by this rule; its name or id')
+    .option('--older-than <days>', 'opened longer ago', daysArgument)
+    .option('--newer-than <days>', 'opened since', daysArgument);
+
 interface CaseOptions {
   readonly status?: CaseStatus;
   readonly topic?: string;
@@ -294,7 +303,7 @@ async function showCase(pool: Pool, community: number, id: string): Promise<void
     );
 }
 
-interface ActOptions extends Chosen {
+interface ActOptions extends Chosen, CaseOptions {
   readonly note: string;
   readonly label?: LabelSpec['label'];
   readonly confidence?: number;
@@ -303,10 +312,13 @@ interface ActOptions extends Chosen {
 }
 
 function actCommand(): Command {
-  return new Command('act')
-    .argument('<case>', 'its id')
+  const act = new Command('act')
+    .argument('<case>', 'its id, or "all" of those that the filters find')
     .addArgument(new Argument('<action>', CASE_ACTIONS.join(', ')).argParser(oneOf(CASE_ACTIONS)))
-    .description('do something about a case; a running node carries out what changes the view')
+    .description(
+      'do something about a case, or about all that are found; a running node carries out what changes the view',
+    );
+  return withFilters(act)
     .option('--note <text>', 'why; for operators, and kept', '')
     .option('--label <label>', LABELS.join(', '), oneOf(LABELS))
     .option('--confidence <number>', 'how sure, up to 1', Number)
@@ -315,15 +327,42 @@ function actCommand(): Command {
     .option(...COMMUNITY_OPTION)
     .addHelpText('after', EXAMPLES)
     .action((caseId: string, action: CaseAction, options: ActOptions) =>
-      withCommunity(options.community, async ({ database, config }, { id, settings }) => {
+      withCommunity(options.community, async ({ database: { pool }, config }, { id, settings }) => {
         const label = labelOf(action, options);
         const privateKinds = settings['auth.privateKinds'];
-        const acting = { community: id, caseId, action, note: options.note, label, privateKinds };
-        const fixed = { fixed: config.adminPubkeys };
-        const taken = granted(await act(database.pool, acting, fixed, Date.now()));
-        write(actionLine(await settled(database.pool, taken)));
+        const same = { community: id, action, note: options.note, label, privateKinds };
+        const one = (which: string) =>
+          actOn(pool, { ...same, caseId: which }, { fixed: config.adminPubkeys }, Date.now());
+        if (caseId === 'all') await actOnAll(pool, await caseFilter(pool, id, options), one);
+        else write(actionLine(await settled(pool, granted(await one(caseId)))));
       }),
     );
+}
+
+/** Found before the first is changed: what an action changes may be what is asked for. */
+async function actOnAll(
+  pool: Pool,
+  filter: CaseFilter,
+  one: (caseId: string) => Promise<Action | Denial>,
+): Promise<void> {
+  const found: Case[] = [];
+  for (let cursor: string | undefined; found.length < ALL_MAX; ) {
+    const page = granted(await listCases(pool, filter, { limit: PAGE_CASES, cursor }));
+    found.push(...page.items);
+    cursor = page.cursor;
+    if (cursor === undefined) break;
+  }
+  let refused = 0;
+  for (const { caseId } of found.slice(0, ALL_MAX)) {
+    const taken = await one(caseId);
+    if (!isDenial(taken)) continue;
+    refused += 1;
+    write(`${caseId}  ${ERRORS[taken.denied].message}`);
+  }
+  const more = found.length >= ALL_MAX ? '; there may be more: run it again' : '';
+  write(
+    `${count(found.length - refused)} of ${count(found.length)} cases; a running node does the rest${more}`,
+  );
 }
 
 function labelOf(action: CaseAction, { label, confidence, days, policy }: ActOptions): LabelSpec | undefined {
