@@ -57,3 +57,9 @@ ALTER TABLE labels ADD COLUMN batch_id uuid REFERENCES moderation_batches (batch
 CREATE INDEX labels_batch ON labels (batch_id) WHERE batch_id IS NOT NULL;
 -- What a rule holds, and its labels, when it is deleted.
 CREATE INDEX labels_rule ON labels (rule_id) WHERE rule_id IS NOT NULL;
+
+-- The appeal of the person whom a case is about, against one action: the last one, as long as the case is there.
+ALTER TABLE moderation_cases ADD COLUMN appeal text, ADD COLUMN appealed_at bigint, ADD COLUMN appeal_of uuid;
+CREATE INDEX moderation_cases_appealed ON moderation_cases (community, opened_at, case_id)
+  WHERE appealed_at IS NOT NULL AND status IN ('open', 'held');
+CREATE INDEX moderation_cases_appeals ON moderation_cases (community, target_pubkey, appealed_at) WHERE appealed_at IS NOT NULL;

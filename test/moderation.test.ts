@@ -495,6 +495,82 @@ describe('a batch', () => {
   });
 });
 
+describe('the author', () => {
+  const OWN = '/v1/moderation';
+  const APPEALS = `${OWN}/appeals`;
+  const seenBy = async (author: Author) =>
+    (await done<{ items: Row[] }>('GET', OWN, undefined, author)).items;
+
+  it('sees what was done about an event, appeals once, and sees what became of it', async () => {
+    const author = newAuthor();
+    const event = await post({}, author);
+    const opened = await done<Case>('POST', CASES, { event_id: event.id, note: 'a hint from somebody' });
+    await act(opened.case_id, 'remove', { note: 'for moderators only' });
+    const [removed] = await seenBy(author);
+    expect(removed).toEqual({
+      action: 'remove',
+      event_id: event.id,
+      at: expect.any(Number),
+      by_a_rule: false,
+      held: false,
+      appeal: null,
+    });
+    expect(await seenBy(newAuthor()), 'nobody else sees it').toEqual([]);
+    const text = 'it was a joke';
+    const asked = { event_id: event.id, text };
+    await api.refused(404, 'NOT_FOUND', 'POST', APPEALS, { as: newAuthor(), body: asked });
+    await api.refused(404, 'NOT_FOUND', 'POST', APPEALS, { as: author, body: { text } });
+    await done('POST', APPEALS, asked, author);
+    await api.refused(409, 'STATUS_CONFLICT', 'POST', APPEALS, { as: author, body: asked });
+    const waiting = await done<{ items: Case[] }>('GET', `${CASES}?appealed=true&author=${author.pubkey}`);
+    expect(waiting.items).toMatchObject([{ case_id: opened.case_id, status: 'open', appeal: text }]);
+    expect((await seenBy(author))[0]).toMatchObject({ appeal: { text, waiting: true } });
+    expect(await served(event), 'it stays away until somebody decides').toBe(false);
+    await act(opened.case_id, 'restore');
+    expect(await seenBy(author)).toMatchObject([
+      { action: 'restore', event_id: event.id },
+      { action: 'remove', appeal: { text, waiting: false } },
+    ]);
+    const after = await done<{ items: Case[] }>('GET', `${CASES}?appealed=true&author=${author.pubkey}`);
+    expect(after.items).toEqual([]);
+    await api.refused(404, 'NOT_FOUND', 'POST', APPEALS, { as: author, body: asked });
+  });
+
+  it('who is banned can appeal against it, and one whose event is held: it stays held', async () => {
+    const author = newAuthor();
+    const rule = { action: 'hold', conditions: { authors: [author.pubkey], words: ['gibbon'] } };
+    await enable(rule);
+    const event = await post({ content: 'gibbon' }, author);
+    await gone(event);
+    const { case_id: held } = await caseAbout(event.id);
+    expect((await seenBy(author))[0]).toMatchObject({ action: 'remove', held: true, by_a_rule: true });
+    await done('POST', APPEALS, { event_id: event.id, text: 'an ape' }, author);
+    expect(await whole(held)).toMatchObject({ status: 'held', appeal: 'an ape' });
+    await act(held, 'ban');
+    await done('POST', APPEALS, { text: 'let me in' }, author);
+    const [about] = await casesAbout(author.pubkey);
+    expect(about).toMatchObject({ status: 'open', reason: 'appeal', appeal: 'let me in' });
+    await act(held, 'unban');
+    await act(held, 'remove');
+    await act(about!.case_id, 'dismiss');
+    expect((await seenBy(author)).map(({ action }) => action)).toEqual(['remove', 'unban', 'ban', 'remove']);
+  });
+
+  it('appeals at most so many times a day', async () => {
+    const author = newAuthor();
+    const events: NostrEvent[] = [];
+    for (let at = 0; at < 11; at += 1) events.push(await post({}, author));
+    const opened = await Promise.all(events.map(({ id }) => done<Case>('POST', CASES, { event_id: id })));
+    const ids = opened.map(({ case_id: id }) => id);
+    await done('POST', `${CASES}/actions`, { case_ids: ids, action: 'remove' });
+    for (const { id } of events.slice(1)) await done('POST', APPEALS, { event_id: id, text: 'no' }, author);
+    await api.refused(429, 'RATE_LIMITED', 'POST', APPEALS, {
+      as: author,
+      body: { event_id: events[0]!.id, text: 'no' },
+    });
+  });
+});
+
 describe('a case', () => {
   it('is opened by a report, over HTTP and as kind 1984 alike, and shared by those about the same target', async () => {
     const event = await post();

@@ -60,6 +60,8 @@ const oneCase = z.strictObject({
   reason: z.string(),
   rule_id: z.uuid().nullable(),
   topics: z.array(z.string()).describe('Of the event, when the case was opened'),
+  appeal: z.string().nullable().describe('Of the author; it waits while the case is open or held'),
+  appealed_at: milliseconds.nullable(),
   reports: z.number().int().describe('That are part of it; those withdrawn do not count'),
   reports_with_standing: z
     .number()
@@ -82,6 +84,8 @@ function showCase(found: Case): z.output<typeof oneCase> {
     reason: found.reason,
     rule_id: found.ruleId,
     topics: [...found.topics],
+    appeal: found.appeal,
+    appealed_at: found.appealedAt,
     reports: found.reports,
     reports_with_standing: found.reportsWithStanding,
     report_weight: found.reportWeight,
@@ -180,6 +184,7 @@ const caseQuery = {
   rule_id: z.uuid().optional(),
   since: time.optional().describe('Opened at this time or later, in milliseconds'),
   until: time.optional().describe('Opened before this time, in milliseconds'),
+  appealed: z.stringbool().optional().describe('Whether an appeal of the author waits'),
 };
 
 function caseFilter(

@@ -235,7 +235,8 @@ const withFilters = (command: Command) =>
     .option('--reason <reason>', `with a report of it: ${REPORT_REASONS.join(', ')}`, oneOf(REPORT_REASONS))
     .option('--rule <rule>', 'opened by this rule; its name or id')
     .option('--older-than <days>', 'opened longer ago', daysArgument)
-    .option('--newer-than <days>', 'opened since', daysArgument);
+    .option('--newer-than <days>', 'opened since', daysArgument)
+    .option('--appealed', 'with an appeal of the author that waits');
 
 interface CaseOptions {
   readonly status?: CaseStatus;
@@ -245,12 +246,13 @@ interface CaseOptions {
   readonly rule?: string;
   readonly olderThan?: number;
   readonly newerThan?: number;
+  readonly appealed?: boolean;
 }
 
 async function caseFilter(
   pool: Pool,
   community: number,
-  { rule, olderThan, newerThan, status, topic, author, reason }: CaseOptions,
+  { rule, olderThan, newerThan, status, topic, author, reason, appealed }: CaseOptions,
 ): Promise<CaseFilter> {
   const ago = (days?: number) => (days === undefined ? undefined : Date.now() - days * DAY_MS);
   return {
@@ -259,6 +261,7 @@ async function caseFilter(
     topic,
     author,
     reason,
+    appealed,
     ruleId: rule === undefined ? undefined : (await ruleNamed(pool, community, rule)).ruleId,
     since: ago(newerThan),
     until: ago(olderThan),
@@ -288,6 +291,8 @@ async function showCase(pool: Pool, community: number, id: string): Promise<void
   const { targetEvent: event, targetPubkey: pubkey } = found;
   write(caseLine(found));
   write(`author ${pubkey}`);
+  if (found.appeal !== null && found.appealedAt !== null)
+    write(`appealed ${timeText(found.appealedAt)}: ${JSON.stringify(found.appeal)}`);
   if (event !== null) {
     const shown = await readCaseEvent(pool, { community, id: event });
     write(shown === undefined ? 'the event is gone, or its author deleted it' : JSON.stringify(shown));

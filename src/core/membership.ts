@@ -156,6 +156,7 @@ export const AUDIT_ACTIONS = [
   'moderation.unban',
   'moderation.dismiss',
   'moderation.open',
+  'moderation.appeal',
   'moderation.batch',
   'moderation.undo',
   'moderation.reopen',

@@ -164,6 +164,10 @@ const ENTRIES: Record<PersonalStoreName, Entry> = {
       'moderation_actions.note',
     ],
   },
+  appeals: {
+    about: 'Your appeals against what was done.',
+    columns: ['moderation_cases.appeal'],
+  },
   'moderation-by-you': {
     about: 'What you did as a moderator: when and what, not to whom.',
     columns: ['moderation_actions.actor'],

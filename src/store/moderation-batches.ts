@@ -278,7 +278,14 @@ export async function stepBatch(pool: Pool, settingsOf: SettingsOf, now: number)
     if (batch === undefined) return false;
     if (batch.status === 'undoing') return undoPortion(tx, batch, now);
     const settings = settingsOf(batch.community);
-    if (settings === undefined) return false;
+    if (settings === undefined) {
+      // A community that is not known here waits, and no other waits with it.
+      await tx.query('UPDATE moderation_batches SET updated_at = $2 WHERE batch_id = $1', [
+        batch.batchId,
+        now,
+      ]);
+      return false;
+    }
     await takePortion(tx, batch, settings, now);
     return true;
   });

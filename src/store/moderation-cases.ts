@@ -38,6 +38,9 @@ export interface Case {
   readonly ruleId: string | null;
   /** Of its event when it was opened. */
   readonly topics: readonly string[];
+  /** Of the person whom it is about; waiting while the case is open or held. */
+  readonly appeal: string | null;
+  readonly appealedAt: number | null;
   /** How many reports are part of it. */
   readonly reports: number;
   /** Of them, by reporters who had standing when they reported. */
@@ -48,7 +51,7 @@ export interface Case {
 
 const COLUMNS = `c.case_id AS "caseId", c.status, c.opened_at AS "openedAt", c.updated_at AS "updatedAt", c.closed_at AS "closedAt",
   encode(c.target_event, 'hex') AS "targetEvent", encode(c.target_pubkey, 'hex') AS "targetPubkey", c.reason, c.rule_id AS "ruleId",
-  c.topics, said.reports, said.standing AS "reportsWithStanding", said.weight AS "reportWeight"`;
+  c.topics, c.appeal, c.appealed_at AS "appealedAt", said.reports, said.standing AS "reportsWithStanding", said.weight AS "reportWeight"`;
 
 /** A report is weighed by the trust consumer, under the id of its event or its own; until then it has no weight. */
 const SAID = `CROSS JOIN LATERAL (
@@ -71,11 +74,13 @@ export interface CaseFilter {
   readonly since?: number | undefined;
   /** Opened before this time, in milliseconds. */
   readonly until?: number | undefined;
+  /** Its appeal waits. */
+  readonly appealed?: boolean | undefined;
 }
 
 /** Conditions on `c`, whose parameters begin after `taken` others. Only what is asked stands there, so that its index is used. */
 function narrowed(filter: CaseFilter, taken: number): { readonly where: string; readonly values: unknown[] } {
-  const { status, topic, author, reason, ruleId, since, until } = filter;
+  const { status, topic, author, reason, ruleId, since, until, appealed } = filter;
   const asked: [string, unknown][] = [
     ['c.status = ?', status],
     ['c.topics @> ARRAY[?::text]', topic],
@@ -84,9 +89,14 @@ function narrowed(filter: CaseFilter, taken: number): { readonly where: string; 
     ['c.rule_id = ?', ruleId],
     ['c.opened_at >= ?', since],
     ['c.opened_at < ?', until],
+    [
+      `(c.appealed_at IS NOT NULL AND c.status IN ('open', 'held')) = ?`,
+      appealed === true ? undefined : appealed,
+    ],
   ];
   const given = asked.filter(([, value]) => value !== undefined);
   const where = given.map(([condition], at) => `AND ${condition.replace('?', `$${taken + at + 1}`)}`);
+  if (appealed === true) where.push(`AND c.appealed_at IS NOT NULL AND c.status IN ('open', 'held')`);
   return { where: where.join(' '), values: given.map(([, value]) => value) };
 }
 
