@@ -215,7 +215,7 @@ export const PERSONAL_SELECTS = {
     from: `FROM community_settings WHERE community = :community AND strpos(value::text, :hex) > 0`,
   },
   'audit-log': {
-    columns: `at, action, coalesce(actor = :pubkey, false) AS by_you, coalesce(undone_by = :pubkey, false) AS undone_by_you, ${ABOUT_THEM} AS about_you,
+    columns: `at, action, coalesce(actor = :pubkey, false) AS by_you, ${ABOUT_THEM} AS about_you,
       CASE WHEN ${ABOUT_THEM} THEN target END AS target, CASE WHEN ${ABOUT_THEM} THEN details END AS details`,
     from: `FROM audit_log WHERE community = :community
       AND (actor = :pubkey OR target = :hex OR strpos(details::text, :hex) > 0) ORDER BY position`,
