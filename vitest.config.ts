@@ -6,8 +6,9 @@ export default defineConfig({
     globalSetup: ['test/support/global-setup.ts'],
     // Written for bundlers: it imports its own files without their endings.
     server: { deps: { inline: [/@snort\//] } },
-    testTimeout: 60_000,
-    hookTimeout: 120_000,
+    // A busy machine is slow, not broken: tests wait for conditions.
+    testTimeout: 180_000,
+    hookTimeout: 240_000,
     // One more than the cores of a small machine: many tests wait, for a time-out or another process.
     maxWorkers: 3,
   },

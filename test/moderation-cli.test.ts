@@ -72,6 +72,38 @@ describe('minato moderation', () => {
     expect(await says(['rules'])).toBe('there are no rules\n');
   });
 
+  it('removes everything of an author after a dry run, and undoes it', async () => {
+    const spammer = newAuthor();
+    const event = sign(spammer, { content: 'buy it' });
+    expect(await client.publish(event)).toEqual([true, '']);
+    const asked = ['remove', '--author', spammer.pubkey];
+    expect(await says([...asked, '--dry-run'])).toContain('it would remove 1\n  kind 1: 1');
+    expect(await served(event)).toBe(true);
+    const id = (await says([...asked, '--note', 'spam'])).slice(0, 36);
+    await eventually('it is removed', async () => ((await served(event)) ? undefined : true));
+    expect(await says(['batches', id])).toContain('done     ');
+    await says(['undo', id]);
+    await eventually('it is back', async () => ((await served(event)) ? true : undefined));
+    const none = await minato(['moderation', 'remove']);
+    expect(none).toMatchObject({ code: 1, stderr: expect.stringContaining('at least one condition') });
+  });
+
+  it('acts on all cases that the filters find', async () => {
+    const other = newAuthor();
+    const events = [sign(other, { content: 'one' }), sign(other, { content: 'two' })];
+    for (const event of events) expect(await client.publish(event)).toEqual([true, '']);
+    const tags = events.map(({ id }) => ['e', id, 'malware']);
+    expect(await client.publish(sign(author, { kind: 1_984, tags }))).toEqual([true, '']);
+    await relay.node.consumers!.drained();
+    const filters = ['--status', 'open', '--author', other.pubkey, '--reason', 'malware'];
+    expect(await says(['cases', ...filters])).toMatch(/1 report, 0 with standing.*\n.*1 report/);
+    expect(await says(['act', 'all', 'remove', ...filters])).toContain('2 of 2 cases');
+    await eventually('both are removed', async () =>
+      (await Promise.all(events.map(served))).some(Boolean) ? undefined : true,
+    );
+    expect(await says(['cases', ...filters])).toBe('there are no cases\n');
+  });
+
   it('says in a sentence what is wrong with a rule', async () => {
     const wrong = JSON.stringify({ name: 'x', action: 'hide', conditions: { patterns: ['(['] } });
     const { code, stderr } = await minato(['moderation', 'rules', 'add', '-'], wrong);

@@ -6,7 +6,7 @@ import { mkdtemp, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { isDenial } from '../src/core/errors.js';
 import type { NostrEvent } from '../src/core/event.js';
 import { type LabelSpec, labelSchema } from '../src/core/labels.js';
@@ -23,6 +23,7 @@ import { moderationConsumer } from '../src/services/moderation.js';
 import { readChanges, readView } from '../src/store/changes.js';
 import { labelsAbout } from '../src/store/labels.js';
 import { OVER_RATE_SQL } from '../src/store/moderation.js';
+import { findBatch, startBatch, stepBatch, undoBatch } from '../src/store/moderation-batches.js';
 import { act, openByHand } from '../src/store/moderation-cases.js';
 import { changeRule, createRule, deleteRule, listRules, noteTried } from '../src/store/moderation-rules.js';
 import { readHead } from '../src/store/outbox.js';
@@ -434,6 +435,87 @@ describe('moderation', () => {
       [Buffer.from(event.id, 'hex')],
     );
     expect(rows.map(({ outcome }) => outcome)).toEqual(['removed', 'restored']);
+  });
+
+  it('makes cases of a hundred reports in as many statements as of two, each target its own case', async () => {
+    const seconds = Math.floor(life.now / SECONDS);
+    const targets = [0, 1, 2].map(() => sign(newAuthor(), { content: 'fine', created_at: seconds }));
+    for (const event of targets) expect(await life.submit(0, community, event)).toBe('stored');
+    await drain();
+    const person = newAuthor().pubkey;
+    const reportOf = (at: number) => {
+      const target = targets[at % 4];
+      const tags = target === undefined ? [['p', person, 'spam']] : [['e', target.id, 'nudity']];
+      // Of what never came here there is nothing to decide.
+      const unknown = ['e', hash(`unknown ${at}`), 'spam'];
+      return unsigned({
+        kind: 1_984,
+        pubkey: hash(`reporter ${at}`),
+        created_at: seconds,
+        tags: [...tags, unknown],
+      });
+    };
+    const statementsFor = async (from: number, count: number): Promise<number> => {
+      for (let at = from; at < from + count; at += 1)
+        expect(await life.submit(0, community, reportOf(at))).toBe('stored');
+      const spied = vi.spyOn(life.client, 'query');
+      const { changes, upTo } = await readChanges(life.client, { after: read, limit: 10_000 });
+      spied.mockClear();
+      await apply(changes, 1);
+      read = upTo;
+      const statements = spied.mock.calls.length;
+      spied.mockRestore();
+      return statements;
+    };
+    const ofTwo = await statementsFor(0, 2);
+    expect(await statementsFor(2, 98)).toBe(ofTwo);
+    const { rows } = await life.client.query<{ reason: string; reports: number }>(
+      `SELECT c.reason, (SELECT count(*) FROM reports r WHERE r.case_id = c.case_id) AS reports FROM moderation_cases c
+       WHERE c.target_event = ANY ($1) OR (c.target_event IS NULL AND c.target_pubkey = $2) ORDER BY c.reason`,
+      [targets.map(({ id }) => Buffer.from(id, 'hex')), Buffer.from(person, 'hex')],
+    );
+    expect(rows).toEqual([
+      ...targets.map(() => ({ reason: 'reported: nudity', reports: 25 })),
+      { reason: 'reported: spam', reports: 25 },
+    ]);
+  });
+
+  it('carries out a batch in portions, each event once, however many workers step at a time', async () => {
+    const { apiPool: pool } = life.database;
+    const { communities, lane } = life.writers[1]!;
+    const author = newAuthor();
+    const seconds = Math.floor(life.now / SECONDS);
+    const events = Array.from({ length: 450 }, (_, at) =>
+      unsigned({ kind: 1, pubkey: author.pubkey, created_at: seconds - (at % 7), content: `many ${at}` }),
+    );
+    await Promise.all(events.map((event) => life.submit(0, community, event)));
+    const conditions = { authors: [author.pubkey] };
+    const spec = { action: 'remove' as const, conditions, byRule: false, note: '' };
+    const batch = await startBatch(pool, { community }, spec, life.now);
+    if (isDenial(batch)) throw new Error(batch.denied);
+    const step = () => stepBatch(pool, (id) => communities.get(id)?.settings, life.now);
+    const found = async () => {
+      const now = await findBatch(pool, community, batch.batchId);
+      if (isDenial(now)) throw new Error(now.denied);
+      return now;
+    };
+    await step();
+    expect(await found()).toMatchObject({ status: 'running', matched: 200 });
+    for (let more = true; more; ) more = (await Promise.all([step(), step(), step()])).some(Boolean);
+    while (await carryOut({ lane, pool }));
+    expect(await found()).toMatchObject({
+      status: 'done',
+      matched: 450,
+      outcomes: { 'remove: removed': 450 },
+    });
+    expect(isDenial(await undoBatch(pool, { community, batchId: batch.batchId }, 30, life.now))).toBe(false);
+    for (let more = true; more; ) more = (await Promise.all([step(), step(), step()])).some(Boolean);
+    while (await carryOut({ lane, pool }));
+    expect(await found()).toMatchObject({
+      status: 'undone',
+      outcomes: { 'remove: removed': 450, 'restore: restored': 450 },
+    });
+    expect(await served(events[0]!)).toBe(true);
   });
 
   it('keeps nothing about one who has vanished, and the events that told their labels go', async () => {

@@ -366,6 +366,211 @@ describe('a label', () => {
   });
 });
 
+describe('a batch', () => {
+  const BATCHES = '/v1/admin/moderation/batches';
+  interface Batch extends Row {
+    readonly batch_id: string;
+    readonly status: string;
+    readonly outcomes: Record<string, number>;
+  }
+  const isWaiting = ({ outcomes }: Batch) => Object.keys(outcomes).some((what) => what.endsWith('waiting'));
+  const over = (id: string, status: string) =>
+    eventually(`the batch is ${status}`, async () => {
+      const found = await done<Batch>('GET', `${BATCHES}/${id}`);
+      return found.status === status && !isWaiting(found) ? found : undefined;
+    });
+  const start = async (body: Row) => over((await done<Batch>('POST', BATCHES, body)).batch_id, 'done');
+  const undo = async (id: string) => {
+    await done<Batch>('POST', `${BATCHES}/${id}/undo`);
+    return over(id, 'undone');
+  };
+  const areServed = (events: readonly NostrEvent[]) => Promise.all(events.map((event) => served(event)));
+
+  it('applies a rule to what is stored after a preview in numbers, and is undone as one', async () => {
+    const word = `okapi${posted}`;
+    const author = newAuthor();
+    const [one, two, other] = [
+      await post({ content: `an ${word}` }, author),
+      await post({ content: `two ${word}` }),
+      await post(),
+    ] as const;
+    const rule = await write({ action: 'hold', conditions: { words: [word] } });
+    const asked = { rule_id: rule.rule_id };
+    expect(await done('POST', `${BATCHES}/preview`, asked)).toMatchObject({
+      matched: 2,
+      stopped_early: false,
+      kinds: [{ kind: 1, events: 2 }],
+    });
+    expect(await areServed([one, two, other]), 'a preview does nothing').toEqual([true, true, true]);
+    const batch = await start(asked);
+    expect(batch).toMatchObject({ action: 'hold', matched: 2, outcomes: { 'remove: removed': 2 } });
+    expect(await areServed([one, two, other])).toEqual([false, false, true]);
+    expect((await casesAbout(one.id))[0]).toMatchObject({ status: 'held' });
+    // What its author deletes meanwhile stays away, and is counted.
+    expect(await client.publish(sign(author, { kind: 5, tags: [['e', one.id]] }))).toEqual([true, '']);
+    const undone = await undo(batch.batch_id);
+    expect(undone.outcomes).toEqual({ 'remove: removed': 2, 'restore: deleted': 1, 'restore: restored': 1 });
+    expect(await areServed([one, two, other])).toEqual([false, true, true]);
+    expect((await casesAbout(two.id))[0]).toMatchObject({ status: 'resolved' });
+    await api.refused(409, 'STATUS_CONFLICT', 'POST', `${BATCHES}/${batch.batch_id}/undo`, { as: root });
+    expect((await start(asked)).matched, 'what was restored is not judged again').toBe(0);
+  });
+
+  it('removes everything of an author but requests to delete, resolves their cases, and undoing opens them', async () => {
+    const author = newAuthor();
+    const events = [await post({}, author), await post({ kind: 0, content: '{}' }, author)];
+    const request = await post({ kind: 5, tags: [['e', 'b'.repeat(64)]] }, author);
+    const other = await post();
+    await done('POST', '/v1/reports', { event_id: events[0]!.id, reason: 'spam' }, newAuthor());
+    const person = await done<Case>('POST', CASES, { pubkey: author.pubkey });
+    const batch = await start({ case_id: person.case_id, action: 'remove', note: 'a spammer' });
+    expect(batch).toMatchObject({ matched: 2, outcomes: { 'remove: removed': 2 } });
+    expect(await areServed([...events, request, other])).toEqual([false, false, true, true]);
+    expect((await casesAbout(events[0]!.id))[0]).toMatchObject({ status: 'resolved' });
+    await undo(batch.batch_id);
+    expect(await areServed(events)).toEqual([true, true]);
+    expect((await casesAbout(events[0]!.id))[0]).toMatchObject({ status: 'open' });
+  });
+
+  it('leaves alone what somebody has decided about since, and is not undone when its days are over', async () => {
+    const author = newAuthor();
+    const events = [await post({}, author), await post({}, author)];
+    const batch = await start({ conditions: { authors: [author.pubkey] }, action: 'remove' });
+    const again = await done<Case>('POST', CASES, { event_id: events[0]!.id });
+    await act(again.case_id, 'restore');
+    await act(again.case_id, 'remove');
+    expect((await undo(batch.batch_id)).outcomes).toMatchObject({ 'restore: restored': 1 });
+    expect(await areServed(events)).toEqual([false, true]);
+    const late = await start({ conditions: { authors: [author.pubkey] }, action: 'remove' });
+    await first.database.pool.query('UPDATE moderation_batches SET created_at = 1 WHERE batch_id = $1', [
+      late.batch_id,
+    ]);
+    await api.refused(409, 'STATUS_CONFLICT', 'POST', `${BATCHES}/${late.batch_id}/undo`, { as: root });
+  });
+
+  it('labels what matches, and undone its labels are withdrawn', async () => {
+    const event = await post();
+    const label = { label: 'spam', confidence: 0.7 };
+    const batch = await start({ conditions: { authors: [event.pubkey] }, action: 'label', label });
+    expect(batch.outcomes).toEqual({ 'label: done': 1 });
+    await until('it is told', async () => (await labelEvents(event)).length === 2);
+    await undo(batch.batch_id);
+    await until('it is withdrawn', async () => (await labelEvents(event)).length === 0);
+  });
+
+  it('names what it cannot do', async () => {
+    const event = await post();
+    const about = await done<Case>('POST', CASES, { event_id: event.id });
+    const rated = await write({ action: 'hide', conditions: { kinds: [1], rate: { count: 1, seconds: 9 } } });
+    for (const body of [{ case_id: about.case_id, action: 'remove' }, { rule_id: rated.rule_id }])
+      await api.refused(409, 'STATUS_CONFLICT', 'POST', BATCHES, { as: root, body });
+    for (const body of [{}, { conditions: { kinds: [1] } }, { conditions: { kinds: [1] }, action: 'label' }])
+      await api.refused(400, 'INVALID_REQUEST', 'POST', BATCHES, { as: root, body });
+  });
+
+  it('releases what a deleted rule held and nobody has decided about, and can be undone', async () => {
+    const word = `lemur${posted}`;
+    const rule = await enable({ action: 'hold', conditions: { words: [word] } });
+    const [mistaken, decided] = [await post({ content: word }), await post({ content: word })] as const;
+    await gone(mistaken);
+    await gone(decided);
+    await act((await caseAbout(decided.id)).case_id, 'remove');
+    const { released } = await done<{ released: string }>('DELETE', `${RULES}/${rule.rule_id}`);
+    expect((await over(released, 'done')).outcomes).toEqual({ 'restore: restored': 1 });
+    expect(await areServed([mistaken, decided])).toEqual([true, false]);
+    expect((await casesAbout(mistaken.id))[0]).toMatchObject({ status: 'resolved' });
+    await undo(released);
+    expect(await areServed([mistaken, decided])).toEqual([false, false]);
+    expect((await casesAbout(mistaken.id))[0]).toMatchObject({ status: 'held' });
+  });
+
+  it('is not made of a rule that is deleted with keep: what it held stays held', async () => {
+    const word = `tapir${posted}`;
+    const rule = await enable({ action: 'hold', conditions: { words: [word] } });
+    const event = await post({ content: word });
+    await gone(event);
+    expect(await done('DELETE', `${RULES}/${rule.rule_id}?keep=true`)).toMatchObject({ released: null });
+    await drained();
+    expect([await served(event), (await caseAbout(event.id)).status]).toEqual([false, 'held']);
+  });
+});
+
+describe('the author', () => {
+  const OWN = '/v1/moderation';
+  const APPEALS = `${OWN}/appeals`;
+  const seenBy = async (author: Author) =>
+    (await done<{ items: Row[] }>('GET', OWN, undefined, author)).items;
+
+  it('sees what was done about an event, appeals once, and sees what became of it', async () => {
+    const author = newAuthor();
+    const event = await post({}, author);
+    const opened = await done<Case>('POST', CASES, { event_id: event.id, note: 'a hint from somebody' });
+    await act(opened.case_id, 'remove', { note: 'for moderators only' });
+    const [removed] = await seenBy(author);
+    expect(removed).toEqual({
+      action: 'remove',
+      event_id: event.id,
+      at: expect.any(Number),
+      by_a_rule: false,
+      held: false,
+      appeal: null,
+    });
+    expect(await seenBy(newAuthor()), 'nobody else sees it').toEqual([]);
+    const text = 'it was a joke';
+    const asked = { event_id: event.id, text };
+    await api.refused(404, 'NOT_FOUND', 'POST', APPEALS, { as: newAuthor(), body: asked });
+    await api.refused(404, 'NOT_FOUND', 'POST', APPEALS, { as: author, body: { text } });
+    await done('POST', APPEALS, asked, author);
+    await api.refused(409, 'STATUS_CONFLICT', 'POST', APPEALS, { as: author, body: asked });
+    const waiting = await done<{ items: Case[] }>('GET', `${CASES}?appealed=true&author=${author.pubkey}`);
+    expect(waiting.items).toMatchObject([{ case_id: opened.case_id, status: 'open', appeal: text }]);
+    expect((await seenBy(author))[0]).toMatchObject({ appeal: { text, waiting: true } });
+    expect(await served(event), 'it stays away until somebody decides').toBe(false);
+    await act(opened.case_id, 'restore');
+    expect(await seenBy(author)).toMatchObject([
+      { action: 'restore', event_id: event.id },
+      { action: 'remove', appeal: { text, waiting: false } },
+    ]);
+    const after = await done<{ items: Case[] }>('GET', `${CASES}?appealed=true&author=${author.pubkey}`);
+    expect(after.items).toEqual([]);
+    await api.refused(404, 'NOT_FOUND', 'POST', APPEALS, { as: author, body: asked });
+  });
+
+  it('who is banned can appeal against it, and one whose event is held: it stays held', async () => {
+    const author = newAuthor();
+    const rule = { action: 'hold', conditions: { authors: [author.pubkey], words: ['gibbon'] } };
+    await enable(rule);
+    const event = await post({ content: 'gibbon' }, author);
+    await gone(event);
+    const { case_id: held } = await caseAbout(event.id);
+    expect((await seenBy(author))[0]).toMatchObject({ action: 'remove', held: true, by_a_rule: true });
+    await done('POST', APPEALS, { event_id: event.id, text: 'an ape' }, author);
+    expect(await whole(held)).toMatchObject({ status: 'held', appeal: 'an ape' });
+    await act(held, 'ban');
+    await done('POST', APPEALS, { text: 'let me in' }, author);
+    const [about] = await casesAbout(author.pubkey);
+    expect(about).toMatchObject({ status: 'open', reason: 'appeal', appeal: 'let me in' });
+    await act(held, 'unban');
+    await act(held, 'remove');
+    await act(about!.case_id, 'dismiss');
+    expect((await seenBy(author)).map(({ action }) => action)).toEqual(['remove', 'unban', 'ban', 'remove']);
+  });
+
+  it('appeals at most so many times a day', async () => {
+    const author = newAuthor();
+    const events: NostrEvent[] = [];
+    for (let at = 0; at < 11; at += 1) events.push(await post({}, author));
+    const opened = await Promise.all(events.map(({ id }) => done<Case>('POST', CASES, { event_id: id })));
+    const ids = opened.map(({ case_id: id }) => id);
+    await done('POST', `${CASES}/actions`, { case_ids: ids, action: 'remove' });
+    for (const { id } of events.slice(1)) await done('POST', APPEALS, { event_id: id, text: 'no' }, author);
+    await api.refused(429, 'RATE_LIMITED', 'POST', APPEALS, {
+      as: author,
+      body: { event_id: events[0]!.id, text: 'no' },
+    });
+  });
+});
+
 describe('a case', () => {
   it('is opened by a report, over HTTP and as kind 1984 alike, and shared by those about the same target', async () => {
     const event = await post();
@@ -392,6 +597,58 @@ describe('a case', () => {
       as: root,
       body: { action: 'reopen' },
     });
+  });
+
+  it('is found by status, topic, author, reason, rule and age, alone and together', async () => {
+    const author = newAuthor();
+    const topic = `kukuri:cases${posted}`;
+    const reported = await post({ tags: [['t', topic]] }, author);
+    await done('POST', '/v1/reports', { event_id: reported.id, reason: 'malware' }, newAuthor());
+    const rule = await enable({ action: 'hold', conditions: { authors: [author.pubkey], words: ['hold'] } });
+    const held = await post({ content: 'hold', tags: [['t', topic]] }, author);
+    await caseAbout(held.id);
+    await first.database.pool.query(
+      'UPDATE moderation_cases SET opened_at = opened_at - 60000 WHERE target_pubkey = $1',
+      [Buffer.from(author.pubkey, 'hex')],
+    );
+    const start = now() - 60_000;
+    const later = await post({}, author);
+    await done('POST', '/v1/reports', { event_id: later.id, reason: 'spam' }, newAuthor());
+    const found = async (query: string) =>
+      (await done<{ items: Case[] }>('GET', `${CASES}?author=${author.pubkey}&${query}`)).items.map(
+        ({ target_event: event }) => event,
+      );
+    expect(await found('')).toEqual([later.id, held.id, reported.id]);
+    expect(await found(`topic=${topic}`)).toEqual([held.id, reported.id]);
+    expect(await found('reason=malware')).toEqual([reported.id]);
+    expect(await found(`rule_id=${rule.rule_id}`)).toEqual([held.id]);
+    expect(await found('status=held')).toEqual([held.id]);
+    expect(await found(`since=${start + 30_000}`)).toEqual([later.id]);
+    expect(await found(`until=${start + 30_000}`)).toEqual([held.id, reported.id]);
+    expect(await found(`topic=${topic}&status=open&reason=malware`)).toEqual([reported.id]);
+    expect(await found(`topic=${topic}&reason=spam`)).toEqual([]);
+    const everyones = await done<{ items: Case[] }>('GET', `${CASES}?topic=${topic}`);
+    expect(everyones.items.map(({ topics }) => topics)).toEqual([[topic], [topic]]);
+  });
+
+  it('is decided with many others by one request, each with its own answer', async () => {
+    const events = [await post(), await post()];
+    const opened = await Promise.all(events.map(({ id }) => done<Case>('POST', CASES, { event_id: id })));
+    const person = await done<Case>('POST', CASES, { pubkey: newAuthor().pubkey });
+    const unknown = '00000000-0000-4000-8000-000000000000';
+    const ids = [...opened, person].map(({ case_id: id }) => id);
+    const answer = await done<{ items: Row[] }>('POST', `${CASES}/actions`, {
+      case_ids: [...ids, unknown],
+      action: 'remove',
+      note: 'a wave',
+    });
+    expect(answer.items).toMatchObject([
+      { case_id: ids[0], action: { outcome: 'removed' }, refused: null },
+      { case_id: ids[1], action: { outcome: 'removed' }, refused: null },
+      { case_id: ids[2], action: null, refused: 'STATUS_CONFLICT' },
+      { case_id: unknown, action: null, refused: 'NOT_FOUND' },
+    ]);
+    expect([await served(events[0]!), await served(events[1]!)]).toEqual([false, false]);
   });
 
   it('is not opened about what never came here', async () => {

@@ -10,6 +10,7 @@ import { erase } from '../src/jobs/erase.js';
 import { expire } from '../src/jobs/expire.js';
 import { forgetTrust } from '../src/jobs/trust.js';
 import { addCommunity, writeSetting } from '../src/store/communities.js';
+import { listCases } from '../src/store/moderation-cases.js';
 import { approveRequest, requestTopic } from '../src/store/topic-requests.js';
 import { eventually } from './support/cli.js';
 import { type Author, newAuthor, sign } from './support/events.js';
@@ -233,6 +234,28 @@ describe('report-based', () => {
       grounds: { reports: { spam: 2, illegal: 1 }, labels: {}, weight: 2 },
     });
     expect(JSON.stringify(await risk(subject))).not.toContain(elders[0]!.pubkey);
+  });
+
+  it('shows in a case how many of its reporters have standing', async () => {
+    const subject = newAuthor();
+    const newcomers = Array.from({ length: 3 }, newAuthor);
+    for (const one of newcomers) await report(one, subject);
+    await node.settled();
+    const shown = async () => {
+      const listed = await listCases(
+        node.database.pool,
+        { community: home, author: subject.pubkey },
+        { limit: 5 },
+      );
+      return isDenial(listed) ? listed : listed.items;
+    };
+    expect(await shown()).toMatchObject([{ reports: 3, reportsWithStanding: 0, reportWeight: 0 }]);
+    await report(elders[4]!, subject);
+    await node.settled();
+    const url = '/v1/reports';
+    const overHttp = node.signed(elders[5]!, 'POST', url, { pubkey: subject.pubkey, reason: 'spam' });
+    expect((await node.api.ask('POST', url, overHttp)).status).toBe(201);
+    expect(await shown()).toMatchObject([{ reports: 5, reportsWithStanding: 2, reportWeight: 2 }]);
   });
 
   it('over HTTP is the same, sent again it counts once, and withdrawn or deleted it still counts', async () => {

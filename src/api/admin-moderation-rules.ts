@@ -198,11 +198,17 @@ export function moderationRuleRoutes({ pool }: { readonly pool: Pool }): Route[]
       ...shared,
       method: 'DELETE',
       url: ONE,
-      summary: 'Delete a rule; what it did stays done',
+      summary: 'Delete a rule; what it holds is released',
+      description: `What it holds and nobody has decided about is restored, and its labels are withdrawn, as one batch that can be undone.
+\`keep=true\` keeps it held; \`hidden=true\` brings back what the rule has hidden too.`,
       params,
-      response: rule,
+      query: z.strictObject({ keep: z.stringbool().default(false), hidden: z.stringbool().default(false) }),
+      response: rule.extend({ released: z.uuid().nullable().describe('The batch; null: there was nothing') }),
       errors: ['NOT_FOUND'],
-      handler: async (call) => shown(await deleteRule(pool, refOf(call), call.now)),
+      handler: async (call) => {
+        const gone = await deleteRule(pool, refOf(call), call.now, call.query);
+        return isDenial(gone) ? gone : { ...show(gone), released: gone.released ?? null };
+      },
     }),
     tryRoute(pool),
   ];

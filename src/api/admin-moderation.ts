@@ -5,6 +5,7 @@ import type { Community } from '../communities.js';
 import { type Denial, denial, isDenial } from '../core/errors.js';
 import { LABELS, labelSchema } from '../core/labels.js';
 import { CASE_ACTIONS, CASE_STATUSES, HAD_EFFECT } from '../core/moderation.js';
+import { REPORT_REASONS } from '../core/report.js';
 import type { Log } from '../log.js';
 import { type KeptLabel, labelsAbout } from '../store/labels.js';
 import {
@@ -12,6 +13,7 @@ import {
   type Action,
   act,
   type Case,
+  type CaseFilter,
   findAction,
   findCase,
   listActions,
@@ -21,10 +23,11 @@ import {
 import { readCaseEvent } from '../store/moderation-event.js';
 import { reportsOfCase } from '../store/reports.js';
 import type { EventRef } from '../store/restore.js';
+import { moderationBatchRoutes } from './admin-moderation-batches.js';
 import { moderationRuleRoutes } from './admin-moderation-rules.js';
 import { type Route, route } from './contract.js';
 import { eventId, reportShape, showReport } from './reports.js';
-import { milliseconds, pageOf, pageQuery, plainText, pubkey, showPage } from './schemas.js';
+import { milliseconds, pageOf, pageQuery, plainText, pubkey, showPage, topicIdText } from './schemas.js';
 
 const CASES = '/admin/moderation/cases';
 const NOTE_MAX = 2_000;
@@ -38,7 +41,13 @@ export interface ModerationOptions {
 }
 
 export function moderationRoutes(options: ModerationOptions): Route[] {
-  return [...moderationRuleRoutes(options), ...caseRoutes(options), actRoute(options)];
+  return [
+    ...moderationRuleRoutes(options),
+    ...moderationBatchRoutes(options),
+    ...caseRoutes(options),
+    actRoute(options),
+    actOnManyRoute(options),
+  ];
 }
 
 const oneCase = z.strictObject({
@@ -50,7 +59,17 @@ const oneCase = z.strictObject({
   target_pubkey: pubkey,
   reason: z.string(),
   rule_id: z.uuid().nullable(),
+  topics: z.array(z.string()).describe('Of the event, when the case was opened'),
+  appeal: z.string().nullable().describe('Of the author; it waits while the case is open or held'),
+  appealed_at: milliseconds.nullable(),
   reports: z.number().int().describe('That are part of it; those withdrawn do not count'),
+  reports_with_standing: z
+    .number()
+    .int()
+    .describe(
+      'Of them, by reporters who had standing when they reported; a report is weighed within seconds',
+    ),
+  report_weight: z.number().describe('The sum of the standings of their reporters, each from 0 to 1'),
   opened_at: milliseconds,
   updated_at: milliseconds,
   closed_at: milliseconds.nullable(),
@@ -64,7 +83,12 @@ function showCase(found: Case): z.output<typeof oneCase> {
     target_pubkey: found.targetPubkey,
     reason: found.reason,
     rule_id: found.ruleId,
+    topics: [...found.topics],
+    appeal: found.appeal,
+    appealed_at: found.appealedAt,
     reports: found.reports,
+    reports_with_standing: found.reportsWithStanding,
+    report_weight: found.reportWeight,
     opened_at: found.openedAt,
     updated_at: found.updatedAt,
     closed_at: found.closedAt,
@@ -151,6 +175,25 @@ async function wholeOf(
   };
 }
 
+const time = z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
+const caseQuery = {
+  status: z.enum(CASE_STATUSES).optional(),
+  topic: topicIdText.optional(),
+  author: pubkey.optional(),
+  reason: z.enum(REPORT_REASONS).optional().describe('Of one of its reports'),
+  rule_id: z.uuid().optional(),
+  since: time.optional().describe('Opened at this time or later, in milliseconds'),
+  until: time.optional().describe('Opened before this time, in milliseconds'),
+  appealed: z.stringbool().optional().describe('Whether an appeal of the author waits'),
+};
+
+function caseFilter(
+  { id: community }: Community,
+  { rule_id: ruleId, ...same }: z.output<z.ZodObject<typeof caseQuery>>,
+): CaseFilter {
+  return { community, ruleId, ...same };
+}
+
 const params = z.strictObject({ case_id: z.uuid() });
 const shared = { tags: ['admin: moderation'], who: 'operator' } as const;
 
@@ -161,11 +204,12 @@ function caseRoutes({ pool }: ModerationOptions): Route[] {
       method: 'GET',
       url: CASES,
       summary: 'Cases, the newest first',
-      query: pageQuery.extend({ status: z.enum(CASE_STATUSES).optional() }),
+      description: 'All that is asked must hold.',
+      query: pageQuery.extend(caseQuery),
       response: pageOf(oneCase),
       errors: [],
-      handler: async ({ community, query: { status, ...page } }) =>
-        showPage(await listCases(pool, { community: community.id, status }, page), showCase),
+      handler: async ({ community, query: { limit, cursor, ...asked } }) =>
+        showPage(await listCases(pool, caseFilter(community, asked), { limit, cursor }), showCase),
     }),
     route({
       ...shared,
@@ -240,6 +284,43 @@ function actRoute(options: ModerationOptions): Route {
       const asked = { community: community.id, caseId, actor, privateKinds, ...body };
       const taken = await act(pool, asked, { fixed: options.adminPubkeys }, now);
       return isDenial(taken) ? taken : settle(options, asked, taken);
+    },
+  });
+}
+
+const CASES_MAX = 100;
+
+/** One after another, each as if it were the only one: what one refuses does not hold up the next. */
+function actOnManyRoute(options: ModerationOptions): Route {
+  const { pool, adminPubkeys } = options;
+  return route({
+    ...shared,
+    method: 'POST',
+    url: `${CASES}/actions`,
+    summary: 'Do the same about many cases',
+    description: `${ABOUT} Each case has its own answer: the action, or the code of the refusal that it would have had alone.`,
+    body: acting.safeExtend({ case_ids: z.array(z.uuid()).min(1).max(CASES_MAX) }),
+    status: 201,
+    response: z.strictObject({
+      items: z.array(
+        z.strictObject({ case_id: z.uuid(), action: action.nullable(), refused: z.string().nullable() }),
+      ),
+    }),
+    errors: [],
+    handler: async ({ community, pubkey: actor, body: { case_ids: caseIds, ...same }, now }) => {
+      const privateKinds = community.settings['auth.privateKinds'];
+      const items = [];
+      for (const caseId of new Set(caseIds)) {
+        const asked = { community: community.id, caseId, actor, privateKinds, ...same };
+        const taken = await act(pool, asked, { fixed: adminPubkeys }, now);
+        const done = isDenial(taken) ? taken : await settle(options, asked, taken);
+        items.push(
+          isDenial(done)
+            ? { case_id: caseId, action: null, refused: done.denied }
+            : { case_id: caseId, action: done, refused: null },
+        );
+      }
+      return { items };
     },
   });
 }

@@ -3,6 +3,7 @@ import { type AdminOptions, adminRoutes } from './admin.js';
 import { consentRoutes } from './consents.js';
 import type { Route } from './contract.js';
 import { labelRoutes } from './labels.js';
+import { ownModerationRoutes } from './own-moderation.js';
 import { type PersonalDataOptions, personalDataRoutes } from './personal-data.js';
 import { policyRoutes } from './policies.js';
 import { reportRoutes } from './reports.js';
@@ -34,6 +35,7 @@ export function routesOf(options: RouteOptions): Route[] {
     ...reportRoutes(options),
     ...trustRoutes(options),
     ...labelRoutes(options),
+    ...ownModerationRoutes(options),
     ...searchRoutes(options),
     ...personalDataRoutes(options),
     ...adminRoutes(options),

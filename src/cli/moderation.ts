@@ -4,6 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Argument, Command, InvalidArgumentError } from 'commander';
 import type { Pool } from 'pg';
 import type { Community } from '../communities.js';
+import { type Denial, ERRORS, isDenial } from '../core/errors.js';
 import { LABELS, type LabelSpec, labelSchema } from '../core/labels.js';
 import {
   CASE_ACTIONS,
@@ -13,12 +14,15 @@ import {
   ruleSchema,
   TRY_EVENTS_MAX,
 } from '../core/moderation.js';
+import { REPORT_REASONS, type ReportReason } from '../core/report.js';
+import { DAY_MS } from '../core/retention.js';
 import { compileRule } from '../core/rule-match.js';
 import { labelsAbout } from '../store/labels.js';
 import {
   type Action,
-  act,
+  act as actOn,
   type Case,
+  type CaseFilter,
   findAction,
   findCase,
   listActions,
@@ -28,6 +32,7 @@ import { readCaseEvent } from '../store/moderation-event.js';
 import {
   changeRule,
   createRule,
+  type DeleteRule,
   deleteRule,
   type KeptRule,
   listRules,
@@ -35,14 +40,19 @@ import {
 } from '../store/moderation-rules.js';
 import { tryRule } from '../store/moderation-try.js';
 import { reportsOfCase } from '../store/reports.js';
-import { granted, oneOf, printAll, timeText } from './answers.js';
+import { granted, oneOf, printAll, pubkeyArgument, timeText } from './answers.js';
 import { COMMUNITY_OPTION, withCommunity } from './context.js';
+import { batchCommands } from './moderation-batches.js';
 import { count } from './progress.js';
 
 /** How long an order of this command is waited for: a running node carries it out within a second. */
 const WAIT_MS = 10_000;
 const LOOK_MS = 100;
 const TRY_EVENTS = 1_000;
+const DAYS_MAX = 36_500;
+/** Cases that one command acts on, at most. */
+const ALL_MAX = 10_000;
+const PAGE_CASES = 200;
 
 const EXAMPLES = `
 A rule is JSON: a name, conditions that must all hold (kinds, authors, topics, words, patterns, tags, rate), and an action:
@@ -53,8 +63,10 @@ Examples:
   $ minato moderation try casino --last 5000    what it would have met; nothing is done
   $ minato moderation rules enable casino
   $ minato moderation cases --status held
+  $ minato moderation cases --status open --reason spam --older-than 2
   $ minato moderation case 0b6fa0a2-…           its event, reports, actions and labels
   $ minato moderation act 0b6fa0a2-… restore --note "a joke"
+  $ minato moderation act all dismiss --status open --reason spam --older-than 30
   $ minato moderation act 0b6fa0a2-… label --label spam --confidence 0.9 --days 30`;
 
 interface Chosen {
@@ -77,21 +89,18 @@ export function moderationCommand(): Command {
     .action((name: string, { community: slug, last }: Chosen & { last: number }) =>
       withCommunity(slug, ({ database }, community) => attempt(database.pool, community, name, last)),
     );
-  moderation
-    .command('cases')
-    .description('show the cases, the newest first')
-    .option('--status <status>', CASE_STATUSES.join(', '), oneOf(CASE_STATUSES))
-    .option(...COMMUNITY_OPTION)
-    .addHelpText('after', EXAMPLES)
-    .action(({ community: slug, status }: Chosen & { status?: CaseStatus }) =>
-      withCommunity(slug, ({ database }, { id }) =>
-        printAll(
-          (page) => listCases(database.pool, { community: id, status }, page),
-          caseLine,
-          'there are no cases',
-        ),
+  moderation.addCommand(
+    withFilters(new Command('cases'))
+      .description('show the cases, the newest first')
+      .option(...COMMUNITY_OPTION)
+      .addHelpText('after', EXAMPLES)
+      .action((options: Chosen & CaseOptions) =>
+        withCommunity(options.community, async ({ database: { pool } }, { id }) => {
+          const filter = await caseFilter(pool, id, options);
+          await printAll((page) => listCases(pool, filter, page), caseLine, 'there are no cases');
+        }),
       ),
-    );
+  );
   moderation
     .command('case <id>')
     .description('show a case with its event, reports, actions and labels')
@@ -101,6 +110,7 @@ export function moderationCommand(): Command {
       withCommunity(slug, ({ database }, community) => showCase(database.pool, community.id, id)),
     );
   moderation.addCommand(actCommand());
+  for (const command of batchCommands()) moderation.addCommand(command);
   return moderation;
 }
 
@@ -144,13 +154,16 @@ function rulesCommand(): Command {
       );
   rules
     .command('remove <rule>')
-    .description('delete it; what it did stays done')
+    .description('delete it; a running node restores what it holds and nobody has decided about')
+    .option('--keep', 'what it holds stays held')
+    .option('--hidden', 'what it has hidden comes back too')
     .option(...COMMUNITY_OPTION)
-    .action((name: string, { community: slug }: Chosen) =>
-      withCommunity(slug, async ({ database }, { id }) => {
-        const { ruleId } = await ruleNamed(database.pool, id, name);
-        granted(await deleteRule(database.pool, { community: id, ruleId }, Date.now()));
+    .action((name: string, { community: slug, ...how }: Chosen & DeleteRule) =>
+      withCommunity(slug, async ({ database: { pool } }, { id }) => {
+        const { ruleId } = await ruleNamed(pool, id, name);
+        const { released } = granted(await deleteRule(pool, { community: id, ruleId }, Date.now(), how));
         write(`${name} is deleted`);
+        if (released !== undefined) write(`what it held is released: minato moderation batches ${released}`);
       }),
     );
   return rules;
@@ -173,7 +186,7 @@ async function readRule(file: string) {
 }
 
 /** By its name or its id. */
-async function ruleNamed(pool: Pool, community: number, name: string): Promise<KeptRule> {
+export async function ruleNamed(pool: Pool, community: number, name: string): Promise<KeptRule> {
   const all = await listRules(pool, community);
   const found = all.find((rule) => rule.name === name || rule.ruleId === name);
   if (found !== undefined) return found;
@@ -214,10 +227,58 @@ async function attempt(pool: Pool, community: Community, name: string, last: num
 
 // ─── Cases ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-function caseLine({ caseId, status, openedAt, targetEvent, targetPubkey, reports, reason }: Case): string {
+const withFilters = (command: Command) =>
+  command
+    .option('--status <status>', CASE_STATUSES.join(', '), oneOf(CASE_STATUSES))
+    .option('--topic <topic>', 'about an event of this topic')
+    .option('--author <pubkey>', 'about this person or an event of theirs', pubkeyArgument)
+    .option('--reason <reason>', `with a report of it: ${REPORT_REASONS.join(', ')}`, oneOf(REPORT_REASONS))
+    .option('--rule <rule>', 'opened by this rule; its name or id')
+    .option('--older-than <days>', 'opened longer ago', daysArgument)
+    .option('--newer-than <days>', 'opened since', daysArgument)
+    .option('--appealed', 'with an appeal of the author that waits');
+
+interface CaseOptions {
+  readonly status?: CaseStatus;
+  readonly topic?: string;
+  readonly author?: string;
+  readonly reason?: ReportReason;
+  readonly rule?: string;
+  readonly olderThan?: number;
+  readonly newerThan?: number;
+  readonly appealed?: boolean;
+}
+
+async function caseFilter(
+  pool: Pool,
+  community: number,
+  { rule, olderThan, newerThan, status, topic, author, reason, appealed }: CaseOptions,
+): Promise<CaseFilter> {
+  const ago = (days?: number) => (days === undefined ? undefined : Date.now() - days * DAY_MS);
+  return {
+    community,
+    status,
+    topic,
+    author,
+    reason,
+    appealed,
+    ruleId: rule === undefined ? undefined : (await ruleNamed(pool, community, rule)).ruleId,
+    since: ago(newerThan),
+    until: ago(olderThan),
+  };
+}
+
+function caseLine(found: Case): string {
+  const { caseId, status, openedAt, targetEvent, targetPubkey, reason } = found;
   const about = targetEvent === null ? `person ${targetPubkey}` : `event ${targetEvent}`;
-  const told = reports === 0 ? '' : `  ${count(reports)} ${reports === 1 ? 'report' : 'reports'}`;
-  return `${caseId}  ${status.padEnd(9)}  ${timeText(openedAt)}  ${about}${told}  ${JSON.stringify(reason)}`;
+  return `${caseId}  ${status.padEnd(9)}  ${timeText(openedAt)}  ${about}${reportWords(found)}  ${JSON.stringify(reason)}`;
+}
+
+function reportWords({ reports, reportsWithStanding, reportWeight }: Case): string {
+  if (reports === 0) return '';
+  const all = `${count(reports)} ${reports === 1 ? 'report' : 'reports'}`;
+  const weight = reportsWithStanding === 0 ? '' : `, weight ${reportWeight}`;
+  return `  ${all}, ${count(reportsWithStanding)} with standing${weight}`;
 }
 
 function actionLine({ at, action, actor, ruleId, outcome, note }: Action): string {
@@ -230,6 +291,8 @@ async function showCase(pool: Pool, community: number, id: string): Promise<void
   const { targetEvent: event, targetPubkey: pubkey } = found;
   write(caseLine(found));
   write(`author ${pubkey}`);
+  if (found.appeal !== null && found.appealedAt !== null)
+    write(`appealed ${timeText(found.appealedAt)}: ${JSON.stringify(found.appeal)}`);
   if (event !== null) {
     const shown = await readCaseEvent(pool, { community, id: event });
     write(shown === undefined ? 'the event is gone, or its author deleted it' : JSON.stringify(shown));
@@ -245,7 +308,7 @@ async function showCase(pool: Pool, community: number, id: string): Promise<void
     );
 }
 
-interface ActOptions extends Chosen {
+interface ActOptions extends Chosen, CaseOptions {
   readonly note: string;
   readonly label?: LabelSpec['label'];
   readonly confidence?: number;
@@ -254,10 +317,13 @@ interface ActOptions extends Chosen {
 }
 
 function actCommand(): Command {
-  return new Command('act')
-    .argument('<case>', 'its id')
+  const act = new Command('act')
+    .argument('<case>', 'its id, or "all" of those that the filters find')
     .addArgument(new Argument('<action>', CASE_ACTIONS.join(', ')).argParser(oneOf(CASE_ACTIONS)))
-    .description('do something about a case; a running node carries out what changes the view')
+    .description(
+      'do something about a case, or about all that are found; a running node carries out what changes the view',
+    );
+  return withFilters(act)
     .option('--note <text>', 'why; for operators, and kept', '')
     .option('--label <label>', LABELS.join(', '), oneOf(LABELS))
     .option('--confidence <number>', 'how sure, up to 1', Number)
@@ -266,15 +332,42 @@ function actCommand(): Command {
     .option(...COMMUNITY_OPTION)
     .addHelpText('after', EXAMPLES)
     .action((caseId: string, action: CaseAction, options: ActOptions) =>
-      withCommunity(options.community, async ({ database, config }, { id, settings }) => {
+      withCommunity(options.community, async ({ database: { pool }, config }, { id, settings }) => {
         const label = labelOf(action, options);
         const privateKinds = settings['auth.privateKinds'];
-        const acting = { community: id, caseId, action, note: options.note, label, privateKinds };
-        const fixed = { fixed: config.adminPubkeys };
-        const taken = granted(await act(database.pool, acting, fixed, Date.now()));
-        write(actionLine(await settled(database.pool, taken)));
+        const same = { community: id, action, note: options.note, label, privateKinds };
+        const one = (which: string) =>
+          actOn(pool, { ...same, caseId: which }, { fixed: config.adminPubkeys }, Date.now());
+        if (caseId === 'all') await actOnAll(pool, await caseFilter(pool, id, options), one);
+        else write(actionLine(await settled(pool, granted(await one(caseId)))));
       }),
     );
+}
+
+/** Found before the first is changed: what an action changes may be what is asked for. */
+async function actOnAll(
+  pool: Pool,
+  filter: CaseFilter,
+  one: (caseId: string) => Promise<Action | Denial>,
+): Promise<void> {
+  const found: Case[] = [];
+  for (let cursor: string | undefined; found.length < ALL_MAX; ) {
+    const page = granted(await listCases(pool, filter, { limit: PAGE_CASES, cursor }));
+    found.push(...page.items);
+    cursor = page.cursor;
+    if (cursor === undefined) break;
+  }
+  let refused = 0;
+  for (const { caseId } of found.slice(0, ALL_MAX)) {
+    const taken = await one(caseId);
+    if (!isDenial(taken)) continue;
+    refused += 1;
+    write(`${caseId}  ${ERRORS[taken.denied].message}`);
+  }
+  const more = found.length >= ALL_MAX ? '; there may be more: run it again' : '';
+  write(
+    `${count(found.length - refused)} of ${count(found.length)} cases; a running node does the rest${more}`,
+  );
 }
 
 function labelOf(action: CaseAction, { label, confidence, days, policy }: ActOptions): LabelSpec | undefined {
@@ -302,6 +395,12 @@ async function settled(pool: Pool, taken: Action): Promise<Action> {
   }
   if (action.doneAt === null) write('no node carries it out now; the next one that runs will');
   return action;
+}
+
+function daysArgument(text: string): number {
+  const days = Number(text);
+  if (text.trim() !== '' && days >= 0 && days <= DAYS_MAX) return days;
+  throw new InvalidArgumentError(`a number of days between 0 and ${DAYS_MAX} is needed.`);
 }
 
 function lastArgument(text: string): number {

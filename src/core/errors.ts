@@ -51,6 +51,7 @@ export const ERRORS = {
   },
   RULE_EXISTS: { status: 409, message: 'There is a rule of this name already.' },
   RULE_LIMIT_REACHED: { status: 409, message: 'There are as many rules as there can be.' },
+  BATCH_LIMIT_REACHED: { status: 409, message: 'As many batches are under way as there can be.' },
   NOT_DONE: { status: 409, message: 'This had no effect; the outcome says why.' },
   NAME_TAKEN: { status: 409, message: 'Another member has this name.' },
   PLAN_IN_USE: { status: 409, message: 'Members are on this plan; give them another first.' },

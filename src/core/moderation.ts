@@ -108,6 +108,41 @@ export interface Rule extends Omit<RuleSpec, 'label'> {
   readonly enabledAt: number | null;
 }
 
+// ── Batches ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+export const BATCH_ACTIONS = ['remove', 'hold', 'label'] as const;
+export type BatchAction = (typeof BATCH_ACTIONS)[number];
+export const BATCH_STATUSES = ['running', 'done', 'undoing', 'undone'] as const;
+export type BatchStatus = (typeof BATCH_STATUSES)[number];
+/** Under way at a time, of a community. */
+export const BATCHES_OPEN_MAX = 5;
+/** Events that one batch acts on, at most. */
+export const BATCH_EVENTS_MAX = 100_000;
+
+/** What is done to which stored events. */
+export interface BatchSpec {
+  readonly action: BatchAction;
+  readonly conditions: Conditions;
+  readonly label?: LabelSpec | undefined;
+  /** They are those of a rule. */
+  readonly byRule: boolean;
+  /** Of `created_at`, in seconds. */
+  readonly since?: number | undefined;
+  readonly until?: number | undefined;
+  readonly note: string;
+}
+
+/** What a rule does to what comes in, done to what is stored; nothing where it cannot be. */
+export function batchOfRule({
+  action,
+  label,
+  conditions,
+}: Rule): Pick<BatchSpec, 'action' | 'label'> | undefined {
+  if (conditions.rate !== undefined) return undefined;
+  if (action === 'label') return { action, label: label ?? undefined };
+  return { action: action === 'hold' ? 'hold' : 'remove' };
+}
+
 // ── Cases ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 export const CASE_STATUSES = ['open', 'held', 'resolved', 'dismissed'] as const;

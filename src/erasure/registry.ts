@@ -164,6 +164,10 @@ const ENTRIES: Record<PersonalStoreName, Entry> = {
       'moderation_actions.note',
     ],
   },
+  appeals: {
+    about: 'Your appeals against what was done.',
+    columns: ['moderation_cases.appeal'],
+  },
   'moderation-by-you': {
     about: 'What you did as a moderator: when and what, not to whom.',
     columns: ['moderation_actions.actor'],
@@ -171,6 +175,10 @@ const ENTRIES: Record<PersonalStoreName, Entry> = {
   'moderation-rules': {
     about: 'Rules of moderation that name you.',
     columns: ['moderation_rules.conditions'],
+  },
+  'moderation-batches': {
+    about: 'What moderators did to many events at once that names you, and what you started: when and what.',
+    columns: ['moderation_batches.conditions', 'moderation_batches.actor', 'moderation_batches.undone_by'],
   },
   'moderation-rates': {
     about: 'Events of yours that rules with a rate count; forgotten after two days.',
@@ -294,6 +302,9 @@ export const EXEMPT_COLUMNS: Readonly<Record<string, string>> = {
   'invites.topic': `${IS_TOPIC} It belongs to the invite, and goes with that row.`,
   'events.bound': `${IS_TOPIC} It belongs to the author of the event, and goes with that row.`,
   'event_heads.topics': `${IS_TOPIC} It belongs to the author of the event, and goes with that row.`,
+  'moderation_batches.cursor_id': 'How far a batch has come, by the id of an event.',
+  'moderation_batches.note': 'Why, in the words of a moderator; it goes with its row.',
+  'moderation_cases.topics': `${IS_TOPIC} It belongs to the case, and goes with that row.`,
   'labels.topics': `${IS_TOPIC} It belongs to the label, and goes with that row.`,
   'consumer_dead_letters.topics': `${IS_TOPIC} It belongs to the author of the event, and goes with that row.`,
   'post_search_documents.topics': 'Hashes of the topics of an event; they are in its row, and go with it.',

@@ -36,6 +36,7 @@ import {
   readSettled,
   removeByRule,
 } from '../store/moderation.js';
+import { stepBatch } from '../store/moderation-batches.js';
 import { authorOf, caseReports } from '../store/moderation-cases.js';
 import { readEnabledRules } from '../store/moderation-rules.js';
 import { inTurns, Turns } from '../turns.js';
@@ -66,9 +67,10 @@ export function moderationConsumer(options: ModerationOptions): Consumer {
     followUp: async () => {
       const { pool, now } = options;
       const forgotten = await forgetRates(pool, now() - RATES_KEPT_MS, RATES_FORGOTTEN_MAX);
+      const batched = await stepBatch(pool, (id) => options.communities.get(id)?.settings, now());
       const ordered = await carryOut(options);
       const published = await publishing.next();
-      return ordered || published || forgotten === RATES_FORGOTTEN_MAX;
+      return batched || ordered || published || forgotten === RATES_FORGOTTEN_MAX;
     },
   };
 }
@@ -91,8 +93,8 @@ class Judging {
     const upserts = batch.filter(({ op, payload }) => op === 'upsert' && payload !== undefined);
     if (upserts.length === 0) return;
     const now = this.options.now();
-    for (const { community, id, kind } of upserts)
-      if (kind === KIND_REPORT) await caseReports(tx, { community, eventId: id }, now);
+    const reports = upserts.filter(({ kind }) => kind === KIND_REPORT);
+    await caseReports(tx, reports, now);
     const rules = await this.rulesInForce(tx);
     if (rules.size === 0) return;
     const own = await ownKeys(tx);

@@ -52,6 +52,8 @@ const READ = [
   ['history_deletions', 'author'],
   ['invites', 'created_by'],
   ['invites', 'used_by'],
+  ['moderation_batches', 'actor'],
+  ['moderation_batches', 'undone_by'],
   ['operators', 'added_by'],
   ['outbox_followers', 'registered_by'],
 ] as const;

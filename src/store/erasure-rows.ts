@@ -108,6 +108,16 @@ export const STORE_TABLES = {
         AND NOT EXISTS (SELECT 1 FROM labels l WHERE l.case_id = t.case_id)`,
     },
   ],
+  moderation_batches: [
+    {
+      table: 'moderation_batches',
+      member: `(t.actor = :pubkey OR t.undone_by = :pubkey) AND t.created_at <= :ms
+        AND strpos(t.conditions::text, :hex) = 0`,
+      release: 'actor = nullif(u.actor, :pubkey), undone_by = nullif(u.undone_by, :pubkey)',
+      memberOnly: true,
+    },
+    { table: 'moderation_batches', member: 'strpos(t.conditions::text, :hex) > 0 AND t.created_at <= :ms' },
+  ],
   moderation_rates: [{ table: 'moderation_rates', member: `${MINE} AND t.at <= :ms` }],
   trust: [
     {

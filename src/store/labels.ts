@@ -16,6 +16,7 @@ export interface LabelTarget {
 export interface LabelSource {
   readonly caseId?: string | undefined;
   readonly ruleId?: string | undefined;
+  readonly batchId?: string | undefined;
 }
 
 const SAME_TARGET = 'community = $1 AND target_event IS NOT DISTINCT FROM $2 AND target_pubkey = $3';
@@ -28,7 +29,7 @@ export async function putLabel(
   tx: ClientBase,
   { community, event, pubkey, topics }: LabelTarget,
   spec: LabelSpec,
-  { caseId, ruleId }: LabelSource,
+  { caseId, ruleId, batchId }: LabelSource,
   now: number,
 ): Promise<string | undefined> {
   const target = [community, bytesOrNull(event), bytes(pubkey)];
@@ -44,7 +45,7 @@ export async function putLabel(
   const labelId = randomUUID();
   await tx.query(
     `INSERT INTO labels (community, target_event, target_pubkey, label_id, created_at, signed_at, lapses_at, confidence, label, policy,
-       case_id, rule_id, topics) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
+       case_id, rule_id, topics, batch_id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
     [
       ...target,
       labelId,
@@ -57,6 +58,7 @@ export async function putLabel(
       caseId ?? null,
       ruleId ?? null,
       topics,
+      batchId ?? null,
     ],
   );
   return labelId;

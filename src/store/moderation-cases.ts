@@ -9,14 +9,17 @@ import type { NostrEvent } from '../core/event.js';
 import { isAmong } from '../core/kinds.js';
 import type { LabelSpec } from '../core/labels.js';
 import { CASE_STEPS, type CaseAction, type CaseStatus } from '../core/moderation.js';
+import type { ReportReason } from '../core/report.js';
 import type { Settings } from '../core/settings.js';
 import { allTopics, UNBOUND } from '../core/topic.js';
+import { hexArray, int4Array } from './binary.js';
 import { block, unblock } from './blocks.js';
 import { bytes, bytesOrNull, type Change, changeConfig, type Db, isUuid } from './config-change.js';
 import { type LabelTarget, putLabel, withdrawLabel } from './labels.js';
 import type { Fixed } from './members.js';
 import { NEWEST_FIRST, type Page, type PageOf, readPage } from './page.js';
 import { dedupeOf } from './query.js';
+import type { EventRef } from './restore.js';
 
 export interface Target {
   readonly event: string | undefined;
@@ -33,30 +36,85 @@ export interface Case {
   readonly targetPubkey: string;
   readonly reason: string;
   readonly ruleId: string | null;
+  /** Of its event when it was opened. */
+  readonly topics: readonly string[];
+  /** Of the person whom it is about; waiting while the case is open or held. */
+  readonly appeal: string | null;
+  readonly appealedAt: number | null;
   /** How many reports are part of it. */
   readonly reports: number;
+  /** Of them, by reporters who had standing when they reported. */
+  readonly reportsWithStanding: number;
+  /** The sum of the standings of their reporters, each from 0 to 1. */
+  readonly reportWeight: number;
 }
 
 const COLUMNS = `c.case_id AS "caseId", c.status, c.opened_at AS "openedAt", c.updated_at AS "updatedAt", c.closed_at AS "closedAt",
   encode(c.target_event, 'hex') AS "targetEvent", encode(c.target_pubkey, 'hex') AS "targetPubkey", c.reason, c.rule_id AS "ruleId",
-  (SELECT count(*) FROM reports r WHERE r.case_id = c.case_id) AS reports`;
+  c.topics, c.appeal, c.appealed_at AS "appealedAt", said.reports, said.standing AS "reportsWithStanding", said.weight AS "reportWeight"`;
+
+/** A report is weighed by the trust consumer, under the id of its event or its own; until then it has no weight. */
+const SAID = `CROSS JOIN LATERAL (
+    SELECT count(*) AS reports, count(*) FILTER (WHERE t.weight > 0) AS standing,
+      coalesce(round(sum(t.weight)::numeric, 3), 0)::double precision AS weight
+    FROM reports r LEFT JOIN trust_reports t ON t.community = r.community AND t.subject = c.target_pubkey
+      AND t.source = coalesce(r.event_id, decode(replace(r.report_id::text, '-', ''), 'hex'))
+      AND t.target_event = coalesce(c.target_event, '')
+    WHERE r.case_id = c.case_id) said`;
+
+export interface CaseFilter {
+  readonly community: number;
+  readonly status?: CaseStatus | undefined;
+  readonly topic?: string | undefined;
+  readonly author?: string | undefined;
+  /** Of one of its reports. */
+  readonly reason?: ReportReason | undefined;
+  readonly ruleId?: string | undefined;
+  /** Opened at this time or later, in milliseconds. */
+  readonly since?: number | undefined;
+  /** Opened before this time, in milliseconds. */
+  readonly until?: number | undefined;
+  /** Its appeal waits. */
+  readonly appealed?: boolean | undefined;
+}
+
+/** Conditions on `c`, whose parameters begin after `taken` others. Only what is asked stands there, so that its index is used. */
+function narrowed(filter: CaseFilter, taken: number): { readonly where: string; readonly values: unknown[] } {
+  const { status, topic, author, reason, ruleId, since, until, appealed } = filter;
+  const asked: [string, unknown][] = [
+    ['c.status = ?', status],
+    ['c.topics @> ARRAY[?::text]', topic],
+    ['c.target_pubkey = ?', author === undefined ? undefined : bytes(author)],
+    ['EXISTS (SELECT 1 FROM reports r WHERE r.case_id = c.case_id AND r.reason = ?)', reason],
+    ['c.rule_id = ?', ruleId],
+    ['c.opened_at >= ?', since],
+    ['c.opened_at < ?', until],
+    [
+      `(c.appealed_at IS NOT NULL AND c.status IN ('open', 'held')) = ?`,
+      appealed === true ? undefined : appealed,
+    ],
+  ];
+  const given = asked.filter(([, value]) => value !== undefined);
+  const where = given.map(([condition], at) => `AND ${condition.replace('?', `$${taken + at + 1}`)}`);
+  if (appealed === true) where.push(`AND c.appealed_at IS NOT NULL AND c.status IN ('open', 'held')`);
+  return { where: where.join(' '), values: given.map(([, value]) => value) };
+}
 
 /** The newest first. */
-export function listCases(
-  db: Db,
-  { community, status }: { readonly community: number; readonly status?: CaseStatus | undefined },
-  page: PageOf,
-): Promise<Page<Case> | Denial> {
+export function listCases(db: Db, filter: CaseFilter, page: PageOf): Promise<Page<Case> | Denial> {
+  const { where, values } = narrowed(filter, 4);
   return readPage(
     page,
     NEWEST_FIRST,
     ({ openedAt, caseId }: Case) => [openedAt, caseId],
     async ([before, beforeId], limit) => {
       const { rows } = await db.query<Case>(
-        `SELECT ${COLUMNS} FROM moderation_cases c
-         WHERE c.community = $1 AND ($5::text IS NULL OR c.status = $5) AND (c.opened_at, c.case_id) < ($2, $3)
-         ORDER BY c.opened_at DESC, c.case_id DESC LIMIT $4`,
-        [community, before, beforeId, limit, status ?? null],
+        // Reports are counted for the page alone.
+        `SELECT ${COLUMNS} FROM (SELECT * FROM moderation_cases c
+           WHERE c.community = $1 AND (c.opened_at, c.case_id) < ($2, $3) ${where}
+           ORDER BY c.opened_at DESC, c.case_id DESC LIMIT $4) c ${SAID}
+         ORDER BY c.opened_at DESC, c.case_id DESC`,
+        [filter.community, before, beforeId, limit, ...values],
       );
       return rows;
     },
@@ -66,7 +124,7 @@ export function listCases(
 export async function findCase(db: Db, community: number, caseId: string): Promise<Case | Denial> {
   if (!isUuid(caseId)) return denial('NOT_FOUND');
   const { rows } = await db.query<Case>(
-    `SELECT ${COLUMNS} FROM moderation_cases c WHERE c.community = $1 AND c.case_id = $2`,
+    `SELECT ${COLUMNS} FROM moderation_cases c ${SAID} WHERE c.community = $1 AND c.case_id = $2`,
     [community, caseId],
   );
   return rows[0] ?? denial('NOT_FOUND');
@@ -84,6 +142,10 @@ async function lockCase(tx: ClientBase, community: number, caseId: string): Prom
 
 // ── Opening ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
+/** The one open case about a target. */
+const OPEN_EVENT = `(community, target_event) WHERE status IN ('open', 'held') AND target_event IS NOT NULL`;
+const OPEN_PERSON = `(community, target_pubkey) WHERE status IN ('open', 'held') AND target_event IS NULL`;
+
 export interface Opening extends Target {
   readonly community: number;
   readonly reason: string;
@@ -99,13 +161,11 @@ export async function openCase(
   const { community, event, pubkey, reason, ruleId } = opening;
   const made = randomUUID();
   const values = [made, community, now, bytesOrNull(event), bytes(pubkey), reason, ruleId ?? null];
-  const conflict =
-    event === undefined
-      ? `(community, target_pubkey) WHERE status IN ('open', 'held') AND target_event IS NULL`
-      : `(community, target_event) WHERE status IN ('open', 'held') AND target_event IS NOT NULL`;
+  const conflict = event === undefined ? OPEN_PERSON : OPEN_EVENT;
   const { rows } = await tx.query<{ case_id: string }>(
-    `INSERT INTO moderation_cases AS c (case_id, community, status, opened_at, updated_at, target_event, target_pubkey, reason, rule_id)
-     VALUES ($1, $2, 'open', $3, $3, $4, $5, $6, $7)
+    `INSERT INTO moderation_cases AS c (case_id, community, status, opened_at, updated_at, target_event, target_pubkey, reason, rule_id,
+       topics)
+     VALUES ($1, $2, 'open', $3, $3, $4, $5, $6, $7, topics_of_event($2, $4))
      ON CONFLICT ${conflict} DO UPDATE SET updated_at = excluded.updated_at RETURNING c.case_id`,
     values,
   );
@@ -158,35 +218,63 @@ export function openByHand(
   });
 }
 
-/** The report of this id, or those that came as this event. */
-export type ReportSource =
-  | { readonly community: number; readonly reportId: string }
-  | { readonly community: number; readonly eventId: string };
+/**
+ * Reports that are part of no case yet; each opens one or joins it. What is unknown here cannot be moderated here. One statement,
+ * however many they are: a flood of reports costs the consumer little for each. The first report of a target gives the reason.
+ */
+const caseSql = (asked: string) => `
+  WITH found AS (
+    SELECT asked.place, r.report_id, r.community, r.target_event, r.reason,
+      CASE WHEN r.target_event IS NULL THEN r.target_pubkey
+        ELSE (SELECT d.author FROM event_dedupe d WHERE d.community = r.community AND d.event_id = r.target_event)
+      END AS target_pubkey
+    FROM ${asked} WHERE r.case_id IS NULL
+  ), of_events AS (
+    INSERT INTO moderation_cases AS c (case_id, community, status, opened_at, updated_at, target_event, target_pubkey, reason,
+      topics)
+    SELECT DISTINCT ON (community, target_event) gen_random_uuid(), community, 'open', $1::bigint, $1::bigint, target_event,
+      target_pubkey, 'reported: ' || reason, topics_of_event(community, target_event)
+    FROM found WHERE target_event IS NOT NULL AND target_pubkey IS NOT NULL
+    ORDER BY community, target_event, place, report_id
+    ON CONFLICT ${OPEN_EVENT} DO UPDATE SET updated_at = excluded.updated_at
+    RETURNING c.case_id, c.community, c.target_event, c.target_pubkey
+  ), of_people AS (
+    INSERT INTO moderation_cases AS c (case_id, community, status, opened_at, updated_at, target_pubkey, reason)
+    SELECT DISTINCT ON (community, target_pubkey) gen_random_uuid(), community, 'open', $1::bigint, $1::bigint, target_pubkey,
+      'reported: ' || reason
+    FROM found WHERE target_event IS NULL
+    ORDER BY community, target_pubkey, place, report_id
+    ON CONFLICT ${OPEN_PERSON} DO UPDATE SET updated_at = excluded.updated_at
+    RETURNING c.case_id, c.community, c.target_event, c.target_pubkey
+  )
+  UPDATE reports r SET case_id = o.case_id
+  FROM found f JOIN (SELECT * FROM of_events UNION ALL SELECT * FROM of_people) o ON o.community = f.community
+    AND o.target_event IS NOT DISTINCT FROM f.target_event AND (f.target_event IS NOT NULL OR o.target_pubkey = f.target_pubkey)
+  WHERE r.report_id = f.report_id`;
 
-/** Reports that are part of no case yet; each opens one or joins it. What is unknown here cannot be moderated here. */
-export async function caseReports(tx: ClientBase, source: ReportSource, now: number): Promise<void> {
-  const { community } = source;
-  const [which, value] =
-    'reportId' in source ? ['r.report_id', source.reportId] : ['r.event_id', bytes(source.eventId)];
-  const { rows } = await tx.query<{
-    reportId: string;
-    event: string | null;
-    pubkey: string | null;
-    reason: string;
-  }>(
-    `SELECT r.report_id AS "reportId", encode(r.target_event, 'hex') AS event, r.reason,
-       CASE WHEN r.target_event IS NULL THEN encode(r.target_pubkey, 'hex')
-         ELSE (SELECT encode(d.author, 'hex') FROM event_dedupe d WHERE d.community = r.community AND d.event_id = r.target_event)
-       END AS pubkey
-     FROM reports r WHERE r.community = $1 AND r.case_id IS NULL AND ${which} = $2 ORDER BY r.report_id`,
-    [community, value],
-  );
-  for (const { reportId: id, event, pubkey, reason } of rows) {
-    if (pubkey === null) continue;
-    const opening = { community, event: event ?? undefined, pubkey, reason: `reported: ${reason}` };
-    const { caseId } = await openCase(tx, opening, now);
-    await tx.query('UPDATE reports SET case_id = $2 WHERE report_id = $1', [id, caseId]);
-  }
+const OF_EVENTS_SQL =
+  caseSql(`unnest($2::int[], $3::bytea[]) WITH ORDINALITY AS asked (community, event_id, place)
+    JOIN reports r ON r.community = asked.community AND r.event_id = asked.event_id`);
+const OF_REPORT_SQL = caseSql(`(SELECT $2::int AS community, $3::uuid AS report_id, 1 AS place) asked
+    JOIN reports r ON r.community = asked.community AND r.report_id = asked.report_id`);
+
+/** Those that came as these events. */
+export async function caseReports(tx: ClientBase, events: readonly EventRef[], now: number): Promise<void> {
+  if (events.length === 0) return;
+  await tx.query({
+    name: 'case-reports',
+    text: OF_EVENTS_SQL,
+    values: [now, int4Array(events.map(({ community }) => community)), hexArray(events.map(({ id }) => id))],
+  });
+}
+
+/** One that came over HTTP. */
+export async function caseReport(
+  tx: ClientBase,
+  { community, reportId }: { readonly community: number; readonly reportId: string },
+  now: number,
+): Promise<void> {
+  await tx.query({ name: 'case-report', text: OF_REPORT_SQL, values: [now, community, reportId] });
 }
 
 // ── Actions ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -7,6 +7,7 @@ import type { ClientBase, Pool } from 'pg';
 import { type Denial, denial } from '../core/errors.js';
 import { patternSteps, RULE_STEPS_MAX, RULES_MAX, type Rule, type RuleSpec } from '../core/moderation.js';
 import { type Change, changeConfig, type Db, isUuid } from './config-change.js';
+import { releaseOf } from './moderation-batches.js';
 
 export interface KeptRule extends Rule {
   readonly enabled: boolean;
@@ -162,19 +163,34 @@ async function writeChange(
   );
 }
 
-/** What it did stays done, and is told without it. */
+export interface DeleteRule {
+  /** What it holds stays held. */
+  readonly keep?: boolean | undefined;
+  /** What it has hidden comes back too. */
+  readonly hidden?: boolean | undefined;
+}
+
+export interface DeletedRule extends KeptRule {
+  /** The batch that releases what it held; none where it held nothing. */
+  readonly released: string | undefined;
+}
+
+/** What it holds is released, as a batch that can be undone; what else it did stays done, and is told without it. */
 export function deleteRule(
   pool: Pool,
   { community, ruleId, actor }: RuleRef,
   now: number,
-): Promise<KeptRule | Denial> {
+  { keep = false, hidden = false }: DeleteRule = {},
+): Promise<DeletedRule | Denial> {
   return changeConfig(pool, { community, actor, now }, async (change) => {
     const before = await findRule(change.db, community, ruleId);
     if ('denied' in before) return before;
+    const { name, conditions } = before;
+    const released = keep ? undefined : await releaseOf(change, { ruleId, name, conditions, hidden });
     await change.db.query('DELETE FROM moderation_rules WHERE rule_id = $1', [ruleId]);
-    await change.audit('rule.delete', ruleId, { name: before.name });
+    await change.audit('rule.delete', ruleId, { name, ...(released === undefined ? {} : { released }) });
     change.raiseVersion();
-    return before;
+    return { ...before, released };
   });
 }
 

@@ -169,6 +169,11 @@ export const PERSONAL_SELECTS = {
     columns: `action, at, done_at, outcome, ${hex('target_event')}, note, actor IS NULL AND rule_id IS NOT NULL AS by_a_rule`,
     from: 'FROM moderation_actions WHERE community = :community AND target_pubkey = :pubkey ORDER BY position',
   },
+  appeals: {
+    columns: `${hex('target_event')}, appeal, appealed_at`,
+    from: `FROM moderation_cases WHERE community = :community AND target_pubkey = :pubkey AND appealed_at IS NOT NULL
+      ORDER BY appealed_at, case_id`,
+  },
   'moderation-by-you': {
     columns: 'action, at, outcome',
     from: 'FROM moderation_actions WHERE community = :community AND actor = :pubkey ORDER BY position',
@@ -176,6 +181,12 @@ export const PERSONAL_SELECTS = {
   'moderation-rules': {
     columns: 'action, enabled, created_at',
     from: 'FROM moderation_rules WHERE community = :community AND strpos(conditions::text, :hex) > 0',
+  },
+  'moderation-batches': {
+    columns:
+      'action, status, created_at, coalesce(actor = :pubkey, false) AS by_you, coalesce(undone_by = :pubkey, false) AS undone_by_you',
+    from: `FROM moderation_batches WHERE community = :community AND (actor = :pubkey OR undone_by = :pubkey OR strpos(conditions::text, :hex) > 0)
+      ORDER BY created_at, batch_id`,
   },
   'moderation-rates': {
     columns: `${hex('event_id')}, at`,

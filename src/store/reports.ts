@@ -9,7 +9,7 @@ import type { PlannedReport, Tombstone } from '../core/plan.js';
 import type { ReportReason } from '../core/report.js';
 import { hexArray, int4Array, int8Array, textArray } from './binary.js';
 import { bytes, bytesOrNull, type Db, isUuid } from './config-change.js';
-import { caseReports } from './moderation-cases.js';
+import { caseReport } from './moderation-cases.js';
 import { NEWEST_FIRST, type Page, type PageOf, readPage } from './page.js';
 import { BEGIN_BRIEFLY, inTransaction } from './transaction.js';
 
@@ -111,7 +111,7 @@ export async function addReport(
 ): Promise<Report | Denial> {
   return inTransaction(pool, BEGIN_BRIEFLY, async (db) => {
     const made = await writeReport(db, report, now);
-    await caseReports(db, { community: report.community, reportId: made.reportId }, now);
+    await caseReport(db, { community: report.community, reportId: made.reportId }, now);
     await also?.(db, made);
     return made;
   });

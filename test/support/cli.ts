@@ -67,7 +67,7 @@ export function runCli(
 export async function eventually<T>(
   what: string,
   look: () => Promise<T | undefined> | T | undefined,
-  timeoutMs = 30_000,
+  timeoutMs = 100_000,
 ): Promise<T> {
   const deadline = Date.now() + timeoutMs;
   for (;;) {
