@@ -267,6 +267,12 @@ describe('every route of operators', () => {
         'GET /moderation/cases',
         'POST /moderation/cases',
         'GET /moderation/cases/{case_id}',
+        'POST /moderation/cases/actions',
+        'GET /moderation/batches',
+        'POST /moderation/batches',
+        'POST /moderation/batches/preview',
+        'GET /moderation/batches/{batch_id}',
+        'POST /moderation/batches/{batch_id}/undo',
         'POST /moderation/cases/{case_id}/actions',
       ].sort(),
     );
