@@ -265,6 +265,16 @@ async function putModeration(pool: Pool, community: number, key: Buffer, mark: s
        target_pubkey, policy) VALUES ($1, $2, 1, 1, 2, 1, 1, 'spam', $3, $4, $5)`,
     [randomUUID(), community, event, key, `${mark} policy`],
   );
+  await pool.query(
+    `INSERT INTO moderation_batches (batch_id, community, status, action, created_at, updated_at, cursor_at, by_rule, conditions, note)
+     VALUES ($1, $2, 'done', 'remove', 1, 1, 0, false, $3, '')`,
+    [randomUUID(), community, JSON.stringify({ authors: [key.toString('hex')] })],
+  );
+  await pool.query(
+    `INSERT INTO moderation_cases (case_id, community, status, opened_at, updated_at, target_pubkey, reason, appeal, appealed_at)
+     VALUES ($1, $2, 'dismissed', 1, 1, $3, 'appeal', $4, 1)`,
+    [randomUUID(), community, key, `${mark} appeal`],
+  );
 }
 
 async function putConsent(pool: Pool, community: number, key: Buffer, mark: string): Promise<void> {
