@@ -272,7 +272,13 @@ describe('the memory of a node', () => {
   beforeAll(async () => {
     child = spawn(process.execPath, ['bin/minato.js', 'serve'], {
       cwd: root,
-      env: { ...process.env, DATABASE_URL: relay.test.url, MINATO_PORT: '0', MINATO_TOPIC_MODE: 'open' },
+      env: {
+        ...process.env,
+        DATABASE_URL: relay.test.url,
+        MINATO_DATA_DIR: `${relay.test.folder}-served`,
+        MINATO_PORT: '0',
+        MINATO_TOPIC_MODE: 'open',
+      },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     child.stderr!.on('data', (data) => {

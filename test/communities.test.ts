@@ -218,7 +218,7 @@ describe('what one community holds', () => {
     const limitation = async (path: string) =>
       JSON.parse((await get(path, NOSTR)).body).limitation.max_filters as number;
     expect(await limitation('/c/art')).toBe(1);
-    expect(await limitation('/')).toBe(10);
+    expect(await limitation('/')).toBe(100);
   });
 
   it('the limit of subscriptions counts per connection, so one community does not use up another', async () => {

@@ -4,7 +4,7 @@
  */
 import type { Client } from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { readConfig } from '../src/config.js';
+import { type Config, readConfig } from '../src/config.js';
 import type { NostrEvent } from '../src/core/event.js';
 import { isRefusal, words } from '../src/core/reply.js';
 import { DAY_MS } from '../src/core/retention.js';
@@ -42,11 +42,16 @@ let alice: Author;
 let bob: Author;
 
 const now = () => Date.now() + aheadMs;
-const config = readConfig({ MINATO_TOPIC_MODE: 'open', MINATO_PUBLIC_URL: 'wss://relay.test/' });
+let config: Config;
 const log = createLog('silent');
 
 beforeAll(async () => {
   test = await createTestDatabase();
+  config = readConfig({
+    MINATO_TOPIC_MODE: 'open',
+    MINATO_PUBLIC_URL: 'wss://relay.test/',
+    MINATO_DATA_DIR: test.folder,
+  });
   database = openDatabase(test.connection);
   writer = await startWriter({ database, config, log, now });
   client = await database.connect();

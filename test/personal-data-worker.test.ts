@@ -38,7 +38,7 @@ let folder: string;
 
 beforeAll(async () => {
   store = await openTestStore();
-  env = { DATABASE_URL: store.test.url };
+  env = { DATABASE_URL: store.test.url, MINATO_DATA_DIR: store.test.folder };
   folder = await mkdtemp(join(tmpdir(), 'minato-export-'));
   // One person asks more often here than a plan would allow.
   await store.database.pool.query(

@@ -30,7 +30,7 @@ let communities: number[];
 beforeAll(async () => {
   test = await createTestDatabase();
   database = openDatabase(test.connection);
-  const config = readConfig({ MINATO_TOPIC_MODE: 'open' });
+  const config = readConfig({ MINATO_TOPIC_MODE: 'open', MINATO_DATA_DIR: test.folder });
   const options = { database, config, log: createLog('silent'), now: () => now };
   const first = await startWriter(options);
   const art = await addCommunity(database.pool, 'art', undefined, now);

@@ -31,7 +31,7 @@ export async function openTestStore(options: TestStoreOptions = {}): Promise<Tes
   const test = await createTestDatabase();
   const database = openDatabase(test.connection);
   const log = createLog(logLevel);
-  const config = readConfig({ MINATO_TOPIC_MODE: 'open' });
+  const config = readConfig({ MINATO_TOPIC_MODE: 'open', MINATO_DATA_DIR: test.folder });
   const { tagHash } = await prepareDatabase(database, config, now, log);
   const lanes: Lane[] = [];
   return {
