@@ -247,6 +247,7 @@ it.each(['off', 'required'] as const)(
             expect(await countSearched(pools, community, [filter], 1_000, asked.now)).toEqual({
               count: expected.length,
               behind: 0,
+              isOutdated: false,
             });
           },
         ),

@@ -47,12 +47,12 @@ export const pubkeyArguments = (text: string, before: readonly string[] = []) =>
   pubkeyArgument(text),
 ];
 
-/** Both ends may be given. */
-export function wholeNumber(min: number, max: number): (text: string) => number {
+/** Both ends may be given. `also`: what else may be. */
+export function wholeNumber(min: number, max: number, also = ''): (text: string) => number {
   return (text) => {
     const number = /^-?\d{1,16}$/.test(text) ? Number(text) : Number.NaN;
     if (number >= min && number <= max) return number;
-    throw new InvalidArgumentError(`a whole number from ${min} to ${max} is needed.`);
+    throw new InvalidArgumentError(`a whole number from ${min} to ${max} is needed${also}.`);
   };
 }
 

@@ -175,7 +175,7 @@ function chosen(yes: true | undefined, no: true | undefined): boolean | undefine
 
 /** `none` takes a limit away. */
 function limit(min: number, max = Number.MAX_SAFE_INTEGER): (text: string) => Limit {
-  const number = wholeNumber(min, max);
+  const number = wholeNumber(min, max, ', or "none"');
   return (text) => (text === 'none' ? text : number(text));
 }
 
