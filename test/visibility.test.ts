@@ -200,7 +200,7 @@ const SEARCHES: Record<string, (one: NostrEvent) => boolean> = {
   '"kukuri boats"': ({ content }) => content.includes('boats'),
   '-boats': ({ content }) => !content.includes('boats'),
   '#plain': (one) => topicsIn(one).includes('plain'),
-  '#kukuri:old -p': (one) => topicsIn(one).includes('kukuri:old') && !one.content.includes('"p"'),
+  '#kukuri:old -boats': (one) => topicsIn(one).includes('kukuri:old') && !one.content.includes('boats'),
   nothing: () => false,
 };
 

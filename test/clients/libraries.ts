@@ -1,4 +1,5 @@
 /** Client libraries behind one face: what a person's client does with each of them, in the way that its readme shows. */
+import { setTimeout as delay } from 'node:timers/promises';
 import { bytesToHex } from '@noble/hashes/utils.js';
 import NDK, { NDKEvent, NDKPrivateKeySigner, NDKRelayAuthPolicies } from '@nostr-dev-kit/ndk';
 import { NRelay1, NSecSigner } from '@nostrify/nostrify';
@@ -242,8 +243,12 @@ const nostrFetch: Library = {
     const name = 'nostr-fetch';
     const { NostrFetcher } = (await import(name)) as Fetching;
     const fetcher = NostrFetcher.init({ webSocketConstructor: WebSocket });
+    // It names a subscription by the millisecond and two random letters: two of one millisecond can have one name.
+    let started: Promise<unknown> = Promise.resolve();
     return {
       fetch: async ({ limit = 100, ...filter }) => {
+        started = started.then(() => delay(2));
+        await started;
         const patient = { abortSubBeforeEoseTimeoutMs: 60_000 };
         return ids(await fetcher.fetchLatestEvents([url], filter, limit, patient));
       },
