@@ -38,7 +38,6 @@ const REFUSED_AS_ERASED = 'MN001';
  * What fastify threw: the client gets its own mistake explained; ours is logged, and answered without its
  * inner words.
  */
-
 export function denialOf(error: FastifyError, log: Log): Denial {
   if (hasZodFastifySchemaValidationErrors(error)) {
     const problems = error.validation.map(({ instancePath, message }) => ({
