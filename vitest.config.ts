@@ -9,6 +9,7 @@ export default defineConfig({
     // A busy machine is slow, not broken: tests wait for conditions.
     testTimeout: 180_000,
     hookTimeout: 240_000,
+    expect: { poll: { timeout: 100_000 } },
     // One more than the cores of a small machine: many tests wait, for a time-out or another process.
     maxWorkers: 3,
   },

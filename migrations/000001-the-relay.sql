@@ -41,7 +41,7 @@ CREATE TABLE lane_state (
 ) WITH (fillfactor = 10);
 INSERT INTO lane_state (last_seq) VALUES (0);
 
--- Events, first by `keep` bucket (core/keep.ts has the numbers), then by month of ingested_at, so that old data is
+-- Events, first by `keep` bucket (events/rules/keep.ts has the numbers), then by month of ingested_at, so that old data is
 -- dropped, not deleted. No global unique key: event_dedupe guards it. `seq` is the place of its upsert in the outbox.
 -- `hidden` says why a row is not effective (1 superseded); indexes hold effective rows only.
 CREATE TABLE events (
@@ -68,7 +68,7 @@ CREATE TABLE events_history PARTITION OF events FOR VALUES IN (2) PARTITION BY R
 CREATE TABLE events_days30 PARTITION OF events FOR VALUES IN (3) PARTITION BY RANGE (ingested_at);
 
 -- One row per distinct single-letter tag of an effective event. `tag` is a 64-bit hash of community, letter and value:
--- a value of any length or content is safe to index, and the exact value is checked on the event (store/query.ts).
+-- a value of any length or content is safe to index, and the exact value is checked on the event (events/postgres/query.ts).
 CREATE TABLE event_tags (
   tag bigint NOT NULL,
   created_at bigint NOT NULL,

@@ -1,7 +1,7 @@
 -- The life of an event: deleted, expired, vanished, kept for its time, purged.
 
 -- From its second of expiry an event is not served (I7). `hidden_at` is when a row was hidden, for the audit time of deletions.
--- `hidden`: 1 superseded, 2 deleted, 3 expired, 4 retention, 5 capacity, 6 vanished (core/hidden.ts).
+-- `hidden`: 1 superseded, 2 deleted, 3 expired, 4 retention, 5 capacity, 6 vanished (events/rules/hidden.ts).
 ALTER TABLE events ADD COLUMN expires_at bigint, ADD COLUMN hidden_at bigint;
 UPDATE events SET expires_at = least(substring(payload from '\["expiration","([0-9]{1,20})"')::numeric, 9007199254740991)
   WHERE payload ~ '\["expiration","[0-9]{1,20}"';

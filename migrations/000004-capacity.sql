@@ -1,4 +1,4 @@
--- Capacity: what each topic holds, and which step of the response to short space is in force (core/capacity.ts).
+-- Capacity: what each topic holds, and which step of the response to short space is in force (events/rules/capacity.ts).
 
 -- Kept up by the lane beside community_totals; a topic without served events has no row.
 CREATE TABLE topic_totals (

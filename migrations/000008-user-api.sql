@@ -46,7 +46,7 @@ CREATE UNIQUE INDEX consents_in_force ON consents (community, pubkey, type, vers
 CREATE INDEX consents_member ON consents (community, pubkey, consented_at, consent_id);
 CREATE INDEX consents_newest ON consents (community, consented_at, consent_id);
 
--- What a member may use. A plan named `free` exists without a row (core/plan-limits.ts); a row overrides it.
+-- What a member may use. A plan named `free` exists without a row (plans/rules.ts); a row overrides it.
 -- limits: maxTopics, searchPerDay, trustPerDay, reportsPerDay, exportsPerDay; what is missing is unlimited.
 CREATE TABLE plans (
   community integer NOT NULL REFERENCES communities (id),

@@ -54,7 +54,7 @@ CREATE INDEX consumer_dead_letters_retry ON consumer_dead_letters (consumer, gen
 CREATE INDEX consumer_dead_letters_author ON consumer_dead_letters (community, author);
 
 -- What can be searched for. One partition for each generation, dropped as a whole. The text itself is in the event: here are its words
--- (core/search-words.ts), by weight: A title and name, B content, C hashtags and mentions, D pairs of characters where a
+-- (search/rules-words.ts), by weight: A title and name, B content, C hashtags and mentions, D pairs of characters where a
 -- script has no spaces. A deleted one stays, without being found, as long as its event does.
 CREATE TABLE post_search_documents (
   generation integer NOT NULL,

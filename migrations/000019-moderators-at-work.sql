@@ -10,7 +10,7 @@ CREATE INDEX moderation_cases_rule ON moderation_cases (community, rule_id, open
 CREATE INDEX reports_case_reason ON reports (case_id, reason) WHERE case_id IS NOT NULL;
 DROP INDEX reports_case;
 
--- The topics that a payload names, as `core/topic.ts` reads them, and those that it is bound to. A value that needs an escape is left
+-- The topics that a payload names, as `topics/rules.ts` reads them, and those that it is bound to. A value that needs an escape is left
 -- out: no filter of cases can ask for it.
 CREATE FUNCTION topics_of_event(asked_community integer, asked_event bytea) RETURNS text[] LANGUAGE sql STABLE AS $$
   SELECT coalesce(array_agg(DISTINCT t.topic), '{}') FROM event_dedupe d

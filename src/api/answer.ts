@@ -1,42 +1,47 @@
-/** The one place where a refusal or a failure becomes an HTTP answer: `{code, message, details}`. */
+/** The only place that turns a refusal or a failure into an HTTP answer: `{code, message, details}`. */
 import type { FastifyError, FastifyReply } from 'fastify';
 import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod';
-import { type Denial, denial, ERRORS, type ErrorCode } from '../core/errors.js';
-import { isOutageCode } from '../core/outage.js';
-import { isNoAnswer } from '../in-time.js';
-import type { Log } from '../log.js';
+import { isNoAnswer } from '../limits/in-time.js';
+import type { Log } from '../node/log.js';
+import { errorCode } from '../postgres/rules-error-code.js';
+import { isOutageCode } from '../postgres/rules-outage.js';
+import { type Denial, denial, ERRORS, type ErrorCode, messageOf } from './rules-errors.js';
 
-/** A part of the node that does not answer is tried again about so often. */
+/** Retry-After of a refusal while a part of the node does not answer. */
 const RETRY_AFTER_SECONDS = 5;
 
-export function refuse(reply: FastifyReply, { denied, details = {} }: Denial): FastifyReply {
-  const { status, message } = ERRORS[denied];
+/** `sought`: the parameters of the route, for the message of a NOT_FOUND. */
+export function refuse(reply: FastifyReply, refused: Denial, sought: object = {}): FastifyReply {
+  const { denied, details = {} } = refused;
+  const { status } = ERRORS[denied];
+  const message = messageOf(refused, sought);
   if (status === 401) reply.header('www-authenticate', schemesOf(denied));
   const retryAfter =
     details.retry_after_seconds ?? (denied === 'UNAVAILABLE' ? RETRY_AFTER_SECONDS : undefined);
   if (typeof retryAfter === 'number') reply.header('retry-after', String(retryAfter));
-  // As text: a refusal must reach the client even where the route forgot to name it.
+  // As text, so that the client gets a refusal that the route has not declared.
   return reply
     .code(status)
     .type('application/json; charset=utf-8')
     .send(JSON.stringify({ code: denied, message, details }));
 }
 
-/** How one may prove who asks: by NIP-98 or a token of this node; a provider's call by its own signature. */
+/**
+ * The accepted schemes: NIP-98 or a token of this node; for a call of a payment provider its own signature.
+ */
 function schemesOf(denied: ErrorCode): string {
   return denied === 'INVALID_SIGNATURE' ? 'Minato-Signature' : 'Nostr, Bearer';
 }
 
-/** The database does not answer, is going down, or took longer than a request may take. */
-export const isUnavailable = (error: unknown): boolean =>
-  isNoAnswer(error) || isOutageCode((error as { code?: unknown } | undefined)?.code);
+/** The database does not answer, is shutting down, or took longer than a request may take. */
+export const isUnavailable = (error: unknown): boolean => isNoAnswer(error) || isOutageCode(errorCode(error));
 
 /** SQLSTATE of the trigger refuse_erased. */
 const REFUSED_AS_ERASED = 'MN001';
 
 /**
- * What fastify threw: the client gets its own mistake explained; ours is logged, and answered without its
- * inner words.
+ * Converts what fastify threw. An error of the client is explained to it. An error of ours is logged, and the
+ * client gets no details.
  */
 export function denialOf(error: FastifyError, log: Log): Denial {
   if (hasZodFastifySchemaValidationErrors(error)) {
@@ -50,11 +55,11 @@ export function denialOf(error: FastifyError, log: Log): Denial {
   if (error.code === 'FST_ERR_CTP_BODY_TOO_LARGE') return denial('PAYLOAD_TOO_LARGE');
   if (error.code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE') return denial('UNSUPPORTED_MEDIA_TYPE');
   if (isUnavailable(error)) {
-    log.warn({ error: String(error) }, 'a request of the API was not answered: the database is away');
+    log.warn({ error: String(error) }, 'a request to the API failed: the database does not answer');
     return denial('UNAVAILABLE');
   }
   const { statusCode = 500 } = error;
   if (statusCode >= 400 && statusCode < 500) return denial('INVALID_REQUEST');
-  log.error({ error: error.stack ?? String(error) }, 'a request of the API failed');
+  log.error({ error: error.stack ?? String(error) }, 'a request to the API failed');
   return denial('INTERNAL');
 }

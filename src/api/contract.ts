@@ -1,21 +1,23 @@
 /**
- * How a route of the API is declared: one value that gives its validation, its types and its place in the OpenAPI document.
- * A route that is not declared so cannot exist under /v1.
+ * The declaration of a route of the API: one value gives its validation, its types and its part of the
+ * OpenAPI document. Every route under /v1 is declared this way.
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Readable } from 'node:stream';
 import type { FastifySchema, HTTPMethods } from 'fastify';
 import { z } from 'zod';
-import type { ClientAddress } from '../client-address.js';
-import type { Community } from '../communities.js';
-import { type Denial, ERRORS, type ErrorCode } from '../core/errors.js';
-import type { DailyMetric } from '../core/plan-limits.js';
-import { isReading, type OpenSession } from './session-cookie.js';
-import type { Token } from './tokens.js';
+import type { Community } from '../communities/communities.js';
+import type { Role } from '../members/rules-roles.js';
+import type { DailyMetric } from '../plans/rules.js';
+import type { ClientAddress } from '../port/client-address.js';
+import { isReading, type OpenSession } from '../sessions/cookie.js';
+import type { Token } from '../sessions/tokens.js';
+import type { Denial, ErrorCode } from './rules-errors.js';
 
 /**
- * `public`: anyone. `reader`: anyone, where clients need not authenticate; a key that signs is known all the same. `member`: any
- * key that signs. `operator`: a key that runs this community.
+ * `public`: anyone. `reader`: anyone if clients need not authenticate; a signing key is identified all the
+ * same. `member`: any key that signs. `operator`: a key with a role in this community, at least the `role` of
+ * the route.
  */
 export type Who = 'public' | 'reader' | 'member' | 'operator';
 
@@ -23,37 +25,43 @@ type Input = z.ZodType<object>;
 const nothing = z.strictObject({});
 type Nothing = typeof nothing;
 
-/** What a handler gets: all of it checked. */
+/** The checked input of a handler. */
 export type Call<W extends Who, P = object, Q = object, B = object> = {
   readonly community: Community;
   readonly params: P;
   readonly query: Q;
   readonly body: B;
-  /** Where it comes from. */
+  /** The address of the client. */
   readonly client: ClientAddress;
   readonly now: number;
 } & (W extends 'public'
   ? unknown
   : {
       readonly pubkey: W extends 'reader' ? string | undefined : string;
-      /** What it was asked with, when that is no signature. */
+      /** The token or session of the request, if it was not signed. */
       readonly token?: Token | undefined;
       readonly session?: OpenSession | undefined;
-      /** Of a route that `keepsRequestId`: the same for the same request under the same name. */
+      /** For a route that `keepsRequestId`: equal for equal requests with the same X-Request-Id. */
       readonly requestKey?: string | undefined;
-      /** Of a route that `produces` several types: the one that the client would rather have. */
+      /** For a route that `produces` several types: the one that the client prefers. */
       readonly type: string;
-      /** Of a route that `produces` a stream: aborted once the client is gone. */
+      /** For a route that `produces` a stream: aborted when the client has disconnected. */
       readonly left?: AbortSignal | undefined;
-      /** Of a route that is `resumable`: the number that the client has come to. */
+      /** For a route that is `resumable`: the last offset that the client has received. */
       readonly lastEventId?: number | undefined;
-    });
+    } & (W extends 'operator' ? Ranked : Partial<Ranked>));
 
-/** What a guard goes by: nothing of it is checked yet. */
+/** For routes of operators: the role of the caller, and the least role that the route needs. */
+interface Ranked {
+  readonly role: Role;
+  readonly leastRole: Role;
+}
+
+/** The unchecked input of a guard. */
 export interface Knock {
   readonly community: Community;
   readonly headers: IncomingHttpHeaders;
-  /** The body as it came. */
+  /** The raw body. */
   readonly bytes: Uint8Array;
   readonly now: number;
 }
@@ -65,43 +73,51 @@ interface Description {
   readonly summary: string;
   readonly description?: string;
   readonly tags: readonly [string, ...string[]];
-  /** Of a success; 200 unless told. */
+  /** For routes of operators: the least role that may call it; `operator` by default. */
+  readonly role?: Role;
+  /** The status of a success; 200 by default. */
   readonly status?: 200 | 201 | 202;
-  /** Also for an account that is disabled or deleted: what a person may ask about their own data. */
+  /** Also for a disabled or deleted account: requests about a person's own data. */
   readonly allowsDisabled?: boolean;
-  /** Also for one who is being erased: how far it has come, and the proof of it. */
+  /** Also for a member who is being erased: the progress and the certificate. */
   readonly allowsErased?: boolean;
   /**
-   * Also in a community that is being erased: its followers read what is deleted, and acknowledge it (I17).
+   * Also in a community that is being erased: its followers read the deletes and acknowledge them (I17).
    */
   readonly allowsClosing?: boolean;
   /**
-   * The success is no JSON: the types that it can have, the usual one first, each with what it holds. The handler gives a
-   * `Download` or a `Flow`.
+   * The success is not JSON: its possible media types, the default first, each with its schema. The handler
+   * returns a `Download` or a `Flow`.
    */
   readonly produces?: Readonly<Record<string, z.ZodType>>;
-  /** A client that was cut off tells where it goes on (Last-Event-ID). */
+  /** A client can resume after a disconnect (Last-Event-ID). */
   readonly resumable?: boolean;
-  /** Neither a token nor a cookie will do. */
+  /** Neither a token nor a cookie is accepted. */
   readonly signedOnly?: boolean;
-  /** A reader need not say who asks, not even where clients must authenticate; who does learns what is theirs. */
+  /**
+   * A reader need not authenticate, even if clients must; one that does also gets its own data.
+   */
   readonly signingOptional?: boolean;
-  /** Longest body, where 64 KiB are too few. */
+  /** The longest body, if 64 KiB are not enough. */
   readonly bodyBytesMax?: number;
-  /** Refusals of the handler; those of the checks before it are added. */
+  /** The refusals of the handler; those of the checks before it are added. */
   readonly errors: readonly ErrorCode[];
-  /** Counted by rate.subscriptionRequestsPerHour as well. */
+  /** Also limited by rate.subscriptionRequestsPerHour. */
   readonly isSubscriptionRequest?: boolean;
-  /** Uses the node on the member's behalf: where clients must authenticate, the current policies must be agreed to. */
+  /**
+   * If clients must authenticate, the member must have agreed to the current policies.
+   */
   readonly needsConsent?: boolean;
   /**
-   * Each call of a key is one use of this metric of its plan, counted right before the handler. When the handler refuses or
-   * fails, the use is given back.
+   * Each call counts as one use of this metric of the member's plan, right before the handler. If the handler
+   * refuses or fails, the use is given back.
    */
   readonly counts?: DailyMetric;
-  /** What the sender named the request (X-Request-Id) goes to the handler, which makes one thing of it however often it is sent. */
+  /**
+   * The handler gets the X-Request-Id, and treats repeated requests with the same id as one.
+   */
   readonly keepsRequestId?: boolean;
-  /** A proof of its own that a public route asks for, before the body is read as JSON. */
+  /** An additional check of a public route, before the body is parsed as JSON. */
   readonly guard?: (knock: Knock) => Promise<Denial | undefined>;
 }
 
@@ -124,7 +140,7 @@ export interface RouteSpec<
   ) => Promise<Answer<z.output<R>>> | Answer<z.output<R>>;
 }
 
-/** A declared route whose types have done their work. */
+/** A declared route without its type parameters. */
 export interface Route extends Description {
   readonly who: Who;
   readonly params?: Input;
@@ -141,7 +157,7 @@ export function route<
   Q extends Input = Nothing,
   B extends Input = Nothing,
 >(spec: RouteSpec<W, P, Q, B, R>): Route {
-  // The schemas that give the handler its types are the ones that its input is checked with.
+  // The input of the handler is checked with the schemas that give it its types.
   return spec as unknown as Route;
 }
 
@@ -151,7 +167,7 @@ const named = z.looseObject({
     .string()
     .regex(/^[ -~]{1,128}$/, '1 to 128 printable characters')
     .optional()
-    .describe('Names this request: sent again, it is not counted again'),
+    .describe('The id of this request: a repeated request is counted once'),
 });
 export const LAST_EVENT_ID = 'last-event-id';
 const SEQ_DIGITS_MAX = 15;
@@ -160,10 +176,10 @@ const resuming = z.looseObject({
     .string()
     .regex(new RegExp(`^\\d{1,${SEQ_DIGITS_MAX}}$`), 'a number')
     .optional()
-    .describe('Sent by clients of server-sent events; counts instead of `after`'),
+    .describe('Sent by clients of server-sent events; replaces `after`'),
 });
 
-/** A file, sent as fast as its reader takes it. */
+/** A file, sent as fast as the client reads it. */
 export class Download {
   constructor(
     readonly stream: Readable,
@@ -172,7 +188,7 @@ export class Download {
   ) {}
 }
 
-/** What has no known end, sent as fast as its reader takes it. */
+/** A stream without a known end, sent as fast as the client reads it. */
 export class Flow {
   constructor(readonly stream: Readable) {}
 }
@@ -182,11 +198,11 @@ export interface Cookie {
   readonly value: string;
   /** Only over TLS. */
   readonly secure: boolean;
-  /** 0: the browser forgets it. */
+  /** 0: the browser deletes it. */
   readonly maxAgeSeconds: number;
 }
 
-/** An answer that gives the browser a cookie or takes it away. */
+/** An answer that sets or deletes a cookie. */
 export class WithCookie<R> {
   constructor(
     readonly body: R,
@@ -194,7 +210,7 @@ export class WithCookie<R> {
   ) {}
 }
 
-/** What the bytes of a file are to OpenAPI. */
+/** The OpenAPI schema of a file. */
 export const binary = z.string().meta({ format: 'binary' });
 
 const OF_MEMBERS = [
@@ -213,7 +229,10 @@ const BY_WHO: Record<Who, readonly ErrorCode[]> = {
   operator: [...OF_MEMBERS, 'INVALID_SESSION', 'CSRF_REQUIRED', 'OPERATORS_ONLY'],
 };
 
-/** Every refusal that a route may answer. */
+/** The least role that may call a route of operators. */
+export const leastRoleOf = ({ role = 'operator' }: Pick<Route, 'role'>): Role => role;
+
+/** All refusals of a route. */
 export function errorsOf(route: Route): ErrorCode[] {
   const { method, who, errors, counts, needsConsent = false } = route;
   const { allowsDisabled = false, allowsErased = false, signedOnly = false } = route;
@@ -242,10 +261,10 @@ export function errorsOf(route: Route): ErrorCode[] {
 
 const SIGNED = [{ nostr: [] }, { token: [] }];
 const READING = [{ session: [] }];
-/** Both together. */
+/** Both are required. */
 const CHANGING = [{ session: [], csrf: [] }];
 
-/** How one may prove who asks. */
+/** The accepted ways to authenticate. */
 function securityOf({ who, method, signedOnly = false }: Route): { [name: string]: string[] }[] {
   if (signedOnly) return [{ nostr: [] }];
   if (who === 'reader') return [...SIGNED, {}];
@@ -253,16 +272,18 @@ function securityOf({ who, method, signedOnly = false }: Route): { [name: string
   return [...SIGNED, ...(isReading(String(method)) ? READING : CHANGING)];
 }
 
-/** Validation and documentation of a route. Only one of its two addresses is shown. */
+/** Validation and documentation of a route. Only one of its two paths is in the documentation. */
 export function schemaOf(route: Route, isShown: boolean): FastifySchema {
-  const { summary, description, tags, who, body } = route;
+  const { summary, tags, who, body } = route;
   const headers = headersOf(route);
+  const description = descriptionOf(route);
   return {
     summary,
     tags: [...tags],
     operationId: operationId(route),
     ...(description === undefined ? {} : { description }),
     ...(who === 'public' ? {} : { security: securityOf(route) }),
+    ...(who === 'operator' ? { 'x-role': leastRoleOf(route) } : {}),
     ...(isShown ? {} : { hide: true }),
     params: paramsOf(route, isShown),
     querystring: route.query ?? nothing,
@@ -270,6 +291,14 @@ export function schemaOf(route: Route, isShown: boolean): FastifySchema {
     ...(body === undefined ? {} : { body }),
     response: responsesOf(route),
   };
+}
+
+/** For routes of operators it ends with the least role. */
+function descriptionOf(route: Route): string | undefined {
+  const { who, description } = route;
+  if (who !== 'operator') return description;
+  const needed = `Least role: \`${leastRoleOf(route)}\`.`;
+  return description === undefined ? needed : `${description}\n\n${needed}`;
 }
 
 function headersOf({ counts, keepsRequestId = false, resumable = false }: Route): z.ZodType | undefined {
@@ -284,41 +313,19 @@ function paramsOf({ params }: Route, isShown: boolean): unknown {
   return params === undefined ? slug : z.intersection(slug, loosened(params));
 }
 
-/** Its own parameters are checked as strictly as before, only the slug beside them is no stranger. */
+/** Its own parameters are checked as strictly as before; only the slug is allowed beside them. */
 function loosened(params: Input): z.ZodType {
   return params instanceof z.ZodObject ? params.loose() : params;
 }
 
-function operationId({ method, url }: Route): string {
+export function operationId({ method, url }: Pick<Route, 'method' | 'url'>): string {
   const words = url.split(/[^A-Za-z0-9]+/).filter((word) => word !== '');
   return [String(method).toLowerCase(), ...words].join('-');
 }
 
-function responsesOf(route: Route): Record<number, unknown> {
-  const byStatus = new Map<number, ErrorCode[]>();
-  for (const code of errorsOf(route)) {
-    const { status } = ERRORS[code];
-    byStatus.set(status, [...(byStatus.get(status) ?? []), code]);
-  }
-  const refusals = [...byStatus].map(([status, codes]) => [status, refusalOf(codes)]);
-  return {
-    [route.status ?? 200]:
-      route.produces === undefined ? json('Done', route.response) : typed(route.produces),
-    ...Object.fromEntries(refusals),
-  };
-}
-
-function refusalOf(codes: readonly ErrorCode[]): unknown {
-  const words = codes.map((code) => `\`${code}\`: ${ERRORS[code].message}`);
-  return json(words.join('  \n'), errorBody(codes));
-}
-
-export function errorBody(codes: readonly ErrorCode[]) {
-  return z.strictObject({
-    code: z.enum(codes),
-    message: z.string(),
-    details: z.record(z.string(), z.unknown()),
-  });
+/** Only of a success. Many routes share refusals: the OpenAPI document has each once (`document.ts`). */
+function responsesOf({ status = 200, response, produces }: Route): Record<number, unknown> {
+  return { [status]: produces === undefined ? json('Done', response) : typed(produces) };
 }
 
 const json = (description: string, schema: z.ZodType) => ({

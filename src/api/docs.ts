@@ -1,49 +1,109 @@
-/** The OpenAPI document, made from the routes, and the page that shows it. Nothing on it comes from elsewhere. */
+/**
+ * Serves the OpenAPI document, which is generated from the routes, and the page that shows it. The page loads
+ * nothing from other hosts. Everything is generated once and kept as bytes, so that a request is cheap and a
+ * slow reader takes no memory of its own (I18).
+ */
+import { readFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
 import swagger from '@fastify/swagger';
-import swaggerUi from '@fastify/swagger-ui';
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { jsonSchemaTransform } from 'fastify-type-provider-zod';
-import { SESSION_COOKIE } from './session-cookie.js';
+import { SESSION_COOKIE } from '../sessions/cookie.js';
+import type { Route } from './contract.js';
+import { type Document, shareParts } from './document.js';
+import { KeptFile } from './kept-file.js';
+import { toYaml } from './rules-yaml.js';
 
 const TITLE = 'Minato API';
-const DESCRIPTION = `Members ask for topics here, and operators run their community.
+const DESCRIPTION = `Members request topics here, and operators run their community.
 
-**Which community.** A node may serve several. Every path below also exists under \`/c/<slug>/v1/…\`, for the community of that
-name; without it the host name decides, and else it is the default community. An unknown name is answered with
-404 \`COMMUNITY_NOT_FOUND\`.
+**Community.** A node may serve several communities. Every path below also exists under
+\`/c/<slug>/v1/…\`, for the community of that name. Without a slug the host name selects the community,
+otherwise the default community. An unknown slug is answered with 404 \`COMMUNITY_NOT_FOUND\`.
 
-**Who asks.** Requests of members and operators are signed, each by itself, as in
-NIP-98: \`Authorization: Nostr <base64 of an event>\`. The event has kind 27235, empty content, \`created_at\` now (within 60
-seconds) and the tags \`["u", <the full public URL with its query>]\`, \`["method", <GET, POST …>]\` and, when there is a body,
-\`["payload", <SHA-256 of the body in hex>]\`. A signature is good for one request; a second use is refused.
+**Signed requests.** Members and operators sign each request as in NIP-98: \`Authorization: Nostr
+<base64 of an event>\`. The event has kind 27235, empty content, the current time as \`created_at\`
+(within 60 seconds) and the tags \`["u", <the full public URL with its query>]\`, \`["method", <GET,
+POST …>]\` and, if there is a body, \`["payload", <SHA-256 of the body in hex>]\`. A signature is valid
+for one request; a second use is refused.
 
-**Or with a token.** \`POST /v1/auth/challenge\` gives a challenge; signed as in NIP-42 (kind 22242, tags \`challenge\` and \`relay\`) and sent
-to \`POST /v1/auth/verify\` it gives a token for \`Authorization: Bearer …\`, good for a while in this community only.
+**Tokens.** \`POST /v1/auth/challenge\` returns a challenge. Sign it as in NIP-42 (kind 22242, tags
+\`challenge\` and \`relay\`) and send it to \`POST /v1/auth/verify\`, which returns a token for
+\`Authorization: Bearer …\`. It is valid for a limited time, in this community only.
 
-**Or with a browser.** \`POST /v1/admin/session\`, signed by an operator, gives a cookie that stands for the operator at \`/v1/admin/…\` of
-this community. With it, whatever is not GET or HEAD needs the session's \`csrf_token\` in the header \`X-CSRF-Token\`.
+**Roles.** Each route below \`/v1/admin/\` names the least role that may call it, also as \`x-role\`:
+\`viewer\`, \`moderator\` or \`operator\`. Each role may do everything that the one before it may. 403
+\`OPERATORS_ONLY\` names the role that is missing in \`details.role\`.
 
-**Plans** limit how many topics a member has and how often a day some things are asked; 402 \`QUOTA_EXCEEDED\` says what
-is used up and when it begins anew. A request with an \`X-Request-Id\` is counted once however often it is sent.
+**Browsers.** \`POST /v1/admin/session\`, signed by a key with a role, sets a cookie that authenticates the
+key at \`/v1/admin/…\` of this community. With it, every method except GET and HEAD needs the
+session's \`csrf_token\` in the header \`X-CSRF-Token\`.
 
-**Refusals** are \`{"code", "message", "details"}\`. Programs go by \`code\`. With 429 comes \`Retry-After\`.
+**Plans** limit how many topics a member has and how often a day some requests are allowed; 402
+\`QUOTA_EXCEEDED\` says which limit is reached and when it is reset. A request with an \`X-Request-Id\`
+is counted once, even if it is sent again.
 
-**Times** are milliseconds since 1970. **Lists** come in pages: \`next_cursor\` is the \`cursor\` of the next one, null at the end.`;
+**Refusals** are \`{"code", "message", "details"}\`. Programs use \`code\`. A 429 has \`Retry-After\`.
 
-const POLICY = {
-  'default-src': "'none'",
-  'script-src': "'self'",
-  'style-src': "'self' 'unsafe-inline'",
-  'img-src': "'self' data:",
-  'font-src': "'self' data:",
-  'connect-src': "'self'",
-  'base-uri': "'none'",
-  'form-action': "'none'",
-  'frame-ancestors': "'none'",
+**Times** are milliseconds since 1970. **Lists** have pages: \`next_cursor\` is the \`cursor\` of the
+next page, null at the end.`;
+
+const POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self' 'unsafe-inline'",
+  "img-src 'self' data:",
+  "font-src 'self' data:",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+const PAGE = `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>${TITLE}</title>
+<link rel="stylesheet" href="/docs/static/swagger-ui.css">
+<link rel="icon" type="image/png" href="/docs/static/favicon-32x32.png" sizes="32x32">
+</head>
+<body>
+<div id="swagger-ui"></div>
+<script src="/docs/static/swagger-ui-bundle.js"></script>
+<script src="/docs/static/start.js"></script>
+</body>
+</html>
+`;
+
+/** The page cannot sign requests, so it only shows the API. */
+const START = `SwaggerUIBundle({
+  url: '/docs/json',
+  dom_id: '#swagger-ui',
+  deepLinking: true,
+  supportedSubmitMethods: [],
+  docExpansion: 'list',
+  defaultModelsExpandDepth: -1,
+  validatorUrl: null,
+});
+`;
+
+const HTML = 'text/html; charset=utf-8';
+const SCRIPT = 'text/javascript; charset=utf-8';
+/** Files of the package with the script of the page. */
+const STATIC_FILES: Readonly<Record<string, string>> = {
+  'swagger-ui.css': 'text/css; charset=utf-8',
+  'swagger-ui-bundle.js': SCRIPT,
+  'favicon-32x32.png': 'image/png',
 };
 
-/** Before the routes: it hears of each as it is added. */
-export async function addDocs(scope: FastifyInstance, version: string): Promise<void> {
+/** Called before the routes are added: the document collects each route when it is added. */
+export async function addDocs(
+  scope: FastifyInstance,
+  version: string,
+  routes: readonly Route[],
+): Promise<void> {
   await scope.register(swagger, {
     openapi: {
       openapi: '3.1.0',
@@ -65,24 +125,63 @@ export async function addDocs(scope: FastifyInstance, version: string): Promise<
             type: 'apiKey',
             in: 'cookie',
             name: SESSION_COOKIE,
-            description: 'The cookie of POST /v1/admin/session',
+            description: 'The cookie of POST /v1/admin/session or /v1/sessions/link',
           },
           csrf: {
             type: 'apiKey',
             in: 'header',
             name: 'X-CSRF-Token',
-            description: 'The csrf_token of the session that the cookie stands for',
+            description: 'The csrf_token of the session of the cookie',
           },
         },
       },
     },
     transform: jsonSchemaTransform,
   });
-  await scope.register(swaggerUi, {
-    routePrefix: '/docs',
-    staticCSP: POLICY,
-    theme: { title: TITLE },
-    // Requests are signed one by one, which this page cannot do.
-    uiConfig: { supportedSubmitMethods: [], docExpansion: 'list', defaultModelsExpandDepth: -1 },
+  const files = new Map([
+    ['/docs', new KeptFile(HTML, async () => Buffer.from(PAGE))],
+    ['/docs/static/start.js', new KeptFile(SCRIPT, async () => Buffer.from(START))],
+  ]);
+  for (const [name, type] of Object.entries(STATIC_FILES)) {
+    files.set(`/docs/static/${name}`, new KeptFile(type, () => readFile(join(staticFolder(), name))));
+  }
+  const document = onceReady(scope, routes);
+  files.set(
+    '/docs/json',
+    new KeptFile('application/json; charset=utf-8', async () => Buffer.from(JSON.stringify(document()))),
+  );
+  files.set(
+    '/docs/yaml',
+    new KeptFile('application/yaml; charset=utf-8', async () => Buffer.from(toYaml(document()))),
+  );
+  for (const [path, file] of files) {
+    scope.get(path, { schema: { hide: true } }, (request, reply) => send(request, reply, file));
+  }
+}
+
+function staticFolder(): string {
+  return join(dirname(createRequire(import.meta.url).resolve('@fastify/swagger-ui')), 'static');
+}
+
+/** Generated when the node starts, before the first request. */
+function onceReady(scope: FastifyInstance, routes: readonly Route[]): () => Document {
+  let made: Document | undefined;
+  scope.addHook('onReady', async () => {
+    made = shareParts(scope.swagger() as unknown as Document, routes);
   });
+  return () => made!;
+}
+
+async function send(request: FastifyRequest, reply: FastifyReply, file: KeptFile): Promise<FastifyReply> {
+  const { headers } = request;
+  reply.headers({
+    'content-security-policy': POLICY,
+    'cache-control': 'no-cache',
+    etag: await file.etag(),
+    vary: 'accept-encoding',
+  });
+  if (await file.isKnownTo(headers['if-none-match'])) return reply.code(304).send();
+  const { encoding, bytes } = await file.encodedFor(headers['accept-encoding']);
+  if (encoding !== undefined) reply.header('content-encoding', encoding);
+  return reply.type(file.type).send(bytes);
 }

@@ -1,18 +1,19 @@
 /**
- * What streams of the API share: a reader that is told nothing for long hears a sign of life, and whether it may read is asked again
- * all the while, because an operator may be removed while a stream of theirs is open.
+ * Shared by the streams of the API. A stream without news sends a keep-alive line. The rights of its reader
+ * are checked again all the time, because a role may change while a stream is open.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Pool } from 'pg';
-import type { ClientAddress } from '../client-address.js';
-import type { Communities } from '../communities.js';
-import { isKeptOut } from '../core/blocks.js';
-import type { ErrorCode } from '../core/errors.js';
-import { refuseAccount } from '../core/membership.js';
-import { isRevoked } from '../store/tokens.js';
+import { isKeptOut } from '../blocks/rules.js';
+import type { Communities } from '../communities/communities.js';
+import { refuseAccount } from '../members/rules.js';
+import { type Role, refuseRole } from '../members/rules-roles.js';
+import type { ClientAddress } from '../port/client-address.js';
+import type { SessionOptions } from '../sessions/cookie.js';
+import type { Token } from '../sessions/tokens.js';
+import { isRevoked } from '../sessions/tokens.sql.js';
 import type { Call } from './contract.js';
-import type { SessionOptions } from './session-cookie.js';
-import type { Token } from './tokens.js';
+import type { ErrorCode } from './rules-errors.js';
 
 const SIGN_OF_LIFE_MS = 10_000;
 const PROOF_CHECK_MS = 2_000;
@@ -23,11 +24,11 @@ export interface FollowOptions extends Pick<SessionOptions, 'sessions'> {
   readonly adminPubkeys: readonly string[];
   readonly communities: Communities;
   readonly now: () => number;
-  /** The node takes no new clients and is about to end. */
+  /** The node is stopping and accepts no new clients. */
   readonly isClosing: () => boolean;
 }
 
-/** When a reader hears nothing for long, it cannot know whether anybody is there. */
+/** Without a line for a long time, a reader cannot know whether the stream is alive. */
 export class SignOfLife {
   private at = performance.now();
 
@@ -41,26 +42,27 @@ export class SignOfLife {
   }
 }
 
-// ── May it still read? ────────────────────────────────────────────────────────────────────────────────────────────
+// ── Rights of a reader ─────────────────────────────────────────────────────────────────────────────────────
 
-/** Its reader has left, or the node is about to: nobody needs to hear why. */
+/** 'gone': the reader has disconnected or the node is stopping, so no last line is sent. */
 export type Ending = ErrorCode | 'gone';
-/** Why it has to end; nothing while it may go on. Waits before it looks. */
-export type Refusal = (waitMs?: number) => Promise<Ending | undefined>;
+/** Waits, then returns why the stream must end; undefined if it may continue. */
+export type EndingReader = (waitMs?: number) => Promise<Ending | undefined>;
 
 interface Reader {
   readonly pubkey: string;
   readonly client: ClientAddress;
+  readonly leastRole: Role;
   readonly token?: Token | undefined;
 }
 
-export function watcher(options: FollowOptions, call: Call<'operator'>): Refusal {
-  const { community, pubkey, client, token, session, left } = call;
+export function watcher(options: FollowOptions, call: Call<'operator'>): EndingReader {
+  const { community, pubkey, client, leastRole, token, session, left } = call;
   let checkedAt = performance.now();
   return async (waitMs = 0) => {
     if (waitMs > 0) await delay(waitMs, undefined, { signal: left }).catch(() => undefined);
     if (left?.aborted || options.isClosing()) return 'gone';
-    const refused = refuseReader(options, community.id, { pubkey, client, token });
+    const refused = refuseReader(options, community.id, { pubkey, client, leastRole, token });
     if (refused !== undefined || (token === undefined && session === undefined)) return refused;
     if (performance.now() - checkedAt < PROOF_CHECK_MS) return undefined;
     checkedAt = performance.now();
@@ -68,7 +70,7 @@ export function watcher(options: FollowOptions, call: Call<'operator'>): Refusal
   };
 }
 
-/** What it was asked with may have been taken back meanwhile. */
+/** The token or session may have been revoked meanwhile. */
 async function refuseProof(
   { pool, sessions, now }: FollowOptions,
   community: number,
@@ -85,7 +87,7 @@ async function refuseProof(
 function refuseReader(
   { communities, adminPubkeys, now }: FollowOptions,
   id: number,
-  { pubkey, client, token }: Reader,
+  { pubkey, client, leastRole, token }: Reader,
 ): ErrorCode | undefined {
   const community = communities.get(id) ?? communities.getClosing(id);
   if (community === undefined) return 'COMMUNITY_NOT_FOUND';
@@ -94,5 +96,5 @@ function refuseReader(
   if (adminPubkeys.includes(pubkey)) return undefined;
   const account = refuseAccount(community.refused.get(pubkey));
   if (account !== undefined) return account.denied;
-  return community.operators.has(pubkey) ? undefined : 'OPERATORS_ONLY';
+  return refuseRole(community.operators.get(pubkey), leastRole)?.denied;
 }

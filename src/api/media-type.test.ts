@@ -16,6 +16,10 @@ describe('the type of an answer', () => {
     [`*/*;q=0.1, ${EVENTS}`, EVENTS],
     [`${EVENTS};q=0.5, ${LINES}`, LINES],
     [`${EVENTS};q=0, */*`, LINES],
+    [`${LINES};q=0, */*`, EVENTS],
+    [`*/*, ${LINES};q=0`, EVENTS],
+    [`application/*;q=0, ${LINES}, */*;q=0.5`, LINES],
+    [`text/*, ${EVENTS};q=0`, LINES],
     ['image/png', LINES],
     [';;q=x,,', LINES],
   ])('for Accept: %s is %s', (accept, type) => {

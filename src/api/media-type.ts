@@ -1,16 +1,16 @@
-/** Which of the types that a route can answer in a client would rather have, by its Accept header (RFC 9110). */
+/** Selects the media type of an answer by the Accept header of the client (RFC 9110). */
 
 interface Range {
   readonly type: string;
   readonly quality: number;
 }
 
-/** The first is the usual one: it answers whoever does not care, and whoever asks for what there is not. */
+/** The first type is the default: for a client without preference, and if no accepted type is available. */
 export function preferredType(accept: string | undefined, types: readonly string[]): string {
   const ranges = (accept ?? '').split(',').map(rangeOf);
   const wanted = ranges.filter(({ quality }) => quality > 0).sort((a, b) => b.quality - a.quality);
   for (const { type } of wanted) {
-    const found = types.find((candidate) => candidate === type || matchesAny(type, candidate));
+    const found = types.find((candidate) => matches(type, candidate) && qualityOf(candidate, ranges) > 0);
     if (found !== undefined) return found;
   }
   return types[0]!;
@@ -22,6 +22,13 @@ function rangeOf(text: string): Range {
   return { type, quality: quality === undefined ? 1 : Number(quality) || 0 };
 }
 
-function matchesAny(range: string, type: string): boolean {
-  return range === '*/*' || (range.endsWith('/*') && type.startsWith(range.slice(0, -1)));
+// The most specific range counts: `text/html;q=0, */*` refuses HTML, although the second range matches it
+// too.
+function qualityOf(type: string, ranges: readonly Range[]): number {
+  const matching = ranges.filter((range) => matches(range.type, type));
+  return matching.sort((a, b) => b.type.length - a.type.length)[0]?.quality ?? 0;
+}
+
+function matches(range: string, type: string): boolean {
+  return range === type || range === '*/*' || (range.endsWith('/*') && type.startsWith(range.slice(0, -1)));
 }

@@ -1,24 +1,31 @@
-/** How much is being sent at the same time in this process: in all, and by each of the keys that it is counted for (I14). */
+/**
+ * Limits the streams that this process sends at the same time: in total, and per key (I14).
+ */
 import type { Readable } from 'node:stream';
+import { Counts } from '../limits/counts.js';
 
 export interface PlacesMax {
   readonly all: number;
   readonly perKey: number;
-  /** Longest duration of one; a reader who takes a little now and then is not to hold a place for ever. */
+  /** The longest duration of a stream: a very slow reader must not hold its place for ever. */
   readonly ms?: number;
 }
 
 export class Places {
-  private readonly held = new Map<string, number>();
+  private readonly held = new Counts<string>();
   private all = 0;
 
   constructor(private readonly max: PlacesMax) {}
 
   hasRoom(keys: readonly string[]): boolean {
-    return this.all < this.max.all && keys.every((key) => (this.held.get(key) ?? 0) < this.max.perKey);
+    return this.all < this.max.all && keys.every((key) => this.heldBy(key) < this.max.perKey);
   }
 
-  /** Counts it until it closes, by itself or because its time is over. */
+  heldBy(key: string): number {
+    return this.held.of(key);
+  }
+
+  /** Counts the stream until it closes or its time is over. */
   hold(keys: readonly string[], stream: Readable): void {
     this.change(keys, 1);
     const { ms } = this.max;
@@ -31,10 +38,6 @@ export class Places {
 
   private change(keys: readonly string[], by: 1 | -1): void {
     this.all += by;
-    for (const key of keys) {
-      const left = (this.held.get(key) ?? 0) + by;
-      if (left === 0) this.held.delete(key);
-      else this.held.set(key, left);
-    }
+    for (const key of keys) this.held.add(key, by);
   }
 }

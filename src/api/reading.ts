@@ -1,10 +1,10 @@
-/** What a reader of the HTTP API may see: the same as over a socket that has proved this key. */
+/** What a reader of the HTTP API may see: the same as on a websocket that is authenticated with this key. */
 import type { Pool } from 'pg';
-import type { Community } from '../communities.js';
-import { type Access, ANONYMOUS } from '../core/access.js';
-import { readRights, rightsKey } from '../store/subscriptions.js';
+import type { Community } from '../communities/communities.js';
+import { type Access, ANONYMOUS } from '../events/rules/access.js';
+import { readRights, rightsKey } from '../topics/subscriptions.sql.js';
 
-/** Whether the reader has agreed to what is current was asked before (`needsConsent`). */
+/** The consent of the reader was checked before (`needsConsent`). */
 export async function accessOf(
   pool: Pool,
   { id, settings }: Community,

@@ -1,31 +1,37 @@
 /** All routes of the API. */
-import { type AdminOptions, adminRoutes } from './admin.js';
-import { consentRoutes } from './consents.js';
-import type { Route } from './contract.js';
-import { labelRoutes } from './labels.js';
-import { ownModerationRoutes } from './own-moderation.js';
-import { type PersonalDataOptions, personalDataRoutes } from './personal-data.js';
-import { policyRoutes } from './policies.js';
-import { reportRoutes } from './reports.js';
-import { type SearchOptions, searchRoutes } from './search.js';
-import { type SignInOptions, signInRoutes } from './sign-in.js';
-import { subscriptionRoutes } from './subscriptions.js';
-import { type TopicOptions, topicRoutes } from './topics.js';
-import { trustRoutes } from './trust.js';
-import { usageRoutes } from './usage.js';
-import { webhookRoutes } from './webhook.js';
 
-/** What the handlers stand on. */
+import { labelRoutes } from '../labels/routes.js';
+import { ownModerationRoutes } from '../moderation/routes-own.js';
+import { type PersonalDataOptions, personalDataRoutes } from '../personal-data/routes.js';
+import { usageRoutes } from '../plans/routes.js';
+import { webhookRoutes } from '../plans/routes-webhook.js';
+import { policyRoutes } from '../policies/routes.js';
+import { consentRoutes } from '../policies/routes-consents.js';
+import { reportRoutes } from '../reports/routes.js';
+import { type SearchOptions, searchRoutes } from '../search/routes.js';
+import { linkRoutes } from '../sessions/routes-link.js';
+import { type SignInOptions, signInRoutes } from '../sessions/routes-sign-in.js';
+import { type SetupOptions, setupRoutes } from '../setup/routes.js';
+import { type TopicOptions, topicRoutes } from '../topics/routes.js';
+import { subscriptionRoutes } from '../topics/routes-subscriptions.js';
+import { trustRoutes } from '../trust/routes.js';
+import { type AdminOptions, adminRoutes } from './admin.js';
+import type { Route } from './contract.js';
+
+/** The dependencies of the handlers. */
 export interface RouteOptions
   extends TopicOptions,
     AdminOptions,
     SignInOptions,
     PersonalDataOptions,
-    SearchOptions {}
+    SearchOptions,
+    SetupOptions {}
 
 export function routesOf(options: RouteOptions): Route[] {
   return [
     ...signInRoutes(options),
+    ...linkRoutes(options),
+    ...setupRoutes(options),
     ...topicRoutes(options),
     ...subscriptionRoutes(options),
     ...policyRoutes(options),

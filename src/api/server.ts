@@ -1,25 +1,32 @@
 /**
- * What the API adds to the port: every route at /v1 (the community by host name) and at /c/<slug>/v1, and its description at
- * /docs. The way of a request: community → address blocked? → rate by address → signature, token or cookie → rate by key → account →
- * consent → shape → quota → handler.
+ * Adds the API to the port: every route at /v1 (the host name selects the community) and at /c/<slug>/v1, and
+ * the documentation at /docs. A request passes these checks: community → blocked address → rate of the
+ * address → signature, token or cookie → rate of the key → account → role or consent → validation → quota →
+ * handler.
  */
 import cookies from '@fastify/cookie';
 import cors from '@fastify/cors';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod';
-import { addressesOf, toHttp } from '../addresses.js';
-import type { AddressOf, ClientAddress } from '../client-address.js';
-import type { Communities, Community } from '../communities.js';
-import { isInForce } from '../core/auth.js';
-import { isKeptOut } from '../core/blocks.js';
-import { type Denial, denial, isDenial } from '../core/errors.js';
-import { type Http, hostOf } from '../http.js';
+import { isKeptOut } from '../blocks/rules.js';
+import { addressesOf, toHttp } from '../communities/addresses.js';
+import type { Communities, Community } from '../communities/communities.js';
+import { addManagement } from '../communities/management.js';
 import type { Rates } from '../limits/rates.js';
-import type { Log } from '../log.js';
+import type { Role } from '../members/rules-roles.js';
+import type { Log } from '../node/log.js';
+import { counted, identityOf } from '../plans/quota.js';
+import type { AddressOf, ClientAddress } from '../port/client-address.js';
+import { type Http, hostOf } from '../port/http.js';
+import { refuseRate } from '../port/rate.js';
+import { isInForce } from '../relay/rules-auth.js';
+import { CSRF_HEADER, checkSession, type OpenSession, SESSION_COOKIE } from '../sessions/cookie.js';
+import type { Token } from '../sessions/tokens.js';
 import { denialOf, refuse } from './answer.js';
 import {
   type AuthOptions,
   authenticate,
+  checkRole,
   isToken,
   readHeader,
   refuseAccount,
@@ -31,22 +38,20 @@ import {
   Download,
   Flow,
   LAST_EVENT_ID,
+  leastRoleOf,
   REQUEST_ID,
   type Route,
   schemaOf,
   WithCookie,
 } from './contract.js';
 import { addDocs } from './docs.js';
-import { refuseRate } from './limit.js';
-import { addManagement } from './management.js';
 import { preferredType } from './media-type.js';
-import { counted, identityOf } from './quota.js';
+import { readJson } from './read-json.js';
 import { type RouteOptions, routesOf } from './routes.js';
-import { CSRF_HEADER, checkSession, type OpenSession, SESSION_COOKIE } from './session-cookie.js';
-import type { Token } from './tokens.js';
+import { type Denial, denial, isDenial } from './rules-errors.js';
 
 const BODY_BYTES_MAX = 65_536;
-/** A reader who takes nothing for so long is gone. */
+/** A client that reads nothing for this long is disconnected. */
 const STALLED_MS_MAX = 60_000;
 
 type Limited = Pick<
@@ -64,18 +69,19 @@ export interface ApiOptions extends AuthOptions, Omit<RouteOptions, 'isClosing'>
   readonly version: string;
   readonly log: Log;
   readonly now: () => number;
-  /** A minute unless told. */
+  /** A minute by default. */
   readonly stalledMsMax?: number;
 }
 
-/** What is known of a request so far. */
+/** What the checks have found out about a request so far. */
 interface Known {
   community?: Community;
   client?: ClientAddress;
   pubkey?: string;
+  role?: Role;
   token?: Token | undefined;
   session?: OpenSession;
-  /** The body as it came. */
+  /** The raw body. */
   bytes?: Uint8Array;
 }
 
@@ -92,7 +98,7 @@ export function addApi(
 ): void {
   addManagement(http, options);
   http.app.register(async (scope) => {
-    await addDocs(scope, options.version);
+    await addDocs(scope, options.version, routes);
     for (const prefix of ['/v1', '/c/:slug/v1']) {
       scope.register(async (under) => addRoutes(under, routes, options, prefix === '/v1'), { prefix });
     }
@@ -121,13 +127,24 @@ async function addRoutes(
     maxAge: 86_400,
     strictPreflight: false,
   });
-  const unknown = (_request: FastifyRequest, reply: FastifyReply) => refuse(reply, denial('NOT_FOUND'));
+  const unknown = (request: FastifyRequest, reply: FastifyReply) =>
+    refuse(reply, denial('NOT_FOUND'), pathOf(request));
   scope.setNotFoundHandler(unknown);
   scope.addHook('onRequest', async (request, reply) => {
-    // Before a body is read for nothing.
-    if (request.is404) return (await enter(request, reply, NOWHERE, options)) ?? unknown(request, reply);
+    // Before the body is read.
+    if (request.is404)
+      return refuse(reply, meet(request, NOWHERE, options) ?? denial('NOT_FOUND'), pathOf(request));
   });
   for (const route of routes) addRoute(scope, route, options, isShown);
+}
+
+/** What was looked for, if there is no such route. */
+const pathOf = ({ url }: FastifyRequest) => ({ path: url.split('?')[0] });
+
+/** What was looked for, if the handler has not found it. */
+function soughtBy({ params }: FastifyRequest): object {
+  const { slug: _slug, ...own } = params as { slug?: string };
+  return own;
 }
 
 function addRoute(scope: FastifyInstance, route: Route, options: ApiOptions, isShown: boolean): void {
@@ -136,8 +153,9 @@ function addRoute(scope: FastifyInstance, route: Route, options: ApiOptions, isS
     method,
     url,
     schema: schemaOf(route, isShown),
-    // A HEAD would read the whole of it to say nothing of it.
+    // A HEAD request would produce the whole stream for nothing.
     exposeHeadRoute: route.produces === undefined,
+    config: { entry: 'own' },
     bodyLimit: route.bodyBytesMax ?? BODY_BYTES_MAX,
     onRequest: async (request, reply) => enter(request, reply, route, options),
     preValidation: async (request, reply) => {
@@ -153,7 +171,7 @@ function addRoute(scope: FastifyInstance, route: Route, options: ApiOptions, isS
       );
       if (answer instanceof Download || answer instanceof Flow)
         return sendStream(request, reply, answer, { ...options, type: typeOf(request, route) });
-      if (isDenial(answer)) return refuse(reply, answer);
+      if (isDenial(answer)) return refuse(reply, answer, soughtBy(request));
       if (answer instanceof WithCookie) giveCookie(reply, answer.cookie);
       return reply.code(route.status ?? 200).send(answer instanceof WithCookie ? answer.body : answer);
     },
@@ -183,30 +201,42 @@ function sendStream(
       .header('content-length', String(answer.bytes))
       .header('content-disposition', `attachment; filename="${answer.fileName}"`);
   } else {
-    // A proxy that gathers it would hold back what is new.
+    // A proxy must not buffer it.
     reply.type(`${type}; charset=utf-8`).header('x-accel-buffering', 'no');
-    answer.stream.once('error', (error) => log.warn({ error: String(error) }, 'a stream of the API broke'));
+    answer.stream.once('error', (error) => log.warn({ error: String(error) }, 'a stream of the API failed'));
   }
   return reply.send(answer.stream);
 }
 
-/** Which community is asked, and does this address ask too often? Without a signature nothing more of the request is read. */
-async function enter(
+/** Finds the community, and checks whether the address is blocked there. */
+function meet(
   request: FastifyRequest,
-  reply: FastifyReply,
-  limited: Limited,
-  { communities, rates, addressOf, now }: ApiOptions,
-): Promise<FastifyReply | undefined> {
-  const { who, isSubscriptionRequest = false, allowsClosing = false } = limited;
+  { allowsClosing = false }: Limited,
+  { communities, addressOf }: ApiOptions,
+): Denial | undefined {
   const { slug } = request.params as { slug?: string };
   const host = hostOf(request.headers);
   const closing = allowsClosing ? communities.findClosing(host, slug) : undefined;
   const community = closing ?? communities.find(host, slug);
-  if (community === undefined) return refuse(reply, denial('COMMUNITY_NOT_FOUND'));
+  if (community === undefined) return denial('COMMUNITY_NOT_FOUND');
   const client = addressOf(request.raw);
   request.known = { community, client };
+  return isKeptOut(community.blocks, client) ? denial('ADDRESS_BLOCKED') : undefined;
+}
+
+/** Checks the rate of the address. Without a required signature nothing more of the request is read. */
+async function enter(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  limited: Limited,
+  options: ApiOptions,
+): Promise<FastifyReply | undefined> {
+  const { who, isSubscriptionRequest = false } = limited;
+  const { rates, now } = options;
   if (who !== 'public' || request.method === 'POST') reply.header('cache-control', 'no-store');
-  if (isKeptOut(community.blocks, client)) return refuse(reply, denial('ADDRESS_BLOCKED'));
+  const unmet = meet(request, limited, options);
+  if (unmet !== undefined) return refuse(reply, unmet);
+  const { community, client } = request.known as { community: Community; client: ClientAddress };
   const taking = { community, client, who, by: client.rateKey, isSubscriptionRequest };
   const refused =
     (await refuseRate(rates, taking, now())) ??
@@ -214,7 +244,7 @@ async function enter(
   return refused === undefined ? undefined : refuse(reply, refused);
 }
 
-/** Nobody has to say who asks, and nobody does. */
+/** The request need not authenticate, and does not. */
 function isAnonymous(
   { headers, known }: FastifyRequest,
   { who, signingOptional = false }: Limited,
@@ -224,7 +254,7 @@ function isAnonymous(
   return headers.authorization === undefined && (signingOptional || !isInForce(known.community!, now));
 }
 
-/** A cookie counts where nothing else is shown, and for operators only. */
+/** A cookie counts only for operators, and only without an Authorization header. */
 function cookieOf({ headers, cookies: sent }: FastifyRequest, { who, signedOnly = false }: Limited) {
   if (who !== 'operator' || signedOnly || headers.authorization !== undefined) return undefined;
   return sent[SESSION_COOKIE];
@@ -258,14 +288,18 @@ async function identify(
     by: pubkey,
     isSubscriptionRequest,
   };
-  return (
+  const refused =
     (await refuseRate(options.rates, taking, now)) ??
     (await refuseAccount(options, community, pubkey, route)) ??
-    (needsConsent ? await refuseWithoutConsent(options, community, pubkey, now) : undefined)
-  );
+    (needsConsent ? await refuseWithoutConsent(options, community, pubkey, now) : undefined);
+  if (refused !== undefined || who !== 'operator') return refused;
+  const role = await checkRole(options, community, pubkey, leastRoleOf(route));
+  if (isDenial(role)) return role;
+  request.known.role = role;
+  return undefined;
 }
 
-/** By its cookie, its token or its signature. */
+/** Authenticates by cookie, token or signature. */
 async function proofOf(
   request: FastifyRequest,
   route: Route,
@@ -283,16 +317,18 @@ async function proofOf(
   const header = headers.authorization;
   if (route.signedOnly && isToken(header)) return denial('AUTH_REQUIRED');
   const urls = urlsOf(request, addressesOf(community, options.bases()));
-  return authenticate(options, { community: community.id, method, urls, header, body: known.bytes! }, now);
+  const client = options.addressOf(request.raw);
+  const signed = { community: community.id, client, method, urls, header, body: known.bytes! };
+  return authenticate(options, signed, now);
 }
 
-/** The same request under each address of its community. */
+/** The URL of the request at each address of its community. */
 function urlsOf({ raw }: FastifyRequest, addresses: readonly string[]): string[] {
   const below = (raw.url ?? '/').replace(/^\/c\/[^/]+(?=\/)/, '');
   return addresses.map((address) => `${toHttp(address).replace(/\/$/, '')}${below}`);
 }
 
-/** A signature is about the bytes of a body, so they are kept until it is checked; then they are read as JSON. */
+/** A signature covers the bytes of a body, so they are kept until it is checked, and then parsed as JSON. */
 function keepBytes(scope: FastifyInstance): void {
   scope.removeAllContentTypeParsers();
   scope.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, bytes, done) =>
@@ -307,18 +343,16 @@ function bytesOf({ body }: FastifyRequest): Uint8Array {
 function readBody(request: FastifyRequest, reply: FastifyReply, route: Route): FastifyReply | undefined {
   const bytes = bytesOf(request);
   if (bytes.length === 0) {
-    // No body says as much as one without fields.
+    // No body means the same as an empty object.
     request.body = route.body === undefined ? undefined : {};
     return undefined;
   }
-  let body: unknown;
-  try {
-    body = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
-  } catch {
-    return refuse(reply, badBody('not JSON'));
-  }
+  const read = readJson(bytes, (costMs) => request.charge(costMs));
+  if ('problem' in read) return refuse(reply, badBody(read.problem));
+  const { value: body } = read;
   // Many clients send an empty object with every POST.
-  if (route.body === undefined && !isEmptyObject(body)) return refuse(reply, badBody('there must be none'));
+  if (route.body === undefined && !isEmptyObject(body))
+    return refuse(reply, badBody('this request must have no body'));
   request.body = route.body === undefined ? undefined : body;
   return undefined;
 }
@@ -335,11 +369,12 @@ function callOf(request: FastifyRequest, reply: FastifyReply, route: Route, now:
   const { known, params, query, body, headers } = request;
   const { keepsRequestId = false, resumable = false } = route;
   const lastEventId = resumable ? headers[LAST_EVENT_ID] : undefined;
-  const { community, client, pubkey, token, session } = known;
+  const { community, client, pubkey, role, token, session } = known;
   return {
     community: community!,
     client: client!,
     pubkey,
+    ...(role === undefined ? {} : { role, leastRole: leastRoleOf(route) }),
     token,
     session,
     requestKey: keepsRequestId ? identityOf(requestOf(request)) : undefined,

@@ -1,49 +1,44 @@
 /**
- * The audit log in a table of DynamoDB: partition key `community`, sort key `sk`, time and position. An item has one key for ever,
- * so that putting a row twice changes nothing.
+ * The audit log in a DynamoDB table: partition key `community`, sort key `sk` (time and position). The key of
+ * a row never changes, so writing it twice changes nothing.
  *
- * I14: everything is read by pages and written by 25. What DynamoDB hands back unprocessed is tried again with more and more time
- * between, then it is an error that says how much is left. Every read is a consistent one: what was put is seen.
- * The SDK is loaded at the first use: it takes longer than most commands.
+ * I14: reads are paged, writes are batches of 25. Unprocessed items are retried with growing delays; then an
+ * error says how many are left. Every read is a consistent one. The SDK is loaded at first use, because
+ * loading takes longer than most commands run.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type * as Client from '@aws-sdk/client-dynamodb';
 import type * as Document from '@aws-sdk/lib-dynamodb';
-import type { DynamodbPlace } from '../config.js';
-import { inTime } from '../in-time.js';
-import {
-  type AuditEntry,
-  type AuditKey,
-  type AuditRow,
-  type AuditRows,
-  spellingsOf,
-} from '../store/audit.js';
+import { inTime } from '../limits/in-time.js';
+import type { DynamodbPlace } from '../node/config.js';
+import { errorCode } from '../postgres/rules-error-code.js';
+import { type AuditEntry, type AuditKey, type AuditRow, type AuditRows, spellingsOf } from './audit.sql.js';
 import type { AuditStore, PersonAuditRows } from './store.js';
 
-/** Every table of DynamoDB that this program can write, without the prefix. */
+/** Every DynamoDB table that this program can write, without the prefix. */
 export const DYNAMODB_TABLES = ['audit_logs'] as const;
 
 const CONNECT_MS_MAX = 2_000;
 const ANSWER_MS_MAX = 5_000;
 /**
- * Of one question with all its attempts: shorter than a transaction of PostgreSQL that waits for it may stand
- * still.
+ * For one request with all its attempts. It is shorter than the idle time-out of a PostgreSQL transaction
+ * that waits for it.
  */
-const QUESTION_MS_MAX = 8_000;
-/** Of one question, by the SDK: what fails on the way, and what is throttled as a whole. */
+const REQUEST_MS_MAX = 8_000;
+/** Attempts of one request by the SDK, for network errors and throttling of the whole request. */
 const ATTEMPTS_MAX = 3;
 const ACTIVE_MS_MAX = 60_000;
 const ACTIVE_POLL_MS = 500;
-/** As many as a BatchWriteItem may have. */
+/** The limit of BatchWriteItem. */
 const BATCH_ITEMS = 25;
 const BATCH_TRIES_MAX = 5;
 const BACK_OFF_MS = 50;
-/** Items that one Query looks at. */
+/** Items that one Query reads. */
 const PAGE_ITEMS = 500;
-/** Updates under way at the same time, and tries of one that another came before. */
+/** Concurrent updates, and tries of one update that loses against another. */
 const UPDATES_AT_ONCE = 10;
 const UPDATE_TRIES_MAX = 5;
-/** Of either number in `sk`: as many as the largest safe integer has. */
+/** Digits of both numbers in `sk`: enough for the largest safe integer. */
 const DIGITS = 16;
 
 interface Key {
@@ -51,7 +46,7 @@ interface Key {
   readonly sk: string;
 }
 
-/** `details` is JSON as text: exact, and searched like the text of PostgreSQL. */
+/** `details` is JSON as text: it stays exact, and is searched like the text in PostgreSQL. */
 interface Item extends Key, Omit<AuditEntry, 'actor' | 'details'> {
   readonly actor?: string;
   readonly details: string;
@@ -70,7 +65,7 @@ interface Opened {
   readonly db: Document.DynamoDBDocumentClient;
 }
 
-/** What DynamoDB said, in a sentence. `reason` is its own word. */
+/** An error of DynamoDB as a sentence. `reason` is the error name of DynamoDB. */
 export class DynamodbError extends Error {
   constructor(
     text: string,
@@ -93,13 +88,13 @@ export class DynamodbAudit implements AuditStore {
     this.host = new URL(place.endpoint).host;
   }
 
-  /** Rejects unless all of them are there. */
+  /** Resolves only when all rows are written. */
   async put(rows: readonly AuditRow[]): Promise<void> {
     for (const batch of batchesOf(rows, BATCH_ITEMS))
       for await (const _done of this.write(batch.map((row) => ({ PutRequest: { Item: itemOf(row) } }))));
   }
 
-  /** The newest first, of those that are older than the key. */
+  /** Newest first, only entries older than the key. */
   async newest(community: number, before: AuditKey, limit: number): Promise<AuditEntry[]> {
     const condition = {
       KeyConditionExpression: 'community = :community AND sk < :before',
@@ -113,7 +108,7 @@ export class DynamodbAudit implements AuditStore {
     return found.slice(0, limit);
   }
 
-  /** The oldest first, page by page. */
+  /** Oldest first, page by page. */
   async *read(rows: AuditRows): AsyncGenerator<AuditEntry[]> {
     for await (const items of this.pages(conditionOf(rows))) yield (items as Item[]).map(entryOf);
   }
@@ -155,7 +150,7 @@ export class DynamodbAudit implements AuditStore {
     }
   }
 
-  /** For a look from outside: makes nothing. Undefined when there is no such table. */
+  /** For diagnosis: creates nothing. Undefined when the table does not exist. */
   async state(): Promise<string | undefined> {
     const { client, plain } = await this.open();
     try {
@@ -165,7 +160,7 @@ export class DynamodbAudit implements AuditStore {
       return Table?.TableStatus;
     } catch (error) {
       if (reasonOf(error) === 'ResourceNotFoundException') return undefined;
-      throw this.told(error);
+      throw this.explain(error);
     }
   }
 
@@ -174,10 +169,10 @@ export class DynamodbAudit implements AuditStore {
     opened?.plain.destroy();
   }
 
-  // ── Questions ─────────────────────────────────────────────────────────────────────────────────────────────────────
+  // ── Requests ─────────────────────────────────────────────────────────────────────────────────────────────
 
-  /** At the first use: the table is there and takes questions. */
-  private async ask<T>(question: (opened: Opened) => Promise<T>): Promise<T> {
+  /** Sends a request. The first one waits until the table exists and is active. */
+  private async send<T>(request: (opened: Opened) => Promise<T>): Promise<T> {
     const opened = await this.open();
     this.ready ??= this.makeTable(opened);
     try {
@@ -187,18 +182,18 @@ export class DynamodbAudit implements AuditStore {
       throw error;
     }
     try {
-      return await this.inTime(question(opened));
+      return await this.inTime(request(opened));
     } catch (error) {
-      throw this.told(error);
+      throw this.explain(error);
     }
   }
 
   private query(input: Omit<Document.QueryCommandInput, 'TableName'>): Promise<Document.QueryCommandOutput> {
     const bounded = { TableName: this.table, ConsistentRead: true, Limit: PAGE_ITEMS, ...input };
-    return this.ask(({ document, db }) => db.send(new document.QueryCommand(bounded)));
+    return this.send(({ document, db }) => db.send(new document.QueryCommand(bounded)));
   }
 
-  /** A page may be empty though more follow: it is as many items as were looked at, not as were meant. */
+  /** A page may be empty although more follow: its limit counts the items read, not those that match. */
   private async *pages(
     condition: Condition,
     more: Partial<Document.QueryCommandInput> = {},
@@ -212,7 +207,7 @@ export class DynamodbAudit implements AuditStore {
     } while (start !== undefined);
   }
 
-  /** At most 25. Gives how many were done with each try; what is left after the last one is an error. */
+  /** Writes at most 25 items. Yields how many each try wrote; items left after the last try are an error. */
   private async *write(requests: readonly WriteRequest[]): AsyncGenerator<number> {
     let left: readonly WriteRequest[] = requests;
     for (let tries = 1; tries <= BATCH_TRIES_MAX; tries += 1) {
@@ -220,16 +215,17 @@ export class DynamodbAudit implements AuditStore {
       if (undone.length < left.length) yield left.length - undone.length;
       if (undone.length === 0) return;
       left = undone;
-      // Not all workers at the same moment.
+      // Random delays, so that workers do not all retry at the same moment.
       if (tries < BATCH_TRIES_MAX) await delay(BACK_OFF_MS * 2 ** (tries - 1) * (0.5 + Math.random()));
     }
     throw new DynamodbError(
-      `${this.where()} left ${left.length} of ${requests.length} rows undone after ${BATCH_TRIES_MAX} tries: it takes no more at the moment`,
+      `${this.where()} did not write ${left.length} of ${requests.length} rows ` +
+        `in ${BATCH_TRIES_MAX} tries: it is throttling writes at the moment`,
     );
   }
 
   private writeOnce(requests: readonly WriteRequest[]): Promise<readonly WriteRequest[]> {
-    return this.ask(async ({ document, db }) => {
+    return this.send(async ({ document, db }) => {
       const answer = await db.send(
         new document.BatchWriteCommand({ RequestItems: { [this.table]: [...requests] } }),
       );
@@ -237,7 +233,10 @@ export class DynamodbAudit implements AuditStore {
     });
   }
 
-  /** Only over what was read: another erasure may be at the same row. False when there was nothing left to do. */
+  /**
+   * Updates a row only if it is as it was read: another erasure may change the same row. False when there was
+   * nothing left to do.
+   */
   private async rename(item: Item, pubkey: string, alias: string): Promise<boolean> {
     let seen: Item | undefined = item;
     for (let tries = 1; tries <= UPDATE_TRIES_MAX && seen !== undefined && names(seen, pubkey); tries += 1) {
@@ -250,11 +249,11 @@ export class DynamodbAudit implements AuditStore {
     );
   }
 
-  /** False when the item is no longer as it was, or gone. */
+  /** False when the item has changed or was deleted. */
   private async replace(seen: Item, { actor, target, details }: Item): Promise<boolean> {
     const removed = seen.actor !== undefined && actor === undefined ? ' REMOVE actor' : '';
     try {
-      await this.ask(({ document, db }) =>
+      await this.send(({ document, db }) =>
         db.send(
           new document.UpdateCommand({
             TableName: this.table,
@@ -280,56 +279,64 @@ export class DynamodbAudit implements AuditStore {
 
   private async get({ community, sk }: Key): Promise<Item | undefined> {
     const input = { TableName: this.table, Key: { community, sk }, ConsistentRead: true };
-    const { Item } = await this.ask(({ document, db }) => db.send(new document.GetCommand(input)));
+    const { Item } = await this.send(({ document, db }) => db.send(new document.GetCommand(input)));
     return Item as Item | undefined;
   }
 
-  // ── The table ─────────────────────────────────────────────────────────────────────────────────────────────────────
+  // ── The table ────────────────────────────────────────────────────────────────────────────────────────────
 
   private open(): Promise<Opened> {
     this.opened ??= load(this.place);
     return this.opened;
   }
 
-  /** Two may make it at once: one is told that it is there already. */
+  /** Two instances may create it at once; one of them gets an error that it exists. */
   private async makeTable({ client, plain }: Opened): Promise<void> {
     if ((await this.state()) === undefined) {
       const made = plain.send(new client.CreateTableCommand(shapeOf(this.table)));
       await this.inTime(made).catch((error) => {
-        if (reasonOf(error) !== 'ResourceInUseException') throw this.told(error);
+        if (reasonOf(error) !== 'ResourceInUseException') throw this.explain(error);
       });
     }
     for (let waited = 0; waited <= ACTIVE_MS_MAX; waited += ACTIVE_POLL_MS) {
-      // UPDATING takes questions as well.
+      // A table that is UPDATING serves requests as well.
       if (['ACTIVE', 'UPDATING'].includes((await this.state()) ?? '')) return;
       await delay(ACTIVE_POLL_MS);
     }
     throw new DynamodbError(`${this.where()} is not active after ${ACTIVE_MS_MAX / 1_000} seconds`);
   }
 
-  /** I15: one that hangs is given up, and named. */
+  /** I15: a request that hangs is given up, with an error that names the host. */
   private inTime<T>(answer: Promise<T>): Promise<T> {
-    return inTime(answer, QUESTION_MS_MAX, `DynamoDB at ${this.host}`);
+    return inTime(answer, REQUEST_MS_MAX, `DynamoDB at ${this.host}`);
   }
 
   private where(): string {
     return `DynamoDB at ${this.host}, table ${this.table},`;
   }
 
-  private told(error: unknown): DynamodbError {
+  private explain(error: unknown): DynamodbError {
     if (error instanceof DynamodbError) return error;
-    const { code, message } = error as { code?: string; message?: string };
+    const { message } = error as { message?: string };
     const reason = reasonOf(error);
-    const said = [reason === 'Error' ? undefined : reason, message || code].filter((word) => word).join(': ');
-    return new DynamodbError(`${this.where()} did not do what was asked: ${said}`, reason, error);
+    const said = [reason === 'Error' ? undefined : reason, message || errorCode(error)]
+      .filter((word) => word)
+      .join(': ');
+    return new DynamodbError(`${this.where()} did not complete a request: ${said}`, reason, error);
   }
 }
+
+const SDK_MISSING =
+  'The AWS SDK, an optional dependency, is not installed. ' +
+  'Run: npm install @aws-sdk/client-dynamodb @aws-sdk/lib-dynamodb';
 
 async function load({ endpoint, region }: DynamodbPlace): Promise<Opened> {
   const [client, document] = await Promise.all([
     import('@aws-sdk/client-dynamodb'),
     import('@aws-sdk/lib-dynamodb'),
-  ]);
+  ]).catch((error: unknown) => {
+    throw new DynamodbError(SDK_MISSING, 'SdkMissing', error);
+  });
   const plain = new client.DynamoDBClient({
     endpoint,
     region,
@@ -361,7 +368,7 @@ function shapeOf(table: string): Client.CreateTableCommandInput {
   };
 }
 
-// ── Items ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Items ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 const padded = (number: number) => String(number).padStart(DIGITS, '0');
 const sortKey = (at: number, position: number) => `${padded(at)}#${padded(position)}`;
@@ -377,7 +384,10 @@ function entryOf({ position, at, actor, action, target, details }: Item): AuditE
   return { position, at, actor: actor ?? null, action, target, details: parsed };
 }
 
-/** `#` comes before all digits, `~` after them. A span that ends before it begins is refused, so it becomes one that holds nothing. */
+/**
+ * `#` sorts before all digits, `~` after them. DynamoDB refuses a range that ends before it begins, so such a
+ * range becomes an empty one.
+ */
 function conditionOf({ community, pubkey, from = 0, to = Number.MAX_SAFE_INTEGER }: AuditRows): Condition {
   const [first, last] = from > to ? ['#', '#'] : [`${padded(from)}#`, `${padded(to)}#~`];
   const span = {

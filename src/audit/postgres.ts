@@ -1,4 +1,4 @@
-/** The audit log in PostgreSQL, where every row begins. */
+/** The audit log in PostgreSQL, where every row is written first. */
 import type { Pool } from 'pg';
 import {
   type AuditKey,
@@ -8,10 +8,10 @@ import {
   countAudit,
   deleteAudit,
   findYoungest,
-} from '../store/audit.js';
+} from './audit.sql.js';
 import type { AuditStore, PersonAuditRows } from './store.js';
 
-/** Rows that one transaction looks at. */
+/** Rows that one transaction reads. */
 const STRETCH_ROWS = 500;
 
 export class PostgresAudit implements AuditStore {
@@ -34,7 +34,7 @@ export class PostgresAudit implements AuditStore {
   }
 }
 
-/** From the oldest row on, so that none is looked at twice. */
+/** Walks from the oldest row on, and looks at each row once. */
 async function* walk(
   stretch: (after: AuditKey) => Promise<AuditStretch | undefined>,
 ): AsyncGenerator<number> {

@@ -1,17 +1,17 @@
-/** What both stores of the audit log can do, for an erasure and for the end of what is kept. */
-import type { AuditRows } from '../store/audit.js';
+/** The contract of both stores of the audit log, for erasures and retention. */
+import type { AuditRows } from './audit.sql.js';
 
 export interface PersonAuditRows extends AuditRows {
   readonly pubkey: string;
 }
 
-/** All reject when the store does not answer. */
+/** Every method rejects when the store does not respond. */
 export interface AuditStore {
   count(rows: AuditRows): Promise<number>;
-  /** When the youngest of them was written. */
+  /** When the newest of them was written. */
   youngest(rows: AuditRows): Promise<number | null>;
-  /** Gives after each batch how many rows went in it. What fails later does not take that back. */
+  /** Yields the number of deleted rows after each batch. A later error does not undo earlier batches. */
   delete(rows: AuditRows): AsyncGenerator<number>;
-  /** The same, but the rows stay: `alias` takes the place of the key, and as the actor nobody. */
+  /** Like `delete`, but keeps the rows: `alias` replaces the key, and the actor becomes null. */
   anonymise(rows: PersonAuditRows, alias: string): AsyncGenerator<number>;
 }

@@ -1,13 +1,16 @@
-/** What commands about members share: refusals as sentences, lists read to their end, keys and times as people write them. */
+/**
+ * Shared by commands: prints refusals as sentences, reads lists page by page, parses and prints public keys
+ * and times.
+ */
 import { InvalidArgumentError } from 'commander';
 import { z } from 'zod';
-import { pubkeyOf } from '../config.js';
-import { type Denial, ERRORS, isDenial } from '../core/errors.js';
-import type { Page, PageOf } from '../store/page.js';
+import { type Denial, ERRORS, isDenial } from '../api/rules-errors.js';
+import { pubkeyOf } from '../node/config.js';
+import type { Page, PageOf } from '../postgres/page.js';
 
 const PAGE_ROWS = 500;
 
-/** The result, or an error with the sentence of the refusal and what helps to go on. */
+/** The result. A refusal becomes an error with its message and its details. */
 export function granted<T>(result: T | Denial): T {
   if (!isDenial(result)) return result;
   const { message } = ERRORS[result.denied];
@@ -36,27 +39,26 @@ export async function printAll<T>(
 
 export function pubkeyArgument(text: string): string {
   const pubkey = pubkeyOf(text);
-  if (pubkey === undefined)
-    throw new InvalidArgumentError('64 lowercase hex characters or an npub are needed.');
+  if (pubkey === undefined) throw new InvalidArgumentError('must be 64 lowercase hex characters or an npub.');
   return pubkey;
 }
 
-/** Of an option that may be given several times. */
+/** For an option that may be given several times. */
 export const pubkeyArguments = (text: string, before: readonly string[] = []) => [
   ...before,
   pubkeyArgument(text),
 ];
 
-/** Both ends may be given. `also`: what else may be. */
+/** From min to max, both included. `also`: other values that are allowed. */
 export function wholeNumber(min: number, max: number, also = ''): (text: string) => number {
   return (text) => {
     const number = /^-?\d{1,16}$/.test(text) ? Number(text) : Number.NaN;
     if (number >= min && number <= max) return number;
-    throw new InvalidArgumentError(`a whole number from ${min} to ${max} is needed${also}.`);
+    throw new InvalidArgumentError(`must be a whole number from ${min} to ${max}${also}.`);
   };
 }
 
-/** What went wrong, in words for people: a value that a schema refuses is named with what would do. */
+/** The error as a sentence. For a value that a schema refuses: its name and what is allowed. */
 export function sentenceOf(error: unknown): string {
   if (error instanceof z.ZodError) return error.issues.map(issueText).join('; ');
   return error instanceof Error ? error.message : String(error);
@@ -71,16 +73,16 @@ function issueText(issue: z.core.$ZodIssue): string {
   return `${where}: ${issue.message.replace(/^./, (first) => first.toLowerCase())}`;
 }
 
-/** To the minute, in UTC. */
+/** In UTC, to the minute. */
 export function timeText(milliseconds: number): string {
   return `${new Date(milliseconds).toISOString().slice(0, 16)}Z`;
 }
 
-/** A list of words to choose from. */
+/** Parses one of these words. */
 export function oneOf<T extends string>(words: readonly T[]): (text: string) => T {
   return (text) => {
     const word = words.find((one) => one === text);
-    if (word === undefined) throw new InvalidArgumentError(`it must be one of ${words.join(', ')}.`);
+    if (word === undefined) throw new InvalidArgumentError(`must be one of ${words.join(', ')}.`);
     return word;
   };
 }

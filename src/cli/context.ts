@@ -1,10 +1,10 @@
-/** What most commands need: the checked configuration and a database that answers. */
-import { type Communities, type Community, watchCommunities } from '../communities.js';
-import { type Config, readConfig } from '../config.js';
-import { createLog, type Log } from '../log.js';
+/** Opens what most commands need: the checked configuration and a database that answers. */
+import { type Communities, type Community, watchCommunities } from '../communities/communities.js';
+import { type Config, readConfig } from '../node/config.js';
+import { createLog, type Log } from '../node/log.js';
+import { type Prepared, prepareDatabase } from '../node/prepare.js';
 import type { Database } from '../postgres/database.js';
 import { type OpenedDatabase, openPostgres } from '../postgres/open.js';
-import { type Prepared, prepareDatabase } from '../prepare.js';
 
 export interface CommandContext {
   readonly config: Config;
@@ -13,7 +13,7 @@ export interface CommandContext {
   readonly where: string;
 }
 
-/** Commands speak through their output; the log is for what goes wrong. */
+/** Commands print their result on stdout. The log has only warnings and errors. */
 function commandLog(config: Config): Log {
   return createLog(config.logLevel === 'info' ? 'warn' : config.logLevel, 'stderr');
 }
@@ -30,7 +30,9 @@ export async function withDatabase<T>(work: (context: CommandContext) => Promise
   }
 }
 
-/** An interrupt while the embedded server starts stops it again; later each command has its own way to end. */
+/**
+ * An interrupt while the embedded server starts stops it. After that each command handles interrupts itself.
+ */
 async function openInterruptibly(config: Config, log: Log): Promise<OpenedDatabase> {
   const starting = new AbortController();
   const interrupt = () => starting.abort(new Error('interrupted'));
@@ -42,7 +44,7 @@ async function openInterruptibly(config: Config, log: Log): Promise<OpenedDataba
   }
 }
 
-/** The same, with the schema in place and one community chosen. */
+/** The same, after the schema is migrated, for one community. */
 export async function withCommunity<T>(
   slug: string,
   work: (context: CommandContext & Prepared, community: Community) => Promise<T>,
@@ -55,7 +57,7 @@ export async function withCommunity<T>(
   });
 }
 
-/** The community of this name; an unknown one is an error that tells those that exist. */
+/** The community of this name. The error for an unknown name lists those that exist. */
 export function chooseCommunity(communities: Communities, slug: string): Community {
   const community = communities.find(undefined, slug);
   if (community !== undefined) return community;

@@ -1,5 +1,12 @@
-/** What `minato doctor` says of space: the step of each community, always, and of each topic with limits of its own. */
+/**
+ * The part of `minato doctor` about space: the capacity step of each community, and of each topic with limits
+ * of its own.
+ */
 import type { Client } from 'pg';
+import { readCommunities } from '../communities/communities.sql.js';
+import { readNodeSettings } from '../communities/node-settings.sql.js';
+import { settingsFrom } from '../communities/rules-settings.js';
+import { readSize, readSteps, type Scope, type StepRow, WHOLE } from '../events/postgres/capacity.js';
 import {
   communityLimits,
   FULL_WORDS,
@@ -9,31 +16,32 @@ import {
   STEP_WORDS,
   TOPIC_STEP_WORDS,
   topicLimits,
-} from '../core/capacity.js';
-import { settingsFrom } from '../core/settings.js';
-import { readSize, readSteps, type Scope, type StepRow, WHOLE } from '../store/capacity.js';
-import { readCommunities } from '../store/communities.js';
-import { readTopics } from '../store/topics.js';
-import { type Finding, ok, warn } from './finding.js';
+} from '../events/rules/capacity.js';
+import { readDisk } from '../node/disk.js';
+import { DISK_UNKNOWN, DISK_WORDS } from '../node/rules-disk.js';
+import { readTopics } from '../topics/topics.sql.js';
+import { type Finding, info, ok, warn } from './finding.js';
 import { bytesText, count } from './progress.js';
 
-/** Topics with limits that are fine and are shown one by one; of the others only how many. */
+/** Topics in step 0 that are shown one by one; the others are only counted. */
 const FINE_TOPICS_MAX = 20;
 
-/** A line for each community always, and for each topic that has limits of its own or is in a step. */
+/** A line for each community, and one for each topic that has limits of its own or is in a step. */
 export async function* checkCapacity(client: Client): AsyncGenerator<Finding> {
   const steps = await readSteps(client);
   const topics = await readTopics(client);
+  const node = await readNodeSettings(client);
   for (const { id, slug, settings } of await readCommunities(client)) {
     const own = steps.filter(({ community }) => community === id);
     const lag = own.find(({ cause }) => cause === 'lag');
     if (lag !== undefined)
       yield warn(
-        `community ${slug}: a reader of the outbox is far behind, step ${lag.step} of 2: ${STEP_WORDS[lag.step]}, ${sinceText(lag.since)}`,
+        `community ${slug}: a consumer of the outbox is far behind, step ${lag.step} of 2: ` +
+          `${STEP_WORDS[lag.step]}, ${sinceText(lag.since)}`,
         LAG_ADVICE,
       );
     const space = own.filter(({ cause }) => cause === 'space');
-    const limits = communityLimits(settingsFrom(settings));
+    const limits = communityLimits(settingsFrom(settings, node));
     const whole = { community: id, topic: WHOLE };
     yield await spaceLine(client, { where: `community ${slug}`, slug, scope: whole, limits }, space);
     const limited = [...(topics.get(id) ?? [])].filter(([, { policy }]) => hasLimit(topicLimits(policy)));
@@ -51,6 +59,31 @@ export async function* checkCapacity(client: Client): AsyncGenerator<Finding> {
       );
   }
 }
+
+/** Compares the free space with the settings of the node. Without a folder the database is elsewhere. */
+export async function* checkDisk(client: Client, folder: string | undefined): AsyncGenerator<Finding> {
+  if (folder === undefined) {
+    yield info(
+      'the free space of the disk behind DATABASE_URL is unknown here',
+      'Monitor it on its own machine, and limit what is kept: capacity.maxBytes, or node.capacity.maxBytes ' +
+        'for every community.',
+    );
+    return;
+  }
+  const {
+    level,
+    freeBytes = 0,
+    minBytes,
+  } = await readDisk(folder, await readNodeSettings(client), DISK_UNKNOWN);
+  const text =
+    `${bytesText(freeBytes)} free, ${bytesText(Math.ceil(minBytes))} are reserved ` +
+    '(node.diskFreeMinPercent, node.diskFreeMinBytes)';
+  if (level === 0) yield ok(`the disk has space: ${text}`);
+  else yield warn(`the disk is nearly full: ${DISK_WORDS[level]}; ${text}`, DISK_ADVICE);
+}
+
+export const DISK_ADVICE =
+  'Free some space, move the data folder to a larger disk, or keep less (retention.*, capacity.*).';
 
 interface LimitedScope {
   readonly where: string;
@@ -79,18 +112,20 @@ async function spaceLine(
 
 const sinceText = (since: number) => `since ${new Date(since).toISOString().slice(0, 16)}Z`;
 const LAG_ADVICE =
-  'See "minato consumers" for which one and why. Where it is only slow, raise capacity.lagSecondsMax; where it fails, mend that, or pause it.';
+  '"minato consumers" shows which one and why. If it is only slow, raise capacity.lagSecondsMax; ' +
+  'if it fails, fix the cause or pause it.';
 const communityAdvice = (slug: string) =>
-  `Raise capacity.maxEvents or capacity.maxBytes ("minato settings set … -c ${slug}"), keep less (retention.regularDays), or give
-the topics that matter a priority ("minato topics set TOPIC --priority 1 -c ${slug}").`;
+  `Raise capacity.maxEvents or capacity.maxBytes ("minato settings set … -c ${slug}"), keep less
+(retention.regularDays), or give important topics a priority
+("minato topics set TOPIC --priority 1 -c ${slug}").`;
 const topicAdvice = (slug: string) =>
-  `Raise its limits ("minato topics set TOPIC --max-events N --max-bytes N -c ${slug}"), take them away ("none"), or keep it shorter
-(--retention-days).`;
+  `Raise its limits ("minato topics set TOPIC --max-events N --max-bytes N -c ${slug}"), remove them
+("none"), or keep its events for fewer days (--retention-days).`;
 
 function heldText({ events, bytes }: Size, { maxEvents, maxBytes }: Limits): string {
   const held = [
     ...(maxEvents > 0 ? [`${count(events)} of ${count(maxEvents)} events`] : []),
     ...(maxBytes > 0 ? [`${bytesText(bytes)} of ${bytesText(maxBytes)}`] : []),
   ];
-  return held.length === 0 ? 'its limit was taken away and the step ends within a minute' : held.join(', ');
+  return held.length === 0 ? 'its limit was removed; the step ends within a minute' : held.join(', ');
 }

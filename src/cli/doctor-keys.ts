@@ -1,21 +1,21 @@
-/** What `minato doctor` says of the keys in the data folder, and of the certificates beside them. */
+/** The part of `minato doctor` about the keys and the erasure certificates in the data folder. */
 import { dirname } from 'node:path';
 import type { Pool } from 'pg';
-import { DAY_MS } from '../core/retention.js';
-import { certificatesFile } from '../erasure/certificate.js';
+import { readCommunities } from '../communities/communities.sql.js';
+import { certificatesFile } from '../erasure/certificates/sign.js';
 import { findForgotten, strangeOrigin } from '../erasure/forgotten.js';
-import { NodeKeys } from '../keys.js';
+import { unfencedReplays } from '../erasure/replay.sql.js';
+import { DAY_MS } from '../events/rules/retention.js';
+import { NodeKeys } from '../keys/keys.js';
+import { listKeys } from '../keys/keys.sql.js';
 import type { Database } from '../postgres/database.js';
-import { readCommunities } from '../store/communities.js';
-import { unfencedReplays } from '../store/erasure-replay.js';
-import { listKeys } from '../store/node-keys.js';
 import { type Finding, fail, ok, warn } from './finding.js';
 import { count } from './progress.js';
 
-/** How long after it a key that the node has replaced is told of. */
+/** How long a key that the node has replaced is reported. */
 const REPLACED_SHOWN_MS = 90 * DAY_MS;
 const KEYS_SHOWN_MAX = 5;
-/** What is signed with a key whose secret is elsewhere waits until it is here. */
+/** Anything to sign with a key waits while the secret of that key is not on this machine. */
 export async function* checkKeys({ pool }: Database, dataDir: string): AsyncGenerator<Finding> {
   const keys = new NodeKeys({ folder: dataDir, pool, now: Date.now });
   let here = 0;
@@ -26,33 +26,37 @@ export async function* checkKeys({ pool }: Database, dataDir: string): AsyncGene
       if (retiredAt !== null) continue;
       if (reason !== null && Date.now() - createdAt < REPLACED_SHOWN_MS)
         yield warn(
-          `community ${slug}: the node replaced the ${purpose} key on ${new Date(createdAt).toISOString().slice(0, 10)}: ${reason}`,
-          'Give the new public key to those who verify what it signs ("minato keys" shows both).',
+          `community ${slug}: the node replaced the ${purpose} key ` +
+            `on ${new Date(createdAt).toISOString().slice(0, 10)}: ${reason}`,
+          'Give the new public key to everybody who verifies its signatures ("minato keys" shows both).',
         );
       if (await keys.isHere(pubkey)) here += 1;
       else
         yield warn(
           `community ${slug}: the secret of the ${purpose} key is not at ${keys.pathOf(pubkey)}`,
-          `A node with a worker gets it from one that has it while both run. If none is left, copy the file there, or make a new key: minato keys rotate ${purpose} -c ${slug}`,
+          'A node with a worker gets it from another node that has it while both run. If no node has it, ' +
+            `copy the file there, or make a new key: minato keys rotate ${purpose} -c ${slug}`,
         );
     }
   }
   const unknown = (await keys.files()).filter((pubkey) => !known.has(pubkey));
   if (unknown.length > 0)
     yield warn(
-      `${count(unknown.length)} secrets in ${dirname(keys.pathOf(''))} are of keys that the database does not know: ${unknown.slice(0, KEYS_SHOWN_MAX).join(', ')}`,
-      'Keep them after a restore: they may have signed certificates. If their community was erased, delete the files (<public key>.key).',
+      `${count(unknown.length)} secrets in ${dirname(keys.pathOf(''))} belong to keys that the database ` +
+        `does not know: ${unknown.slice(0, KEYS_SHOWN_MAX).join(', ')}`,
+      'Keep them after a restore: they may have signed certificates. If their community was erased, ' +
+        'delete the files (<public key>.key).',
     );
   if (here > 0) yield ok(`secrets of ${count(here)} signing ${here === 1 ? 'key' : 'keys'} are here`);
 }
 
-/** A restored database serves those who were erased after the backup, unless they are erased again. */
+/** A restored database has data of members who were erased after the backup. They must be erased again. */
 export async function* checkForgotten(pool: Pool, folder: string): AsyncGenerator<Finding> {
   const path = certificatesFile(folder);
   const { proofs, known, unreadable } = await findForgotten(pool, folder);
   if (unreadable > 0)
     yield warn(
-      `${path}: ${count(unreadable)} lines are no certificates`,
+      `${path}: ${count(unreadable)} lines cannot be read as certificates`,
       'A crash may have cut them off; the database has the certificates.',
     );
   const waiting = await unfencedReplays(pool);
@@ -63,12 +67,14 @@ export async function* checkForgotten(pool: Pool, folder: string): AsyncGenerato
   const why = await strangeOrigin(pool, { proofs, known });
   if (why !== undefined)
     yield fail(
-      `${path} is of another database: ${why}`,
-      'Check DATABASE_URL and MINATO_DATA_DIR; for a new node, move that file away. The node does not start with it.',
+      `${path} belongs to another database: ${why}`,
+      'Check DATABASE_URL and MINATO_DATA_DIR; for a new node, move that file away. ' +
+        'The node does not start with it.',
     );
   else
     yield fail(
-      `the database was restored from a backup: it does not know ${count(proofs.length + waiting.length)} erasures`,
-      'Those members and communities are erased again before anything is served: start the node, or run "minato erase replay".',
+      'the database was restored from a backup: ' +
+        `it does not know ${count(proofs.length + waiting.length)} erasures`,
+      'Start the node, which repeats these erasures before it serves anything, or run "minato erase replay".',
     );
 }

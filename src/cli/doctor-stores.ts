@@ -1,12 +1,13 @@
 /**
- * The part of doctor about the stores beside PostgreSQL: do they answer, and what is the node without them?
+ * The part of `minato doctor` about Redis and DynamoDB: whether they answer, and what does not work
+ * otherwise.
  */
 import { DynamodbAudit } from '../audit/dynamodb.js';
-import type { DynamodbPlace } from '../config.js';
 import { askRedis } from '../limits/redis.js';
+import type { DynamodbPlace } from '../node/config.js';
 import { type Finding, info, messageOf, ok, warn } from './finding.js';
 
-// ─── Redis ─────────────────────────────────────────────────────────────────────────────────────────────────────
+// ─── Redis ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 export async function* checkRedis(url: string): AsyncGenerator<Finding> {
   // Neither user nor password.
@@ -18,10 +19,11 @@ export async function* checkRedis(url: string): AsyncGenerator<Finding> {
   }
 }
 
-const REDIS_ADVICE = `Check REDIS_URL: host, port, user and password; and that the server runs and lets this machine in.
-The node runs without it, but until it answers each instance counts rates by itself, and signed requests to the API are refused.`;
+const REDIS_ADVICE = `Check REDIS_URL: host, port, user and password; and that the server runs and accepts
+connections from this machine. The node runs without it, but until it answers each instance counts rates
+separately, and signed requests to the API are refused.`;
 
-// ─── DynamoDB ──────────────────────────────────────────────────────────────────────────────────────────────────
+// ─── DynamoDB ──────────────────────────────────────────────────────────────────────────────────────────────
 
 export async function* checkDynamodb(place: DynamodbPlace): AsyncGenerator<Finding> {
   const audit = new DynamodbAudit(place);
@@ -31,8 +33,8 @@ export async function* checkDynamodb(place: DynamodbPlace): AsyncGenerator<Findi
     const state = await audit.state();
     if (state === undefined)
       yield info(
-        `${where} answers; the table ${audit.table} is not there yet`,
-        'The node makes it at the first use.',
+        `${where} answers; the table ${audit.table} does not exist yet`,
+        'The node creates it at the first use.',
       );
     else if (state === 'ACTIVE') yield ok(`${where} answers, and has the table ${audit.table}`);
     else yield warn(`${where} answers, but the table ${audit.table} is ${state}`, DYNAMODB_ADVICE);
@@ -43,5 +45,6 @@ export async function* checkDynamodb(place: DynamodbPlace): AsyncGenerator<Findi
   }
 }
 
-const DYNAMODB_ADVICE = `Check DYNAMODB_ENDPOINT, AWS_REGION and the credentials (docs/operations/audit-log.md lists the rights).
-The node runs without it: rows of the audit log wait in PostgreSQL, but nobody can read the log, and erasures and exports wait.`;
+const DYNAMODB_ADVICE = `Check DYNAMODB_ENDPOINT, AWS_REGION and the credentials (docs/operations/audit-log.md
+lists the rights). The node runs without it: rows of the audit log wait in PostgreSQL, but nobody can read
+the log, and erasures and exports wait.`;

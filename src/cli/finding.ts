@@ -1,6 +1,6 @@
-/** What doctor finds: how bad it is, in words, and what to do about it. */
+/** One result of `minato doctor`: its level, its text, and what to do about it. */
 
-import { NoAnswer } from '../in-time.js';
+import { NoAnswer } from '../limits/in-time.js';
 
 export type Level = 'ok' | 'info' | 'warn' | 'fail';
 
@@ -22,9 +22,9 @@ const withAdvice = (level: Level, text: string, advice?: string): Finding => ({
 });
 
 export function messageOf(error: unknown): string {
-  // Several addresses of one host failed, each with its own reason.
+  // Several addresses of one host failed, each for its own reason.
   if (error instanceof AggregateError) return [...new Set(error.errors.map(messageOf))].join(', ');
-  // Who did not answer is said where it is asked.
+  // The caller already names the server that did not answer.
   if (error instanceof NoAnswer && error.cause !== undefined) return messageOf(error.cause);
   return error instanceof Error ? error.message : String(error);
 }

@@ -5,7 +5,7 @@ import { withDatabase } from './context.js';
 
 export function migrateCommand(): Command {
   return new Command('migrate')
-    .description("bring the database's schema up to this program; serve does it by itself")
+    .description('migrate the schema of the database to this version; serve also does it')
     .option('--dry-run', 'only show what would be applied')
     .action((options: { dryRun?: boolean }) =>
       withDatabase(async ({ database }) => {

@@ -1,4 +1,4 @@
-/** How far a command is, on stderr: a bar on a terminal, a line now and then elsewhere. */
+/** Shows the progress of a command on stderr: a bar on a terminal, otherwise a line every few seconds. */
 import { Presets, SingleBar } from 'cli-progress';
 
 const PLAIN_LINE_MS = 5_000;
@@ -8,7 +8,7 @@ export interface Progress {
   stop(): void;
 }
 
-/** Without a total there is no bar: nobody knows how long a pipe is. */
+/** Without a total there is no bar: the length of a pipe is unknown. */
 export function startProgress(total: number | undefined): Progress {
   return process.stderr.isTTY && total !== undefined && total > 0 ? showBar(total) : showLines(total);
 }
@@ -41,10 +41,10 @@ function showLines(total: number | undefined): Progress {
   };
 }
 
-/** Stops at the first signal in an orderly way, at the second at once. */
+/** The first signal stops the command after the current step, the second one at once. */
 export interface Interruption {
   readonly signal: AbortSignal;
-  /** What the shell is told: 128 and the number of the signal. */
+  /** 128 plus the number of the signal. */
   exitCode(): number | undefined;
   done(): void;
 }

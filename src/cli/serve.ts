@@ -1,17 +1,23 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { type Config, defaultsOfVariables, readConfig, unknownVariables, type Variable } from '../config.js';
-import { NodeKeys } from '../keys.js';
-import { createLog, type Log } from '../log.js';
-import type { Node } from '../node.js';
+import { addressesOf, basesOf, toHttp } from '../communities/addresses.js';
+import { NodeKeys } from '../keys/keys.js';
+import { KEY_PURPOSES } from '../keys/keys.sql.js';
+import { type Config, readConfig, unknownVariables } from '../node/config.js';
+import { createLog, type Log } from '../node/log.js';
+import type { Node } from '../node/node.js';
+import { planPrivileges, userNamed } from '../node/privileges.js';
+import { ROLES, type Role } from '../node/roles.js';
+import type { EarlyPort } from '../port/early-port.js';
 import type { Database } from '../postgres/database.js';
 import { openPostgres } from '../postgres/open.js';
-import { DEFAULT_NETWORK_ID } from '../prepare.js';
-import { ROLES, type Role } from '../roles.js';
-import { KEY_PURPOSES } from '../store/node-keys.js';
+import { errorCode } from '../postgres/rules-error-code.js';
+import { openSetup } from '../setup/setup.sql.js';
+import { bootVariables } from './variables.js';
 
 const STOP_MS_MAX = 60_000;
 
-export function serveCommand(): Command {
+/** The port may be open already. */
+export function serveCommand(opening?: Promise<EarlyPort | undefined>): Command {
   return new Command('serve')
     .description('run the node')
     .addOption(
@@ -33,51 +39,16 @@ Examples:
   $ minato serve --roles relay            only the websocket; many of these may share one database
   $ minato serve --roles api,worker       members' and operators' API, and the jobs
 
-The modes are only the first value: later, "minato settings set topic.mode open".
-With "required" clients name a topic; "default" and "open" let any Nostr client in.`,
+The two modes are only the first values; change them later with "minato settings set topic.mode open".
+With "required" clients name a topic; "default" and "open" accept any Nostr client.`,
     )
-    .action(serve);
+    .action(({ roles }: { roles: ReadonlySet<Role> }) => serve(roles, opening));
 }
 
-/** A variable that is missing here does not compile. What is in brackets is the default. */
-const VARIABLES: Record<Variable, string> = {
-  MINATO_HOST: 'address to listen on',
-  MINATO_PORT: 'port for everything: websocket, pages, metrics; 0 takes a free one',
-  MINATO_DATA_DIR: 'the embedded PostgreSQL and the keys of the node live here',
-  DATABASE_URL: 'your own PostgreSQL, 15 or newer; then nothing is started',
-  REDIS_URL: 'keeps rate limits and sessions that instances share, instead of PostgreSQL: redis://host:6379',
-  DYNAMODB_ENDPOINT: 'keeps the audit log there: https://dynamodb.eu-central-1.amazonaws.com',
-  AWS_REGION: 'of that endpoint; credentials as the AWS SDK finds them',
-  MINATO_DYNAMODB_PREFIX: 'begins the names of the tables there',
-  MINATO_PUBLIC_URL: 'the address that clients use, for example wss://relay.example.org',
-  MINATO_NETWORK_ID: 'names the network in topic ids; fixed at the first boot',
-  MINATO_ADMIN_PUBKEYS: 'the operators, hex or npub, comma separated',
-  MINATO_TOPIC_MODE: 'first value of topic.mode: required, default or open',
-  MINATO_AUTH_MODE: 'first value of auth.mode: off or required',
-  MINATO_TRUSTED_PROXIES: 'whose X-Forwarded-For is believed: addresses, networks, loopback, comma separated',
-  MINATO_ERASURE_KEY: 'names erased members by a keyed hash, the same on every machine: 64 hex characters',
-  MINATO_LOG_LEVEL: 'debug, info, warn, error or silent',
-  MINATO_METRICS_TOKEN: 'lets a bearer of it read /metrics from elsewhere',
-};
-
-/** What holds instead where a variable has no default of its own. */
-const OTHERWISE: Partial<Record<Variable, string>> = {
-  DATABASE_URL: 'the embedded one',
-  REDIS_URL: 'PostgreSQL',
-  DYNAMODB_ENDPOINT: 'PostgreSQL',
-  MINATO_PUBLIC_URL: 'where it listens',
-  MINATO_NETWORK_ID: DEFAULT_NETWORK_ID,
-  MINATO_ERASURE_KEY: 'a file in the data folder',
-};
-
 function variableLines(): string {
-  const defaults = defaultsOfVariables();
-  const lines = (Object.keys(VARIABLES) as Variable[]).map((name) => {
-    const value = defaults[name];
-    const text = Array.isArray(value) ? value.join(',') : String(value ?? '');
-    return `  ${name.padEnd(22)} ${VARIABLES[name]} (${text || (OTHERWISE[name] ?? 'none')})`;
-  });
-  return lines.join('\n');
+  return bootVariables()
+    .map(({ name, about, otherwise }) => `  ${name.padEnd(22)} ${about} (${otherwise || 'none'})`)
+    .join('\n');
 }
 
 function rolesOf(list: string): ReadonlySet<Role> {
@@ -89,16 +60,24 @@ function rolesOf(list: string): ReadonlySet<Role> {
   return new Set(names as Role[]);
 }
 
-async function serve({ roles }: { roles: ReadonlySet<Role> }): Promise<void> {
+async function serve(
+  roles: ReadonlySet<Role>,
+  opening: Promise<EarlyPort | undefined> | undefined,
+): Promise<void> {
   const config = readConfig(process.env);
   const log = createLog(config.logLevel);
   logWarnings(log);
   const unknown = unknownVariables(process.env);
   if (unknown.length > 0)
     log.warn({ variables: unknown }, 'unknown environment variables; are they misspelt?');
+  if (config.user !== undefined) await userNamed(config.user);
   const starting = new AbortController();
   let stop = async (): Promise<void> => starting.abort();
   stopOnSignal(log, () => stop());
+  const early = await opening;
+  // Loaded while PostgreSQL starts, and only here, because the other commands do not need it.
+  const loading = import('../node/node.js');
+  loading.catch(() => undefined);
   const opened = await openPostgres({
     ...config,
     log,
@@ -108,25 +87,30 @@ async function serve({ roles }: { roles: ReadonlySet<Role> }): Promise<void> {
       log.error({ error: error.message }, 'PostgreSQL cannot be kept running; the node stops');
       process.exit(1);
     },
+  }).catch((error: unknown) => {
+    early?.close();
+    throw error;
   });
   stop = () => opened.close();
   let node: Node;
   try {
-    // Only now: the other commands do not wait for what only a node needs.
-    const { startNode } = await import('../node.js');
-    node = await startNode({ database: opened.database, config, log, roles });
+    const { startNode } = await loading;
+    const privileges = await planPrivileges(config, log);
+    node = await startNode({ database: opened.database, config, log, roles, privileges, early });
   } catch (error) {
+    early?.close();
     await opened.close();
     throw portError(error, config.host, config.port);
   }
-  // At the first boot, so that they can be backed up and named before anything is signed.
+  // At the first boot, so that they can be backed up and published before anything is signed.
   if (roles.has('worker')) await makeKeys(opened.database, config, node, log);
   stop = async () => {
-    log.info('stopping: finishing what was accepted');
+    log.info('stopping: writing the accepted events');
     await node.close();
     await opened.close();
     log.info('stopped');
   };
+  if (roles.has('api')) await offerSetup(opened.database, config, node, log);
   const { settings } = node.communities.find(undefined, 'default') ?? {};
   log.info(
     {
@@ -140,18 +124,45 @@ async function serve({ roles }: { roles: ReadonlySet<Role> }): Promise<void> {
     'ready',
   );
   if (settings?.['topic.mode'] === 'required') log.info(BY_TOPIC);
+  if (node.verifier.backend === 'wasm') log.warn(SLOW_SIGNATURES);
 }
 
-const BY_TOPIC =
-  'this relay works by topic; to let any Nostr client in: minato settings set topic.mode default (or open, for a plain relay)';
+/** Where no operator has ever existed, the log has a one-time code that sets the node up. */
+async function offerSetup(
+  { apiPool }: Database,
+  { adminPubkeys, publicUrl, host }: Config,
+  { communities, port }: Node,
+  log: Log,
+): Promise<void> {
+  const community = communities.find(undefined, 'default');
+  if (community === undefined) return;
+  const code = await openSetup(apiPool, { fixed: adminPubkeys }).catch((error: unknown) =>
+    log.warn({ error: String(error) }, 'the code to set the node up cannot be made'),
+  );
+  if (code === undefined) return;
+  const base = toHttp(addressesOf(community, basesOf(publicUrl, host, port))[0]!).replace(/\/$/, '');
+  log.info({ setup: `${base}/v1/setup`, code }, NO_OPERATOR);
+}
 
-/** Node writes what libraries warn of as plain text; in a log of JSON that is a line nobody can read. */
+const NO_OPERATOR =
+  'this node has no operator yet; whoever has this code can set it up, once (docs/operations/setup.md); ' +
+  'or: minato operators add NPUB (minato serve --help names MINATO_ADMIN_PUBKEYS)';
+
+const SLOW_SIGNATURES =
+  'signatures are checked by WASM, several times slower than the native build; to get it: install a ' +
+  'compiler and Python, then run npm rebuild bcrypto (minato doctor says more)';
+
+const BY_TOPIC =
+  'this relay requires topics; to accept any Nostr client: ' +
+  'minato settings set topic.mode default (or open, for a plain relay)';
+
+/** Node.js prints warnings of libraries as plain text, which a reader of a JSON log cannot parse. */
 function logWarnings(log: Log): void {
   process.removeAllListeners('warning');
   process.on('warning', ({ name, message }) => log.warn({ warning: name }, message));
 }
 
-/** A folder that cannot be written keeps labels and scores waiting, and nothing else. */
+/** If the folder cannot be written, only labels and scores wait. */
 async function makeKeys(
   { apiPool }: Database,
   { dataDir }: Config,
@@ -170,11 +181,11 @@ async function makeKeys(
   }
 }
 
-/** From the first moment on: what has been started by then is stopped in order. */
+/** Also during the start: it stops in order whatever has been started so far. */
 function stopOnSignal(log: Log, stop: () => Promise<void>): void {
   let stopping = false;
   const onSignal = (): void => {
-    // A second signal while stopping means now.
+    // A second signal ends the process at once.
     if (stopping) process.exit(1);
     stopping = true;
     setTimeout(() => {
@@ -191,7 +202,7 @@ function stopOnSignal(log: Log, stop: () => Promise<void>): void {
 }
 
 function portError(error: unknown, host: string, port: number): unknown {
-  if ((error as { code?: string }).code !== 'EADDRINUSE') return error;
+  if (errorCode(error) !== 'EADDRINUSE') return error;
   return new Error(
     `${host}:${port} is in use by another program; stop it, or set MINATO_PORT to a free port`,
   );

@@ -1,21 +1,23 @@
 /**
- * Certificates that lie beside the database and that it does not know: it was restored from a backup, and has forgotten those erasures; or
- * it is another database. Read line by line: the file has every erasure of the node's life.
+ * Finds certificates in the data folder that the database does not know: it was restored from a backup made
+ * before those erasures, or it is another database. The file is read line by line, because it has every
+ * erasure that the node has ever completed.
  */
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
 import type { Pool } from 'pg';
-import type { NodeKeys } from '../keys.js';
-import { knownCertificates } from '../store/certificates.js';
-import { readDefaultCommunity, readMadeAt } from '../store/communities.js';
-import { listKeys, type NodeKey } from '../store/node-keys.js';
-import { readSubjectPrint } from '../store/node-state.js';
-import { certificatesFile } from './certificate.js';
-import { readDocument } from './proofs.js';
+import { readDefaultCommunity, readMadeAt } from '../communities/communities.sql.js';
+import type { NodeKeys } from '../keys/keys.js';
+import { listKeys, type NodeKey } from '../keys/keys.sql.js';
+import { readSubjectFingerprint } from '../node/state.sql.js';
+import { errorCode } from '../postgres/rules-error-code.js';
+import { knownCertificates } from './certificates/certificates.sql.js';
+import { readDocument } from './certificates/files.js';
+import { certificatesFile } from './certificates/sign.js';
 import type { Proof } from './replay.js';
 
 const PORTION = 500;
-/** More than a node completes in years between a backup and its restore; they are held in memory. */
+/** They are held in memory. More than a node completes in years. */
 const FORGOTTEN_MAX = 50_000;
 const ID = /"id":"([0-9a-f]{64})"/;
 
@@ -23,11 +25,11 @@ export interface Forgotten {
   readonly proofs: readonly Proof[];
   /** Certificates of the file that the database knows. */
   readonly known: number;
-  /** Lines that a crash has cut off, or that are no certificates. */
+  /** Lines that a crash has truncated, or that are no certificates. */
   readonly unreadable: number;
 }
 
-/** Of certificates.jsonl in the data folder; nothing where there is no such file. */
+/** From certificates.jsonl in the data folder; nothing when there is no such file. */
 export async function findForgotten(pool: Pool, folder: string): Promise<Forgotten> {
   const proofs: Proof[] = [];
   let known = 0;
@@ -47,7 +49,8 @@ export async function findForgotten(pool: Pool, folder: string): Promise<Forgott
     }
     if (proofs.length > FORGOTTEN_MAX)
       throw new Error(
-        `${certificatesFile(folder)} has more than ${FORGOTTEN_MAX} certificates that the database does not know; apply them in parts: minato erase replay FILE`,
+        `${certificatesFile(folder)} has more than ${FORGOTTEN_MAX} certificates that the database ` +
+          'does not know; apply them in parts: minato erase replay FILE',
       );
   }
   return { proofs, known, unreadable };
@@ -64,7 +67,7 @@ async function* portionsOf(path: string): AsyncGenerator<string[]> {
       portion = [];
     }
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    if (errorCode(error) !== 'ENOENT') throw error;
   } finally {
     input.destroy();
   }
@@ -72,16 +75,17 @@ async function* portionsOf(path: string): AsyncGenerator<string[]> {
 }
 
 /**
- * Why these certificates are of another database, in a sentence; undefined when they are of this one. A backup of the same database names a
- * key that has signed one of them; one from before there was such a key was at least there before them.
+ * Why these certificates are of another database, in a sentence; undefined when they are of this one. A
+ * backup of the same database knows a key that has signed one of them, or, when it is older than that key,
+ * was made before all of them.
  */
 export async function strangeOrigin(
   pool: Pool,
   { proofs, known }: Pick<Forgotten, 'proofs' | 'known'>,
 ): Promise<string | undefined> {
-  const print = await readSubjectPrint(pool);
-  if (print !== undefined && proofs.some(({ certificate }) => certificate.subject.key !== print))
-    return 'the certificates were made with another key of the erased than the one that this database knows';
+  const fingerprint = await readSubjectFingerprint(pool);
+  if (fingerprint !== undefined && proofs.some(({ certificate }) => certificate.subject.key !== fingerprint))
+    return 'the certificates were made with another erasure key than the one that this database knows';
   if (known > 0 || proofs.length === 0) return undefined;
   const keys = await erasureKeys(pool);
   const signers = new Set(proofs.map(({ pubkey }) => pubkey));
@@ -95,15 +99,16 @@ export async function strangeOrigin(
     : undefined;
 }
 
-/** Every key that certificates of this database were signed with. */
+/** All keys that have signed certificates of this database. */
 export async function erasureKeys(pool: Pool): Promise<NodeKey[]> {
   const keys = await listKeys(pool, await readDefaultCommunity(pool));
   return keys.filter(({ purpose }) => purpose === 'erasure');
 }
 
 /**
- * Signers that are no keys of this node. One whose secret lies here is its own, also when a restored database does not know it yet; one that
- * the database names is its own as well, also when the machine with the secret is gone.
+ * Signers that are no keys of this node. A key belongs to the node when its secret is here, even if a
+ * restored database does not know it yet, or when the database knows it, even if the machine with the secret
+ * no longer exists.
  */
 export async function strangersAmong(
   { pool, keys }: { readonly pool: Pool; readonly keys: NodeKeys },

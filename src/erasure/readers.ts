@@ -1,12 +1,17 @@
 /**
- * Whoever reads the outbox from outside gets the deletes of an erasure before their rows are scrubbed (I17):
- * registered followers have acknowledged them, or their time limit is over; open streams have sent them, or
- * had some seconds to. The node's own consumers are waited for where the rows are scrubbed (outbox.ts).
+ * Readers of the outbox outside the node get the deletes of an erasure before the rows are scrubbed (I17).
+ * Registered followers have acknowledged them, or their time limit is over. Open streams have sent them, or
+ * had some seconds for it. stores/outbox.ts waits for the node's own consumers.
  */
 import type { Pool } from 'pg';
-import { type Awaited, judgeFollowers, STREAM_WAIT_MS, type Unacknowledged } from '../core/follower.js';
-import type { Log } from '../log.js';
-import { followersBehind, hasStreamBehind, overrunFollowers } from '../store/followers.js';
+import type { Log } from '../node/log.js';
+import { followersBehind, hasStreamBehind, overrunFollowers } from '../outbox/followers.sql.js';
+import {
+  type Awaited,
+  judgeFollowers,
+  STREAM_WAIT_MS,
+  type Unacknowledged,
+} from '../outbox/rules-follower.js';
 
 export interface Announced {
   readonly erasureId: string;
@@ -15,14 +20,14 @@ export interface Announced {
   readonly seq: number;
   /** Milliseconds: since then. */
   readonly at: number;
-  /** False: nobody is waited for; who is behind must rebuild. */
+  /** False: it waits for nobody, and a follower that is behind must rebuild. */
   readonly mayWait: boolean;
 }
 
 export interface Readers {
   readonly mayGoOn: boolean;
   readonly waits: readonly Awaited[];
-  /** Those that it goes on without. */
+  /** The erasure continues without these. */
   readonly unacknowledged: readonly Unacknowledged[];
 }
 
@@ -40,8 +45,8 @@ export async function lookAtReaders(
   const late = awaited.map(({ until: _until, ...follower }) => follower);
   const missed = [...overrun, ...late];
   if (missed.length === 0) return { mayGoOn: true, waits: [], unacknowledged: [] };
-  // Before anything is scrubbed: whoever comes back is told to rebuild. One that has acknowledged at the last
-  // moment is not among them.
+  // Before anything is scrubbed: a follower that comes back later must rebuild. One that has acknowledged at
+  // the last moment is not among them.
   const names = missed.map(({ name }) => name);
   const without = await overrunFollowers(pool, community, names, seq, now);
   const unacknowledged = missed.filter(({ name }) => without.has(name));

@@ -1,14 +1,15 @@
 /**
- * Has anything of the erased come back? Every key that is here is hashed and compared with the hashes of the erased; of one that is found
- * every store counts what is from before the erasure. Newer things of theirs are welcome.
+ * Have rows of erased members come back? Every public key in the stores is hashed and compared with the
+ * hashes of erased members. When one matches, every store counts what is from before the erasure. Newer rows
+ * of theirs are welcome.
  */
 import type { Client } from 'pg';
-import { peopleIn } from '../store/erasure-people.js';
-import type { SubjectKey } from '../subject-key.js';
-import type { Deleter } from './deleter.js';
-import type { DeletionRegistry } from './deletion-registry.js';
+import type { SubjectKey } from '../keys/subject-key.js';
+import { peopleIn } from './people.sql.js';
+import type { Deleter } from './stores/deleter.js';
+import type { DeletionRegistry } from './stores/deletion-registry.js';
 
-/** One who was erased: the keyed hash, in hex, and up to when. */
+/** An erased member: the keyed hash in hex, and `until`. */
 export interface ErasedSubject {
   readonly community: number;
   readonly subject: string;
@@ -28,11 +29,11 @@ export interface LookOptions {
   readonly subjectKey: SubjectKey;
   readonly registry: DeletionRegistry;
   readonly signal: AbortSignal;
-  /** A store outside failed: the others are looked at all the same. Without it the error is thrown. */
+  /** Called when a store fails; the others are still checked. Without it the error is thrown. */
   readonly onFailure?: (error: unknown) => void;
 }
 
-/** Whose keys are here again, each once. */
+/** Erased members whose keys are here again, each once. */
 export async function findErased(
   { client, subjectKey, registry, signal, onFailure }: LookOptions,
   erased: readonly ErasedSubject[],
@@ -76,7 +77,7 @@ export interface Leftover extends FoundAgain {
   readonly count: number;
 }
 
-/** What of theirs is from before they were erased, by store; and stores that did not answer. */
+/** Their rows from before the erasure, by store; and stores that did not answer. */
 export async function countLeftovers(
   registry: DeletionRegistry,
   found: readonly FoundAgain[],

@@ -1,23 +1,18 @@
 /**
- * After a restore from a backup: what was erased since is here again. The certificates, which lie beside the database, tell of whom by a
- * keyed hash and up to when; so everybody who is here is compared, and whoever was erased is erased again.
+ * After a restore from a backup, rows of members who were erased since are here again. The certificates
+ * outside the database name them by a keyed hash, with `until`. So every key in the database is compared, and
+ * erased members are erased again.
  *
- * The marks come first, so that nothing more comes in; the proofs are kept last, so that a replay which was cut off is done again.
+ * The marks are written first, so that nothing more is accepted. The certificates are stored last, so that an
+ * interrupted replay is repeated.
  */
 import type { Client, Pool } from 'pg';
-import type { Certificate } from '../core/certificate.js';
-import {
-  keepProof,
-  type Place,
-  placeOf,
-  refuseAgain,
-  refusedUntil,
-  takeUpAgain,
-} from '../store/erasure-replay.js';
-import { fixSubjectPrint } from '../store/node-state.js';
-import { type SubjectKey, SubjectKeyMissing } from '../subject-key.js';
-import type { DeletionRegistry } from './deletion-registry.js';
+import { type SubjectKey, SubjectKeyMissing } from '../keys/subject-key.js';
+import { fixSubjectFingerprint } from '../node/state.sql.js';
+import type { Certificate } from './certificates/rules.js';
 import { findErased } from './reaudit.js';
+import { keepProof, type Place, placeOf, refuseAgain, refusedUntil, takeUpAgain } from './replay.sql.js';
+import type { DeletionRegistry } from './stores/deletion-registry.js';
 
 export interface ReplayOptions {
   readonly pool: Pool;
@@ -28,7 +23,7 @@ export interface ReplayOptions {
   readonly now: () => number;
 }
 
-/** A certificate with its signature checked, and the event that it stands in. */
+/** A certificate whose signature was checked, and its event. */
 export interface Proof {
   readonly certificate: Certificate;
   readonly id: string;
@@ -38,13 +33,13 @@ export interface Proof {
 }
 
 export interface Replayed {
-  /** Known to the database, so nothing was forgotten. */
+  /** The database knows it: nothing to do. */
   readonly known: number;
   /** Of communities that are not here: nothing to do. */
   readonly elsewhere: number;
   /** The refusal is in force again; nothing of theirs was here. */
   readonly marked: number;
-  /** Erasures that were taken up again: they are carried out by the job. */
+  /** Erasures that the job carries out again. */
   readonly again: readonly string[];
 }
 
@@ -52,11 +47,11 @@ type Forgotten = Proof & Place;
 
 export async function replayErasures(options: ReplayOptions, proofs: readonly Proof[]): Promise<Replayed> {
   const { pool, now, subjectKey } = options;
-  const [print] = proofs.map(({ certificate }) => certificate.subject.key);
-  if (print === undefined) return { known: 0, elsewhere: 0, marked: 0, again: [] };
-  if (!(await subjectKey.load(print))) throw new SubjectKeyMissing(subjectKey.path, print);
-  // From here on every instance needs it.
-  subjectKey.check(await fixSubjectPrint(pool, print));
+  const [fingerprint] = proofs.map(({ certificate }) => certificate.subject.key);
+  if (fingerprint === undefined) return { known: 0, elsewhere: 0, marked: 0, again: [] };
+  if (!(await subjectKey.load(fingerprint))) throw new SubjectKeyMissing(subjectKey.path, fingerprint);
+  // From now on every instance needs the key.
+  subjectKey.check(await fixSubjectFingerprint(pool, fingerprint));
   const places = await Promise.all(
     proofs.map(async (proof): Promise<Forgotten> => ({ ...proof, ...(await placeOf(pool, proof)) })),
   );
@@ -91,7 +86,7 @@ async function members(options: ReplayOptions, forgotten: readonly Forgotten[]):
   return again;
 }
 
-/** A community of the same name that was made since is another one: the hash is of its number. */
+/** A community of the same name that was made later is another one: the hash is of its id. */
 async function communities(
   { pool, subjectKey, now }: ReplayOptions,
   forgotten: readonly Forgotten[],

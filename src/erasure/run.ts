@@ -1,15 +1,21 @@
 /**
- * The way of one erasure (I12): fenced → counted → deleting → verifying → completed. Every step is saved, and doing one again is
- * harmless, so a run that is killed anywhere is gone on with by the next.
+ * The stages of one erasure (I12): fenced → counted → deleting → verifying → completed. Every step is saved
+ * and may be repeated, so the next run continues wherever one was killed.
  *
- * A store that fails does not hold up the others: it is named, and tried again. What was found after the deletion goes through it
- * once more, a bounded number of times.
+ * A store that fails does not hold up the others: the erasure names it and tries it again. Rows that are
+ * found after the deletion are deleted in another round; the number of rounds is bounded (I14).
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { Pool } from 'pg';
-import { type MemberSubject, type Subject, settle } from '../core/erasure.js';
-import type { Lane } from '../lane.js';
-import type { Log } from '../log.js';
+import type { EventStore } from '../events/store.js';
+import type { SubjectKey } from '../keys/subject-key.js';
+import type { Log } from '../node/log.js';
+import { fixSubjectFingerprint, readSubjectFingerprint } from '../node/state.sql.js';
+import { readHead } from '../outbox/outbox.sql.js';
+import type { Certificates } from './certificates/sign.js';
+import { type Erasure, readErasure } from './erasures.sql.js';
+import { lookAtReaders } from './readers.js';
+import { type MemberSubject, type Subject, settle } from './rules.js';
 import {
   completeErasure,
   fenceCommunity,
@@ -19,35 +25,34 @@ import {
   raiseVersions,
   type Saved,
   saveErasure,
-} from '../store/erasure-steps.js';
-import { type Erasure, readErasure } from '../store/erasures.js';
-import { fixSubjectPrint, readSubjectPrint } from '../store/node-state.js';
-import { readHead } from '../store/outbox.js';
-import type { SubjectKey } from '../subject-key.js';
-import type { Certificates } from './certificate.js';
-import { type DeletionRegistry, Interrupted } from './deletion-registry.js';
-import { lookAtReaders } from './readers.js';
+} from './steps.sql.js';
+import { type DeletionRegistry, Interrupted } from './stores/deletion-registry.js';
 
-/** Rounds of deleting and counting before what is left is called a failure. */
+/** Rounds of deleting and counting; rows that are left after the last one are a failure. */
 const PASSES_MAX = 5;
-/** How long another instance may take to hand the key over. */
+/** How long to wait for another instance that shares its key. */
 const KEY_WAIT_MS = 2_000;
-/** A step that failed before it came to the stores. */
+/** Named instead of a store when a step failed before it reached the stores. */
 const WHOLE = 'erasure';
-/** What the deletion of events leaves behind, whatever was counted there. */
+/** Deleting events adds rows here, so they are never skipped as empty. */
 const OUTBOX = 'postgres:events_outbox';
 const FOLLOWING = ['postgres:event_dedupe', OUTBOX, 'postgres:trust'];
-/** What is deleted here is announced in the outbox. */
-const ANNOUNCING = ['postgres:events', 'postgres:labels'];
 /**
- * What waits until the readers of the outbox have the deletes; of a community also what they need in order to
- * read it.
+ * What consumers derive from events. It is deleted before the events, in large batches, and not row by row.
+ */
+const DERIVED = ['postgres:search_documents', 'postgres:trust'];
+const EVENTS = 'postgres:events';
+/** Deletions in these stores are announced in the outbox. */
+const ANNOUNCING = [EVENTS, 'postgres:labels'];
+/**
+ * Deleted only when the readers of the outbox have the deletes; of a community also what they need in order
+ * to read it.
  */
 const HELD_BACK = {
   member: [OUTBOX],
   community: [OUTBOX, 'postgres:followers', 'postgres:operators', 'postgres:settings'],
 } as const;
-/** What instances hold in memory is read from these. */
+/** Instances keep these in memory, and read them again when their version is raised. */
 const CONFIGURED = [
   'members',
   'operators',
@@ -59,12 +64,12 @@ const CONFIGURED = [
   'consents',
 ].map((name) => `postgres:${name}`);
 
-/** What is deleted from now on is announced later than what was. */
+/** What is deleted from now on gets later offsets in the outbox. */
 const UNANNOUNCED = { outboxSeq: null, announcedAt: null } as const;
 
 export interface ErasureRunOptions {
   readonly pool: Pool;
-  readonly lane: Lane;
+  readonly store: EventStore;
   readonly registry: DeletionRegistry;
   readonly subjectKey: SubjectKey;
   readonly certificates: Certificates;
@@ -74,20 +79,20 @@ export interface ErasureRunOptions {
   readonly aheadSeconds: (community: number) => number;
 }
 
-/** Batches that one turn may take; then others have theirs. */
-export interface Turn {
+/** Batches that this erasure may take before the others have their share. */
+export interface Budget {
   left: number;
   readonly signal: AbortSignal;
 }
 
 /**
- * `waits`: nothing more to do now, because of a hold or a failure. `patient`: a reader of the outbox has not
- * come so far yet.
+ * `waits`: nothing more to do now, because of a hold or a failure. `patient`: a reader of the outbox is still
+ * behind.
  */
 export type Outcome = 'completed' | 'more' | 'waits' | 'patient';
 
 export class ErasureRun {
-  /** Rows that went in this turn. */
+  /** Rows deleted in this run. */
   changed = 0;
 
   constructor(
@@ -95,28 +100,28 @@ export class ErasureRun {
     private erasure: Erasure,
   ) {}
 
-  /** Goes on until it is complete, or as far as the turn reaches. */
-  async advance(turn: Turn): Promise<Outcome> {
+  /** Continues until the erasure is complete or the budget is used up. */
+  async advance(budget: Budget): Promise<Outcome> {
     try {
       for (;;) {
-        if (turn.signal.aborted) return 'more';
-        // What another turn, an operator or the member has done since.
+        if (budget.signal.aborted) return 'more';
+        // Another run, an operator or the member may have changed it since.
         if (!(await this.reread()) || this.erasure.heldAt !== null) return 'waits';
-        const next = await this.step(turn);
+        const next = await this.step(budget);
         if (next !== undefined) return next;
       }
     } catch (error) {
-      if (error instanceof Interrupted) return turn.left > 0 && !turn.signal.aborted ? 'waits' : 'more';
+      if (error instanceof Interrupted) return budget.left > 0 && !budget.signal.aborted ? 'waits' : 'more';
       return this.fail(new Map([[WHOLE, error instanceof Error ? error.message : String(error)]]));
     }
   }
 
-  /** It waits, and others come first. */
+  /** It waits; the next run takes the others first. */
   async rest(): Promise<void> {
     await saveErasure(this.options.pool, this.erasure, {}, this.options.now());
   }
 
-  private step(turn: Turn): Promise<Outcome | undefined> {
+  private step(budget: Budget): Promise<Outcome | undefined> {
     switch (this.erasure.stage) {
       case 'requested':
       case 'grace':
@@ -126,7 +131,7 @@ export class ErasureRun {
       case 'counted':
         return this.save({ stage: 'deleting', done: [] });
       case 'deleting':
-        return this.delete(turn);
+        return this.delete(budget);
       case 'verifying':
         return this.verify();
       default:
@@ -134,77 +139,82 @@ export class ErasureRun {
     }
   }
 
-  // ── Fence ───────────────────────────────────────────────────────────────────────────────────────────────────────
+  // ── Fence ────────────────────────────────────────────────────────────────────────────────────────────────
 
   private async fence(): Promise<undefined> {
-    const { subjectKey, lane, pool, aheadSeconds, now } = this.options;
+    const { subjectKey, store, pool, aheadSeconds, now } = this.options;
     const { erasure } = this;
     const { community, pubkey } = erasure;
     await this.openKey();
     const subject = subjectKey.hash(community, pubkey ?? undefined);
     const fence = { subject, aheadSeconds: aheadSeconds(community) };
     if (erasure.type === 'community')
-      await lane.mark(async (session, at) => {
+      await store.mark(async (session, at) => {
         await fenceCommunity(session, erasure, fence, at);
         return [];
       });
     else if (erasure.cause === 'vanish') await fenceVanished(pool, erasure, subject, now());
     else {
       const member = { ...erasure, pubkey: pubkey! };
-      await lane.mark((session, at) => fenceMember(session, member, fence, at));
+      await store.mark((session, at) => fenceMember(session, member, fence, at));
     }
     return undefined;
   }
 
-  /** The one of this database; made with the first erasure. */
+  /** The key of this database. The first erasure makes it. */
   private async openKey(): Promise<void> {
     const { subjectKey, pool } = this.options;
-    const known = await readSubjectPrint(pool);
+    const known = await readSubjectFingerprint(pool);
     if (known === undefined) await subjectKey.ensure();
     else await subjectKey.awaited(known, KEY_WAIT_MS);
-    subjectKey.check(known ?? (await fixSubjectPrint(pool, subjectKey.print!)));
+    subjectKey.check(known ?? (await fixSubjectFingerprint(pool, subjectKey.fingerprint!)));
   }
 
-  // ── Count, delete, verify ───────────────────────────────────────────────────────────────────────────────────────
+  // ── Count, delete, verify ────────────────────────────────────────────────────────────────────────────────
 
   private async count(): Promise<undefined> {
     const { registry, pool, now } = this.options;
-    // Who is fenced is refused on every instance; one who vanishes is not. A kill after the fence may have left it out.
+    // Every instance refuses a fenced member, but not one who vanishes. A kill right after the fence may have
+    // skipped this.
     if (this.erasure.cause !== 'vanish') await raiseVersions(pool);
     const { succeeded, failed } = await registry.countAll(this.subject());
-    this.told(failed);
+    this.logFailures(failed);
     const settled = settle(this.erasure, succeeded);
     await this.save({ stage: 'counted', countedAt: now(), ...settled, ...UNANNOUNCED });
     return undefined;
   }
 
-  private async delete(turn: Turn): Promise<Outcome | undefined> {
+  private async delete(budget: Budget): Promise<Outcome | undefined> {
     const { registry, pool } = this.options;
     const { erasureId, type } = this.erasure;
     const failed = new Map(await this.countUncounted());
     const done = new Set(this.erasure.done);
     const deleted = new Map(Object.entries(this.erasure.deleted));
-    // Stores outside tell their progress at the same time: each saving holds what the one before it held, and
-    // more.
+    // Stores outside PostgreSQL report progress at the same time. Each save contains what the one before it
+    // contained.
     let saving: Promise<unknown> = Promise.resolve();
     const keep = (): Promise<unknown> => {
       const save = () => this.save({ deleted: Object.fromEntries(deleted), done: [...done] });
       saving = saving.then(save, save);
       return saving;
     };
-    const deleteBut = async (apart: readonly string[]): Promise<void> => {
+    const add = (store: string, rows: number) => deleted.set(store, (deleted.get(store) ?? 0) + rows);
+    const deleteBut = async (apart: readonly string[], notesDone = true): Promise<void> => {
       const collected = await registry.deleteAll(
         this.subject(),
-        async (store, taken, isDone) => {
+        async (store, taken, isDone, beside = {}) => {
           this.changed += taken;
-          if (isDone) done.add(store);
+          if (isDone && notesDone) done.add(store);
           if (taken > 0) {
-            deleted.set(store, (deleted.get(store) ?? 0) + taken);
-            turn.left -= 1;
-            await keep();
+            add(store, taken);
+            for (const [other, rows] of Object.entries(beside)) add(other, rows);
+            budget.left -= 1;
           }
-          if (turn.signal.aborted || (!isDone && turn.left <= 0)) throw new Interrupted();
-          if (!isDone && (await isStopped(pool, erasureId))) throw new Interrupted();
+          const [stopped] = await Promise.all([
+            isDone ? false : isStopped(pool, erasureId),
+            taken > 0 ? keep() : undefined,
+          ]);
+          if (stopped || budget.signal.aborted || (!isDone && budget.left <= 0)) throw new Interrupted();
         },
         new Set([...done, ...this.empty(), ...failed.keys(), ...apart]),
       );
@@ -213,6 +223,12 @@ export class ErasureRun {
       if (CONFIGURED.some((store) => (deleted.get(store) ?? 0) > 0)) await raiseVersions(pool);
     };
     if (this.erasure.outboxSeq === null) {
+      // They are deleted after the events as well, because a consumer may have added rows meanwhile.
+      if (!done.has(EVENTS))
+        await deleteBut(
+          registry.registeredNames().filter((name) => !DERIVED.includes(name)),
+          false,
+        );
       await deleteBut(HELD_BACK[type]);
       if (ANNOUNCING.some((store) => failed.has(store))) return this.fail(failed);
       await this.noteAnnounced((store) => deleted.get(store) ?? 0);
@@ -228,8 +244,8 @@ export class ErasureRun {
   }
 
   /**
-   * Every delete of this pass is in the outbox: up to where, and since when, is what its readers are measured
-   * by.
+   * Every delete of this pass is in the outbox. The offset and the time are saved: readers must have passed
+   * the one, and their time limits count from the other.
    */
   private async noteAnnounced(deleted: (store: string) => number): Promise<void> {
     const { pool, now } = this.options;
@@ -240,13 +256,13 @@ export class ErasureRun {
   }
 
   /**
-   * I17: every follower has acknowledged the deletes, or its time is over; what is still to come is saved for
-   * people to see.
+   * I17: true when every follower has acknowledged the deletes, or its time limit is over. Those that the
+   * erasure waits for are saved, so that operators see them.
    */
   private async isReadOutside(): Promise<boolean> {
     const { erasureId, community, cause, outboxSeq, announcedAt, waits, unacknowledged } = this.erasure;
     if (!outboxSeq || announcedAt === null) return true;
-    // After a restore the offsets that followers know are of another outbox: each must rebuild, and there is
+    // After a restore the offsets of followers belong to another outbox: each must rebuild, so there is
     // nothing to wait for.
     const announced = { erasureId, community, seq: outboxSeq, at: announcedAt, mayWait: cause !== 'replay' };
     const found = await lookAtReaders(this.options, announced, this.options.now());
@@ -258,7 +274,7 @@ export class ErasureRun {
     return found.mayGoOn;
   }
 
-  /** Stores that counted nothing the last time. What follows from the others is found by the next count. */
+  /** Stores that counted 0 the last time. Rows that are added to them since are found by the next count. */
   private empty(): string[] {
     const { counted, added, verified, passes } = this.erasure;
     const rows = (store: string) =>
@@ -269,8 +285,8 @@ export class ErasureRun {
   }
 
   /**
-   * A store that did not answer when the others were counted. One that still does not is not deleted from:
-   * its rows could not add up.
+   * Counts the stores that did not answer when the others were counted. Nothing is deleted from one that
+   * still does not answer: its rows would not add up in the certificate.
    */
   private async countUncounted(): Promise<ReadonlyMap<string, string>> {
     const { counted, done } = this.erasure;
@@ -315,28 +331,28 @@ export class ErasureRun {
     const { pool, certificates, now } = this.options;
     const at = now();
     const isDone = await completeErasure(pool, this.erasure, await certificates.sign(this.erasure, at), at);
-    // Held, or asked for in another way, at the last moment.
+    // It was held at the last moment, or requested again with another cause.
     if (!isDone) return 'more';
     await certificates.keepFile();
     return 'completed';
   }
 
-  /** It stays where it is; what was done is done. */
+  /** The stage stays; what was deleted stays deleted. */
   private async fail(failed: ReadonlyMap<string, string>): Promise<Outcome> {
-    this.told(failed);
+    this.logFailures(failed);
     const { tries, stage } = this.erasure;
     await this.save({
       failures: Object.fromEntries(failed),
       failedAt: this.options.now(),
       tries: tries + 1,
       passes: 0,
-      // What was found too late is deleted again; a step that failed as a whole is done again.
+      // Rows that were found at the end are deleted in another round.
       ...(stage === 'verifying' ? { stage: 'deleting' as const } : {}),
     }).catch(() => undefined);
     return 'waits';
   }
 
-  private told(failed: ReadonlyMap<string, string>): void {
+  private logFailures(failed: ReadonlyMap<string, string>): void {
     for (const [store, error] of failed)
       this.options.log?.warn({ erasure: this.erasure.erasureId, store, error }, 'a store was not erased');
   }
@@ -345,14 +361,14 @@ export class ErasureRun {
     return subjectOf(this.erasure);
   }
 
-  /** Somebody may have changed its course since it was read: then this turn ends. */
+  /** Stops this run when somebody has changed the erasure since it was read. */
   private async save(saved: Saved): Promise<undefined> {
     if (!(await saveErasure(this.options.pool, this.erasure, saved, this.options.now())))
       throw new Interrupted();
     return undefined;
   }
 
-  /** False when it is gone, with the community that it was of. */
+  /** False when it was deleted together with its community. */
   private async reread(): Promise<boolean> {
     const erasure = await readErasure(this.options.pool, this.erasure.erasureId);
     this.erasure = erasure ?? this.erasure;
@@ -361,8 +377,8 @@ export class ErasureRun {
 }
 
 /**
- * Of one who asked to vanish, and after a restore, only what is up to then; of everybody else everything, because the fence lets nothing new
- * in.
+ * After a request to vanish and after a restore, only what was signed up to `until`. In all other cases
+ * everything, because the fence lets nothing new in.
  */
 export function subjectOf({ type, community, pubkey, cause, until, fencedAt }: Erasure): Subject {
   const since = fencedAt === null ? {} : { fencedAt };

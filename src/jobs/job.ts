@@ -1,19 +1,20 @@
-/** What a job is: bounded work that may stop between any two batches and go on in the next run. */
+/** A job is bounded work (I14) that may stop between any two batches and continue in the next run. */
 import type { Client } from 'pg';
 import type { DynamodbAudit } from '../audit/dynamodb.js';
-import type { Communities, Community } from '../communities.js';
-import type { EventClass } from '../core/classify.js';
-import type { Erasing } from '../erasure/all.js';
-import type { Lane } from '../lane.js';
-import type { Log } from '../log.js';
-import type { Metrics } from '../metrics.js';
+import type { Communities, Community } from '../communities/communities.js';
+import type { Erasing } from '../erasure/stores/registry.js';
+import type { DryRunState } from '../events/postgres/dry-run.js';
+import type { EventClass } from '../events/rules/classify.js';
+import type { EventStore } from '../events/store.js';
+import type { Log } from '../node/log.js';
+import type { Metrics } from '../node/metrics.js';
+import type { DiskLevel } from '../node/rules-disk.js';
 import type { Database } from '../postgres/database.js';
-import type { WouldGo } from '../store/would-go.js';
 
 export interface Bounds {
   /** Rows of one batch: one transaction. */
   readonly rows: number;
-  /** Batches of one run; what is left then is the next run's. */
+  /** Batches of one run; the next run does the rest. */
   readonly batches: number;
 }
 
@@ -21,21 +22,23 @@ export const BOUNDS: Bounds = { rows: 500, batches: 100 };
 
 export interface JobContext {
   readonly database: Database;
-  readonly lane: Lane;
+  readonly store: EventStore;
   readonly communities: Communities;
   /** Milliseconds; the only clock of a job. */
   readonly now: () => number;
-  /** The node is stopping: finish the batch at hand. */
+  /** Aborted when the node stops: the job finishes its current batch. */
   readonly signal: AbortSignal;
   readonly bounds: Bounds;
   readonly erasing: Erasing;
-  /** Where the rows of the audit log are moved to; without it they stay in the database. */
+  /** The store to which audit rows are moved; without it they stay in the database. */
   readonly audit?: DynamodbAudit | undefined;
+  /** How full the disk of the database is; 0 by default. */
+  readonly diskLevel?: () => DiskLevel;
   readonly metrics?: Metrics;
   readonly log?: Log;
-  /** By command: a sweep begins at the start, not where the last run on the schedule stopped. */
+  /** For commands: a sweep begins at the start, not at the position of the last scheduled run. */
   readonly fromStart?: boolean;
-  /** By command: takes a line about what a run has changed, for the operator. */
+  /** For commands: prints a line about what the run has changed. */
   readonly say?: (line: string) => void;
 }
 
@@ -45,7 +48,7 @@ export interface JobResult {
   readonly more: boolean;
 }
 
-/** What would go now: how many rows, of which class, and why. */
+/** What a job would delete or change now: how many rows, of which class, and why. */
 export interface DryRunCount {
   readonly reason: string;
   readonly class:
@@ -66,9 +69,9 @@ export interface DryRunCount {
     | 'audit'
     | 'ground';
   readonly rows: number;
-  /** Of events: how many of them each topic holds; one with two topics counts in both. */
+  /** For events: how many of them each topic has. An event with two topics counts in both. */
   readonly topics?: readonly { readonly topic: string; readonly rows: number }[];
-  /** The topics are those of so many rows only; the others were counted without being read. */
+  /** `topics` covers only this many rows; the others were counted without being read. */
   readonly topicsFromRows?: number;
 }
 
@@ -76,18 +79,18 @@ export interface Job {
   readonly name: string;
   /** UTC, in the five fields of cron. */
   readonly cron: string;
-  /** How far back a missed time is still made up for when a node starts again, as the scheduler writes it. */
+  /** After a restart, a missed run is made up for if it is at most this old; in the scheduler's notation. */
   readonly fill?: string;
   readonly about: string;
-  /** Takes events, or what is left of them, out of the database: part of `minato purge`. */
+  /** It deletes events or what belongs to them: part of `minato purge`. */
   readonly purges: boolean;
-  /** `client` is a session of the job's own, outside the lane. */
+  /** `client` is a session for jobs, outside the lane. */
   run(context: JobContext, client: Client): Promise<JobResult>;
-  /** Counts what a run would take after the jobs before it, and notes it for those after it. */
-  dryRun(context: JobContext, client: Client, gone: WouldGo): Promise<DryRunCount[]>;
+  /** Counts what a run would change after the jobs before it, and records that for the jobs after it. */
+  dryRun(context: JobContext, client: Client, gone: DryRunState): Promise<DryRunCount[]>;
 }
 
-/** One batch after another until one finds nothing, up to the bound of a run. */
+/** Runs batches until one finds nothing, up to the limit of a run. */
 export async function inBatches(
   { bounds, signal }: Pick<JobContext, 'bounds' | 'signal'>,
   batch: () => Promise<number>,
@@ -102,8 +105,9 @@ export async function inBatches(
 }
 
 /**
- * For jobs whose time differs between communities: they share the bound of one run, and the next run begins anew. A look that
- * finds nothing does not count, or a run would never come to the last of many communities.
+ * For jobs whose cut-off time differs between communities. All communities share the batches of one run, and
+ * the next run begins with the first community again. A batch that finds nothing is not counted: otherwise a
+ * run would never reach the last of many communities.
  */
 export async function inEachCommunity(
   { communities, bounds, signal }: JobContext,

@@ -1,24 +1,34 @@
-/** Every job of a node. A purge runs those that purge, in this order. */
-import { capacity } from './capacity.js';
-import { deleteHistory } from './delete-history.js';
-import { erase } from './erase.js';
-import { expire } from './expire.js';
-import { exportPersonalData } from './export-personal-data.js';
-import { forgetDedupeRows } from './forget-dedupe.js';
-import { forgetRequests } from './forget-requests.js';
-import { forgetTokens, forgetUsage } from './forget-usage.js';
+/** All jobs of a node. `minato purge` runs those with `purges`, in this order. */
+
+import { forgetAudit, shipAudit } from '../audit/jobs.js';
+import { erase } from '../erasure/jobs.js';
+import { reauditErasures } from '../erasure/jobs-reaudit.js';
+import { capacity } from '../events/jobs/capacity.js';
+import { deleteHistory } from '../events/jobs/delete-history.js';
+import { expire } from '../events/jobs/expire.js';
+import { forgetDedupeRows } from '../events/jobs/forget-dedupe.js';
+import { forgetRequests } from '../events/jobs/forget-requests.js';
+import { purgeDeletedEvents } from '../events/jobs/purge-deleted.js';
+import { purgeHistory } from '../events/jobs/purge-history.js';
+import { dropMonths, retain } from '../events/jobs/retain.js';
+import { membershipList } from '../members/jobs.js';
+import { purgeRemovedEvents } from '../moderation/jobs.js';
+import { trimOutboxRows } from '../outbox/jobs.js';
+import { exportPersonalData } from '../personal-data/jobs.js';
+import { forgetUsage } from '../plans/jobs.js';
+import { purgeDocumentsOfDeleted } from '../search/jobs.js';
+import { forgetTokens } from '../sessions/jobs.js';
+import { forgetTrust, trustPass } from '../trust/jobs.js';
 import type { Job } from './job.js';
-import { membershipList } from './membership-list.js';
-import { purgeDeletedEvents } from './purge-deleted.js';
-import { purgeDocumentsOfDeleted } from './purge-documents.js';
-import { purgeHistory } from './purge-history.js';
-import { purgeRemovedEvents } from './purge-removed.js';
-import { reauditErasures } from './reaudit.js';
-import { dropMonths, retain } from './retain.js';
-import { forgetAudit, shipAudit } from './ship-audit.js';
-import { trimOutboxRows } from './trim-outbox.js';
-import { forgetTrust, trustPass } from './trust.js';
-import { forgetLimits, forgetQuotas, forgetSessions, freeJobs, partitions, trimLiveBus } from './upkeep.js';
+import {
+  checkpointWhenCalm,
+  forgetLimits,
+  forgetQuotas,
+  forgetSessions,
+  freeJobs,
+  partitions,
+  trimLiveBus,
+} from './upkeep.js';
 
 export const JOBS: readonly Job[] = [
   expire,
@@ -31,7 +41,7 @@ export const JOBS: readonly Job[] = [
   retain,
   forgetRequests,
   capacity,
-  // Behind all that empties a month.
+  // After all jobs that empty the partitions of a month.
   dropMonths,
   trimOutboxRows,
   forgetDedupeRows,
@@ -50,4 +60,5 @@ export const JOBS: readonly Job[] = [
   partitions,
   trimLiveBus,
   freeJobs,
+  checkpointWhenCalm,
 ];

@@ -1,65 +1,106 @@
-/** One run of a job: under the jobs' lock, on a session of its own, and recorded. The scheduler and the commands run jobs here. */
+/**
+ * Runs one job: under the lock of jobs, on a session for jobs, with a row about the run. The scheduler and
+ * the commands both use it.
+ */
 import type { Client } from 'pg';
+import { DryRunState } from '../events/postgres/dry-run.js';
 import type { Database } from '../postgres/database.js';
-import { lockJobs, recordEnd, recordStart } from '../store/job-runs.js';
-import { WouldGo } from '../store/would-go.js';
 import type { DryRunCount, Job, JobContext, JobResult } from './job.js';
+import { lockJobs, recordEnd, recordStart, unlockJobs } from './job-runs.sql.js';
 
-/** How long a run waits for another one to end: longer than most runs take. */
+/** How long a run waits for another one: longer than most runs take. */
 const LOCK_TIMEOUT_MS = 15_000;
 const STATEMENT_TIMEOUT_MS = 60_000;
 const IDLE_TIMEOUT_MS = 10_000;
 
-/** 'busy': another run, here or on another instance, did not end in time. A failure is thrown, after it was recorded. */
-export async function runJob(job: Job, context: JobContext): Promise<JobResult | 'busy'> {
-  return withSession(context.database, async (client) => {
-    if (!(await lockJobs(client))) return 'busy';
-    await recordStart(client, job.name, context.now());
+/**
+ * 'busy': another run, on any instance, did not end in time. A failure is recorded and then thrown.
+ */
+export type RunOutcome = JobResult | 'busy';
+
+export async function runJob(job: Job, context: JobContext): Promise<RunOutcome> {
+  const session = new JobSession(context.database);
+  try {
+    return await session.run(job, context);
+  } finally {
+    await session.close();
+  }
+}
+
+/**
+ * A session for jobs that run one after another. Opening one costs more than most jobs do
+ * (docs/decisions/0017-an-idle-node-idles.md). After a failure the next job gets a new session.
+ */
+export class JobSession {
+  private client: Client | undefined;
+
+  constructor(private readonly database: Database) {}
+
+  async run(job: Job, context: JobContext): Promise<RunOutcome> {
+    const client = await this.open();
     try {
+      if (!(await lockJobs(client))) return 'busy';
+      await recordStart(client, job.name, context.now());
       const result = await job.run(context, client);
       await recordEnd(client, job.name, context.now(), { ...result, error: undefined });
+      await unlockJobs(client);
       return result;
     } catch (error) {
       const end = { changed: 0, more: true, error: String(error) };
-      // The session itself may be what failed; what counts is the first error.
+      // If the session itself has failed, this fails too. The first error is the one to report.
       await recordEnd(client, job.name, context.now(), end).catch(() => undefined);
+      await this.close();
       throw error;
     }
-  });
+  }
+
+  /** Also frees the lock, in any state. */
+  async close(): Promise<void> {
+    const client = this.client;
+    this.client = undefined;
+    await client?.end().catch(() => undefined);
+  }
+
+  private async open(): Promise<Client> {
+    if (this.client !== undefined) return this.client;
+    const client = await openSession(this.database);
+    client.once('end', () => {
+      if (this.client === client) this.client = undefined;
+    });
+    this.client = client;
+    return client;
+  }
 }
 
-/** Counts what a run would do now; changes nothing and waits for nobody. */
+/** Counts what a run would do now. Changes nothing and takes no lock. */
 export async function dryRunJob(job: Job, context: JobContext): Promise<DryRunCount[]> {
   return (await dryRunJobs([job], context)).map(({ job: _job, ...count }) => count);
 }
 
-/** The same for several, as if they ran one after another. */
+/** The same for several jobs, as if they ran one after another. */
 export async function dryRunJobs(
   jobs: readonly Job[],
   context: JobContext,
 ): Promise<(DryRunCount & { readonly job: string })[]> {
-  return withSession(context.database, async (client) => {
-    const gone = await WouldGo.open(client);
+  const client = await openSession(context.database);
+  try {
+    const gone = await DryRunState.open(client);
     const counts: (DryRunCount & { readonly job: string })[] = [];
     for (const job of jobs) {
       const found = await job.dryRun(context, client, gone);
       counts.push(...found.map((count) => ({ job: job.name, ...count })));
     }
     return counts;
-  });
+  } finally {
+    await client.end().catch(() => undefined);
+  }
 }
 
-/** Its end frees the lock. */
-async function withSession<T>(database: Database, work: (client: Client) => Promise<T>): Promise<T> {
-  const client = await database.connect({
+function openSession(database: Database): Promise<Client> {
+  return database.connect({
     lockTimeoutMs: LOCK_TIMEOUT_MS,
     statementTimeoutMs: STATEMENT_TIMEOUT_MS,
     idleInTransactionTimeoutMs: IDLE_TIMEOUT_MS,
     indexWalks: true,
   });
-  try {
-    return await work(client);
-  } finally {
-    await client.end().catch(() => undefined);
-  }
 }

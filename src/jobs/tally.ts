@@ -1,11 +1,12 @@
-/** What a dry run found, summed by class and within it by topic. */
-import { classify, type EventClass } from '../core/classify.js';
-import type { NostrEvent } from '../core/event.js';
-import { topicsOf } from '../core/topic.js';
-import type { KindCount } from '../store/sweeps.js';
+/** Sums the rows that a dry run has found, by class and topic. */
+
+import type { KindCount } from '../events/postgres/sweeps.js';
+import { classify, type EventClass } from '../events/rules/classify.js';
+import type { NostrEvent } from '../events/rules/event.js';
+import { topicsOf } from '../topics/rules.js';
 import type { DryRunCount } from './job.js';
 
-/** Names of topics are anybody's choice; those past the bound are left out. */
+/** I14: clients choose the names of topics. Topics beyond this limit are left out. */
 const TOPICS_MAX = 1_000;
 
 interface Sum {
@@ -17,7 +18,7 @@ interface Sum {
 export class Tally {
   private readonly sums = new Map<EventClass, Sum>();
 
-  /** Rows of one kind that were counted, with the topics of those that were looked at. */
+  /** Rows of one kind, with the topics of those that were read. */
   add({ kind, rows, looked, topics }: KindCount): void {
     const sum = this.sums.get(classify(kind)) ?? { rows: 0, looked: 0, topics: new Map<string, number>() };
     this.sums.set(classify(kind), sum);

@@ -1,15 +1,17 @@
 /**
- * What keeps the node itself in order: partitions made ahead of time, a short live bus, no counts of days that are over, no
- * rates of clients who are gone, no sessions that are over, no job that nobody works on.
+ * Jobs for the node itself. They create partitions ahead of time, trim the live bus, delete old quotas, rates
+ * and sessions, free jobs of killed processes, and shorten the write-ahead log.
  */
-import { dayOf } from '../store/facts.js';
-import { countBefore, forgetBefore } from '../store/forget.js';
-import { abandonedJobs, takeUpAgain } from '../store/job-runs.js';
-import { countPastLimits } from '../store/limits.js';
-import { trimBus } from '../store/outbox.js';
-import { ensurePartitions, missingPartitions } from '../store/partitions.js';
-import { countBus, countPastQuotas, forgetPastQuotas } from '../store/sweeps.js';
+import { dayOf } from '../events/postgres/facts.js';
+import { ensurePartitions, missingPartitions } from '../events/postgres/partitions.js';
+import { countBus, countPastQuotas, forgetPastQuotas } from '../events/postgres/sweeps.js';
+import { countPastLimits } from '../limits/limits.sql.js';
+import { trimBus } from '../outbox/outbox.sql.js';
+import { CLUSTER_NAME } from '../postgres/server-settings.js';
+import { countBefore, forgetBefore } from './forget.sql.js';
 import { inBatches, type Job } from './job.js';
+import { abandonedJobs, takeUpAgain } from './job-runs.sql.js';
+import { readLog } from './write-ahead-log.sql.js';
 
 const EPHEMERAL_KEPT_MS = 5 * 60_000;
 
@@ -17,7 +19,7 @@ export const partitions: Job = {
   name: 'partitions',
   cron: '13 * * * *',
   fill: '2h',
-  about: 'makes the partitions of the next months ahead of time',
+  about: 'creates the partitions of the next months',
   purges: false,
   run: async ({ now }, client) => ({ changed: (await ensurePartitions(client, now())).length, more: false }),
   dryRun: async ({ now }, client) => {
@@ -29,7 +31,7 @@ export const partitions: Job = {
 export const trimLiveBus: Job = {
   name: 'trim-bus',
   cron: '* * * * *',
-  about: 'drops ephemeral events that every instance has long seen',
+  about: 'deletes ephemeral events that every instance has delivered',
   purges: false,
   run: async ({ now }, client) => {
     const sentBefore = now() - EPHEMERAL_KEPT_MS;
@@ -43,14 +45,41 @@ export const trimLiveBus: Job = {
   },
 };
 
-/** Yesterday's stay: the clock of another instance may still be there. */
+/**
+ * Less log than this is not worth a checkpoint: after one, each changed page is logged as a whole once, some
+ * 100 kB for an event. Few events would make the next checkpoint due.
+ */
+export const LOG_BYTES_MIN = 128 * 2 ** 20;
+/** How long nothing has been written when the node counts as calm. */
+const CALM_MS = 30_000;
+
+/**
+ * After a burst the write-ahead log takes as much disk as the burst, until the next checkpoint of the server
+ * (15 minutes). This one comes when nobody writes. Only for the embedded server.
+ */
+export const checkpointWhenCalm: Job = {
+  name: 'checkpoint',
+  cron: '* * * * *',
+  about: 'frees the disk space of the write-ahead log after a burst of writes',
+  purges: false,
+  run: async ({ now }, client) => {
+    const log = await readLog(client, CLUSTER_NAME);
+    const isCalm = log.newestAt === null || now() - log.newestAt >= CALM_MS;
+    if (!log.isOurs || !isCalm || log.bytes < LOG_BYTES_MIN) return { changed: 0, more: false };
+    await client.query('CHECKPOINT');
+    return { changed: 1, more: false };
+  },
+  dryRun: async () => [],
+};
+
+/** Those of yesterday are kept: the clock of another instance may be behind. */
 const firstDayKept = (now: number) => dayOf(now) - 1;
 
 export const forgetQuotas: Job = {
   name: 'forget-quotas',
   cron: '33 4 * * *',
   fill: '1d',
-  about: 'forgets how many deletions each author asked for on days that are over',
+  about: 'deletes the counts of deletion requests of past days',
   purges: false,
   run: (context, client) =>
     inBatches(context, () => forgetPastQuotas(client, firstDayKept(context.now()), context.bounds.rows)),
@@ -60,7 +89,7 @@ export const forgetQuotas: Job = {
   },
 };
 
-/** By then every bucket is full again, or as good as. */
+/** After this time every bucket is full or nearly full. */
 const BUCKETS_KEPT_MS = 60 * 60_000;
 /** The clock of another instance may be behind. */
 const CREDENTIALS_KEPT_MS = 60_000;
@@ -68,7 +97,7 @@ const CREDENTIALS_KEPT_MS = 60_000;
 export const forgetLimits: Job = {
   name: 'forget-limits',
   cron: '*/10 * * * *',
-  about: 'forgets the rates of clients who are gone, and used credentials whose time is over',
+  about: 'deletes unused rate buckets and expired one-time credentials',
   purges: false,
   run: (context, client) =>
     inBatches(context, async () => {
@@ -90,13 +119,13 @@ export const forgetLimits: Job = {
 
 /** The clock of another instance may be behind. */
 const SESSIONS_KEPT_MS = 60_000;
-const SESSION_TABLES = ['operator_sessions', 'csrf_tokens'] as const;
+const SESSION_TABLES = ['operator_sessions', 'csrf_tokens', 'sign_in_links'] as const;
 
-/** In Redis they go by themselves. */
+/** For PostgreSQL. In Redis sessions expire; links are always in PostgreSQL. */
 export const forgetSessions: Job = {
   name: 'forget-sessions',
   cron: '*/10 * * * *',
-  about: 'forgets sessions of operators whose time is over',
+  about: 'deletes expired sessions of operators, and links to sign in',
   purges: false,
   run: (context, client) =>
     inBatches(context, async () => {
@@ -112,18 +141,18 @@ export const forgetSessions: Job = {
   },
 };
 
-/** Longer than a job that was taken waits for its turn. */
+/** Longer than a job waits for the lock of jobs. */
 const TAKEN_MS_MAX = 60_000;
 const ABANDONED_MAX = 100;
 
 /**
- * A process that is killed leaves the job it had taken behind, taken for ever. While this job runs no other does, so what was
- * taken a minute ago and is still not done belongs to nobody.
+ * The job of a killed process stays locked for ever. While this job runs no other does, so a job that was
+ * taken a minute ago and is not finished belongs to a dead process.
  */
 export const freeJobs: Job = {
   name: 'free-jobs',
   cron: '* * * * *',
-  about: 'takes up again what a killed process was working on',
+  about: 'queues the jobs of killed processes again',
   purges: false,
   run: async ({ now }, client) => {
     const jobs = await abandonedJobs(client, now() - TAKEN_MS_MAX, ABANDONED_MAX);

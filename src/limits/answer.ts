@@ -1,8 +1,8 @@
-/** What a store tells about a bucket, in the words of those who ask. */
-import { ROUNDING } from '../store/limits.js';
+/** Converts the state of a stored bucket to the result of a take. */
+import { ROUNDING } from './limits.sql.js';
 import type { Taken } from './shared.js';
 
-/** `at`: the time that the bucket has come to, which another instance's clock may have put ahead of `nowMs`. */
+/** `at`: the time of the bucket. The clock of another instance may have set it ahead of `nowMs`. */
 export function takenOf(
   { granted, tokens, at }: { readonly granted: number; readonly tokens: number; readonly at: number },
   perSecond: number,

@@ -1,19 +1,19 @@
 /**
- * How the buckets of rates are called, in PostgreSQL and in Redis: the community first, then what is counted, then by whom. So all of
- * a community, and all of a key in it, can be found.
+ * The names of rate buckets in PostgreSQL and Redis: the community, what is counted, and the client. So all
+ * buckets of a community, and all of a public key in it, can be found.
  */
 
-/** Of the buckets in Redis. */
+/** Prefix of the buckets in Redis. */
 export const RATE_PREFIX = 'minato:rate/';
-/** Of credentials that were used, in Redis. */
+/** Prefix of used credentials in Redis. */
 export const USED_PREFIX = 'minato:used/';
-/** Whatever the limits write in Redis begins with one of these. */
+/** All keys of limits in Redis begin with one of these. */
 export const LIMIT_PREFIXES: readonly string[] = [RATE_PREFIX, USED_PREFIX];
 
 export type Counted =
   | 'connections'
   | 'events'
-  /** Events of an author that others bring. */
+  /** Events of an author that somebody else sends. */
   | 'brought'
   | 'queries'
   | 'subscription-request'
@@ -21,7 +21,7 @@ export type Counted =
   | `http-${string}`
   | `rule/${string}`;
 
-/** How the names of all buckets of a community, or of a key in it, begin and end. */
+/** The start and the end of the names of all buckets of a community, or of a public key in it. */
 export function bucketNames({
   community,
   pubkey,

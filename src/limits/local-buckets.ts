@@ -1,9 +1,12 @@
-/** Token buckets of this process alone. Bounded: the keys longest unseen are forgotten, which only ever favours a client. */
+/**
+ * Token buckets of this process alone. Bounded (I14): the least recently used keys are dropped, which only
+ * ever favours a client.
+ */
 import { LRUCache } from 'lru-cache';
 
 export interface Verdict {
   readonly allowed: boolean;
-  /** How long until it may be allowed again; 0 when it is. */
+  /** The time until a retry may be allowed; 0 if it is allowed now. */
   readonly retryAfterMs: number;
 }
 
@@ -20,13 +23,13 @@ export class LocalBuckets {
     return this.buckets.size;
   }
 
-  take(key: string, perSecond: number, burst: number, nowMs: number): Verdict {
+  take(key: string, perSecond: number, burst: number, nowMs: number, wanted = 1): Verdict {
     const bucket = this.buckets.get(key) ?? { tokens: burst, at: nowMs };
     const refilled = bucket.tokens + (Math.max(0, nowMs - bucket.at) / 1_000) * perSecond;
     const tokens = Math.min(burst, refilled);
-    const allowed = tokens >= 1;
-    this.buckets.set(key, { tokens: allowed ? tokens - 1 : tokens, at: nowMs });
-    return allowed ? ALLOWED : { allowed, retryAfterMs: Math.ceil(((1 - tokens) / perSecond) * 1_000) };
+    const allowed = tokens >= wanted;
+    this.buckets.set(key, { tokens: allowed ? tokens - wanted : tokens, at: nowMs });
+    return allowed ? ALLOWED : { allowed, retryAfterMs: Math.ceil(((wanted - tokens) / perSecond) * 1_000) };
   }
 
   clear(): void {

@@ -1,16 +1,16 @@
 /**
- * The shared limits in PostgreSQL. One statement at a time, for all buckets of one size that were asked for meanwhile: a flood
- * of strangers costs the database as little as a few busy clients do.
+ * The shared limits in PostgreSQL. It runs one statement at a time, for all waiting takes from buckets of the
+ * same size. So a flood of new clients costs the database as little as a few busy ones.
  */
 import type { Pool } from 'pg';
-import { inTime, isNoAnswer } from '../in-time.js';
-import { takeTokens, useCredential } from '../store/limits.js';
 import { takenOf } from './answer.js';
+import { inTime, isNoAnswer } from './in-time.js';
+import { takeTokens, useCredential } from './limits.sql.js';
 import type { SharedLimits, Taken } from './shared.js';
 
 const BATCH_MAX = 500;
 const WAITING_MAX = 10_000;
-/** A client waits for it. */
+/** A client waits for the answer. */
 const ANSWER_MS_MAX = 5_000;
 
 interface Question {
@@ -31,7 +31,7 @@ export class PostgresLimits implements SharedLimits {
 
   take(key: string, wanted: number, perSecond: number, burst: number, nowMs: number): Promise<Taken> {
     if (this.waiting.length >= WAITING_MAX)
-      return Promise.reject(new Error('too many buckets are asked for'));
+      return Promise.reject(new Error('too many takes from rate buckets are waiting'));
     return new Promise((resolve, reject) => {
       this.waiting.push({ key, wanted, perSecond, burst, nowMs, resolve, reject });
       this.working ??= this.work();
@@ -43,19 +43,19 @@ export class PostgresLimits implements SharedLimits {
     return inTime(used, ANSWER_MS_MAX, 'PostgreSQL');
   }
 
-  /** The pool is its owner's. */
+  /** Does not close the pool. */
   async close(): Promise<void> {
     await this.working;
   }
 
   private async work(): Promise<void> {
-    // What is asked for in the same turn goes along.
+    // Takes of the same pass of the event loop share a batch.
     await Promise.resolve();
     while (this.waiting.length > 0) await this.answer(this.nextBatch());
     this.working = undefined;
   }
 
-  /** Those of the same size as the first, in their order; a key that stands there twice waits with the second. */
+  /** Takes from buckets of the same size as the first, in order. A second take from a key waits. */
   private nextBatch(): Question[] {
     const { perSecond, burst } = this.waiting[0]!;
     const batch = new Map<string, Question>();
@@ -76,7 +76,7 @@ export class PostgresLimits implements SharedLimits {
       const taken = new Map(rows.map((row) => [row.key, row]));
       for (const { key, nowMs, resolve } of batch) resolve(takenOf(taken.get(key)!, perSecond, nowMs));
     } catch (error) {
-      // Whoever waits behind a question that was not answered has waited long enough.
+      // After a time-out all waiting takes fail too: they have waited long enough.
       const behind = isNoAnswer(error) ? this.waiting.splice(0) : [];
       for (const { reject } of [...batch, ...behind]) reject(error);
     }

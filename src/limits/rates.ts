@@ -1,48 +1,50 @@
 /**
- * What the relay and the API ask before they do something for a client. The buckets are shared by all instances; so that a busy
- * client does not cost a question for each of its events, tokens are taken from them in portions and spent here. A burst that is
- * small is exact to the last token, a large one too: what is held here counts as long as the shared bucket has room for it.
+ * The rate limits of clients. The relay and the API take tokens here before they work for a client. All
+ * instances share the buckets. This process takes tokens from a shared bucket in portions and spends them
+ * locally, so that a busy client does not cost a query per event. Small and large bursts are exact to the
+ * last token: local tokens are valid only while the shared bucket has room for them.
  *
- * When the shared store does not answer, this process goes on with buckets of its own until it does.
+ * While the shared store does not answer, this process uses local buckets.
  */
 import { LRUCache } from 'lru-cache';
-import { inTime } from '../in-time.js';
-import type { Log } from '../log.js';
+import type { Log } from '../node/log.js';
+import { inTime } from './in-time.js';
 import { ALLOWED, LocalBuckets, type Verdict } from './local-buckets.js';
 import type { SharedLimits } from './shared.js';
 
 export type { Verdict } from './local-buckets.js';
 
-/** Keys that are remembered; what one that is forgotten held here is lost to it, never counted twice. */
+/** Keys in memory. The local tokens of a key that is dropped are lost to it, never counted twice. */
 const KEYS_MAX = 20_000;
-/** A full bucket is taken in so many portions. */
+/** A portion is this part of a full bucket. */
 const PORTIONS = 20;
 const ANSWER_MS_MAX = 1_000;
-/** How often a store that failed is tried again. */
+/** The pause between two tries of a store that has failed. */
 const PROBE_MS = 1_000;
 
 interface Ask {
   readonly perSecond: number;
   readonly burst: number;
   readonly nowMs: number;
+  readonly wanted: number;
 }
 
 interface Waiter extends Ask {
   readonly resolve: (verdict: Verdict) => void;
 }
 
-/** What is known of one bucket since the last answer. */
-interface Lease extends Ask {
+/** The state of one bucket at the last answer of the shared store. */
+interface Lease extends Omit<Ask, 'wanted'> {
   held: number;
-  /** What the shared bucket had left then. */
+  /** The tokens that were left in the shared bucket. */
   readonly left: number;
-  /** Nothing is to be had there before. */
-  readonly emptyUntilMs: number;
+  /** The time until the shared bucket has a whole token. */
+  readonly retryAfterMs: number;
 }
 
 interface Account {
   lease: Lease | undefined;
-  /** In their order, while a question is under way. */
+  /** In order of arrival, while a query is running. */
   readonly waiting: Waiter[];
 }
 
@@ -67,19 +69,24 @@ export class Rates {
     this.local = new LocalBuckets(keysMax);
   }
 
-  /** Keys that are held in memory. */
+  /** The number of keys in memory. */
   get size(): number {
     return this.accounts.size + this.local.size;
   }
 
-  /** One token. At once when it can be said here, and never a rejection. A rate of 0 means no limit. */
-  take(key: string, perSecond: number, burst: number, nowMs: number): Verdict | Promise<Verdict> {
+  /**
+   * Takes `weight` tokens: all of them or none. A weight above the burst counts as the burst, otherwise such
+   * a request would never be allowed. Answers at once if the local state is enough, and never rejects. A rate
+   * of 0 means no limit.
+   */
+  take(key: string, perSecond: number, burst: number, nowMs: number, weight = 1): Verdict | Promise<Verdict> {
     if (perSecond === 0) return ALLOWED;
-    const ask = { perSecond, burst, nowMs };
+    const wanted = withinBurst(weight, burst);
+    const ask = { perSecond, burst, nowMs, wanted };
     const account = this.accountOf(key);
-    // Nobody overtakes those who wait.
+    // Requests of a key are answered in order.
     if (account.waiting.length > 0) return this.wait(account, ask);
-    if (this.isFailing) return this.local.take(key, perSecond, burst, nowMs);
+    if (this.isFailing) return this.local.take(key, perSecond, burst, nowMs, wanted);
     const verdict = spend(account.lease, ask);
     if (verdict !== undefined) return verdict;
     const waiting = this.wait(account, ask);
@@ -87,35 +94,38 @@ export class Rates {
     return waiting;
   }
 
-  /** A token that was taken for nothing. Only of what is held here: the shared bucket is not asked for it. */
-  giveBack(key: string): void {
+  /** Returns tokens that were not used, to the local state only; the shared bucket does not change. */
+  giveBack(key: string, weight = 1): void {
     const lease = this.accounts.get(key)?.lease;
-    if (lease !== undefined && lease.held + lease.left + 1 <= lease.burst) lease.held += 1;
+    if (lease === undefined) return;
+    const given = withinBurst(weight, lease.burst);
+    if (lease.held + lease.left + given <= lease.burst) lease.held += given;
   }
 
-  /** One token of each key, in turn, until one refuses; then those before it have theirs back. */
+  /** Takes the same number of tokens from each key. If one refuses, the keys before it get theirs back. */
   takeAll(
     keys: readonly string[],
     perSecond: number,
     burst: number,
     nowMs: number,
+    weight = 1,
   ): Verdict | Promise<Verdict> {
     const [key, ...others] = keys;
     if (key === undefined) return ALLOWED;
     const settle = (rest: Verdict): Verdict => {
-      if (!rest.allowed) this.giveBack(key);
+      if (!rest.allowed) this.giveBack(key, weight);
       return rest;
     };
     const goOn = (verdict: Verdict): Verdict | Promise<Verdict> => {
       if (!verdict.allowed) return verdict;
-      const rest = this.takeAll(others, perSecond, burst, nowMs);
+      const rest = this.takeAll(others, perSecond, burst, nowMs, weight);
       return rest instanceof Promise ? rest.then(settle) : settle(rest);
     };
-    const verdict = this.take(key, perSecond, burst, nowMs);
+    const verdict = this.take(key, perSecond, burst, nowMs, weight);
     return verdict instanceof Promise ? verdict.then(goOn) : goOn(verdict);
   }
 
-  /** The shared store is its owner's. */
+  /** Does not close the shared store. */
   close(): void {
     this.closed = true;
     clearTimeout(this.probe);
@@ -137,21 +147,25 @@ export class Rates {
     return new Promise((resolve) => account.waiting.push({ ...ask, resolve }));
   }
 
-  /** Asks until nobody waits any more; each answer serves the first at least. */
+  /** Queries the shared store until nobody waits. Each answer serves at least the first waiter. */
   private async question(key: string, account: Account): Promise<void> {
     const { waiting } = account;
     while (waiting.length > 0) {
-      const { perSecond, burst, nowMs } = waiting[0]!;
-      const wanted = Math.max(1, Math.floor(burst / PORTIONS), waiting.length);
+      const first = waiting[0]!;
+      const { perSecond, burst, nowMs } = first;
+      // Whole tokens, as in the shared bucket: a fraction would cause a query again and again.
+      const held = Math.floor(heldOf(account.lease, first));
+      const all = waiting.reduce((sum, { wanted }) => sum + wanted, 0);
+      const asked = Math.min(Math.floor(burst), Math.max(Math.floor(burst / PORTIONS), all)) - held;
       try {
-        const taken = await this.answered(this.shared.take(key, wanted, perSecond, burst, nowMs));
-        const emptyUntilMs = nowMs + taken.retryAfterMs;
-        account.lease = { perSecond, burst, nowMs, held: taken.granted, left: taken.left, emptyUntilMs };
+        const taken = await this.answered(this.shared.take(key, Math.max(1, asked), perSecond, burst, nowMs));
+        const { granted, left, retryAfterMs } = taken;
+        account.lease = { perSecond, burst, nowMs, held: held + granted, left, retryAfterMs };
         serve(account.lease, waiting);
       } catch (error) {
-        this.fail(error, key, { perSecond, burst, nowMs });
+        this.fail(error, key, first);
         for (const { resolve, ...ask } of waiting.splice(0)) {
-          resolve(this.local.take(key, ask.perSecond, ask.burst, ask.nowMs));
+          resolve(this.local.take(key, ask.perSecond, ask.burst, ask.nowMs, ask.wanted));
         }
       }
     }
@@ -163,11 +177,14 @@ export class Rates {
 
   private fail(error: unknown, key: string, ask: Ask): void {
     if (this.isFailing || this.closed) return;
-    this.log.warn({ error: String(error) }, 'rate limits hold in this process only: the shared ones fail');
+    this.log.warn(
+      { error: String(error) },
+      'the store of shared rate limits does not answer; this process counts alone until it does',
+    );
     this.probeLater(key, ask);
   }
 
-  private probeLater(key: string, { perSecond, burst, nowMs }: Ask): void {
+  private probeLater(key: string, { perSecond, burst, nowMs }: Omit<Ask, 'wanted'>): void {
     const probe = async (): Promise<void> => {
       try {
         await this.answered(this.shared.take(key, 0, perSecond, burst, nowMs));
@@ -178,34 +195,53 @@ export class Rates {
       if (this.closed) return;
       this.probe = undefined;
       this.local.clear();
-      this.log.info('rate limits hold across instances again');
+      this.log.info('rate limits are shared between instances again');
     };
     this.probe = setTimeout(() => void probe(), PROBE_MS).unref();
   }
 }
 
-/** Undefined when only the shared bucket can tell. */
-function spend(lease: Lease | undefined, { perSecond, burst, nowMs }: Ask): Verdict | undefined {
-  if (lease === undefined || lease.perSecond !== perSecond || lease.burst !== burst) return undefined;
-  const passedMs = nowMs - lease.nowMs;
-  // The shared bucket fills up without knowing what is held here; together they must never hold more than the burst.
-  const room = burst - lease.left - (Math.max(0, passedMs) * perSecond) / 1_000;
-  lease.held = Math.min(lease.held, room);
-  if (lease.held >= 1) {
-    lease.held -= 1;
+function withinBurst(weight: number, burst: number): number {
+  return Math.max(1, Math.min(weight, Math.floor(burst)));
+}
+
+/**
+ * The local tokens that may be spent. The shared bucket refills independently, and both together may not
+ * exceed the burst.
+ */
+function heldOf(lease: Lease | undefined, { perSecond, burst, nowMs }: Ask): number {
+  if (lease === undefined || lease.perSecond !== perSecond || lease.burst !== burst) return 0;
+  const room = burst - lease.left - (Math.max(0, nowMs - lease.nowMs) * perSecond) / 1_000;
+  return Math.max(0, Math.min(lease.held, room));
+}
+
+/** Undefined if only the shared bucket can decide. */
+function spend(lease: Lease | undefined, ask: Ask): Verdict | undefined {
+  if (lease === undefined || lease.perSecond !== ask.perSecond || lease.burst !== ask.burst) return undefined;
+  lease.held = heldOf(lease, ask);
+  if (lease.held >= ask.wanted) {
+    lease.held -= ask.wanted;
     return ALLOWED;
   }
-  // A clock that went back would make the wait as long as the step.
-  if (passedMs < 0 || nowMs >= lease.emptyUntilMs) return undefined;
-  return { allowed: false, retryAfterMs: lease.emptyUntilMs - nowMs };
+  const passedMs = ask.nowMs - lease.nowMs;
+  const retryAfterMs = waitMs(lease, ask.wanted) - passedMs;
+  // After a clock was set back, the wait would be as long as that step.
+  return passedMs < 0 || retryAfterMs <= 0 ? undefined : { allowed: false, retryAfterMs };
+}
+
+/** The time after its answer until the shared bucket has the missing tokens; 0 if it may have them now. */
+function waitMs({ held, left, perSecond, retryAfterMs }: Lease, wanted: number): number {
+  const missing = wanted - Math.floor(held);
+  if (missing <= left) return 0;
+  return retryAfterMs + Math.ceil((Math.max(0, missing - Math.max(1, left)) / perSecond) * 1_000);
 }
 
 function serve(lease: Lease, waiting: Waiter[]): void {
   const first = waiting.shift()!;
-  if (lease.held > 0) {
-    lease.held -= 1;
+  if (lease.held >= first.wanted) {
+    lease.held -= first.wanted;
     first.resolve(ALLOWED);
-  } else first.resolve({ allowed: false, retryAfterMs: lease.emptyUntilMs - lease.nowMs });
+  } else first.resolve({ allowed: false, retryAfterMs: Math.max(1, waitMs(lease, first.wanted)) });
   for (let next = waiting[0]; next !== undefined; next = waiting[0]) {
     const verdict = spend(lease, next);
     if (verdict === undefined) return;

@@ -1,21 +1,22 @@
 /**
- * The shared limits in Redis. A script runs alone there, which makes each take exact; keys go by themselves when their bucket
- * is full again. A Redis that is away is waited for in the background: meanwhile every question is rejected at once.
+ * The shared limits in Redis. Redis runs one script at a time, which makes each take exact. A key expires
+ * when its bucket is full again. While Redis is away, the client reconnects in the background and every call
+ * is rejected at once.
  */
 import { createClient, defineScript } from 'redis';
-import type { Log } from '../log.js';
-import { closeRedis, connectSoon, fromRedis, openBriefly, redisOptions } from '../redis.js';
-import { CLOCK_APART_MS_MAX, ROUNDING } from '../store/limits.js';
+import type { Log } from '../node/log.js';
+import { closeRedis, connectSoon, fromRedis, openBriefly, redisOptions } from '../redis/client.js';
 import { takenOf } from './answer.js';
 import { RATE_PREFIX, USED_PREFIX } from './keys.js';
+import { CLOCK_APART_MS_MAX, ROUNDING } from './limits.sql.js';
 import type { SharedLimits, Taken } from './shared.js';
 
-/** Longer than a client would wait: only doctor asks. */
+/** Longer than a client would wait: only doctor uses it. */
 const DOCTOR_MS_MAX = 3_000;
-/** How much longer than needed a key is kept: the callers' clocks are not that of Redis. */
+/** A key is kept this much longer than needed: Redis and its callers have different clocks. */
 const SPARE_MS = CLOCK_APART_MS_MAX;
 
-/** A new key has the whole burst. Numbers go as text: as numbers their fractions would be cut off. */
+/** A new key has the whole burst. Numbers are returned as text: Redis would cut off their fractions. */
 const TAKE = `
 local now, wanted, rate, burst = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local tokens, at = burst, now
@@ -93,7 +94,7 @@ class RedisLimits implements SharedLimits {
   }
 }
 
-/** The version of the Redis at this address, or an error that says why it does not answer. */
+/** The version of the Redis at this URL. Throws if it does not answer. */
 export async function askRedis(url: string): Promise<string> {
   const client = await openBriefly(url, DOCTOR_MS_MAX);
   try {

@@ -1,11 +1,13 @@
 /**
- * One node per data folder. The lock is a file that appears whole or not at all (`link`), and names its
- * holder by pid and start time, so a pid that the system gave to somebody else is not taken for the holder.
- * Known limit: two containers that share a folder do not see each other's processes.
+ * Allows one node per data folder. The lock is a file that is created atomically (`link`). It names its
+ * holder by pid and start time, so that a reused pid is not mistaken for the holder. Known limit: two
+ * containers that share a folder do not see each other's processes.
  */
 import { randomUUID } from 'node:crypto';
 import { link, mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
+import { giveToOwner } from './owned-file.js';
+import { errorCode } from './rules-error-code.js';
 
 export class DataFolderInUse extends Error {
   constructor(
@@ -26,7 +28,7 @@ export interface DataLock {
 
 /** Throws DataFolderInUse when another live process, or this one, already holds the folder. */
 export async function acquireDataLock(dataDir: string): Promise<DataLock> {
-  // Others may pass through a folder of root's, not list it: the database server runs as another user.
+  // A folder of root may be entered but not listed by others: the database server runs as another user.
   await mkdir(dataDir, { recursive: true, mode: process.getuid?.() === 0 ? 0o711 : 0o700 });
   const path = lockPath(dataDir);
   const holder = await take(path);
@@ -40,12 +42,12 @@ export async function dataLockHolder(dataDir: string): Promise<number | undefine
   return content === undefined ? undefined : liveHolder(content);
 }
 
-/** Whether the process exists; a zombie, which only waits for its parent to look, does not count. */
+/** Whether the process exists. A zombie does not count. */
 export async function isAlive(pid: number): Promise<boolean> {
   try {
     process.kill(pid, 0);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EPERM') return false;
+    if (errorCode(error) !== 'EPERM') return false;
   }
   const state = (await processStat(pid))?.state;
   return state !== 'Z' && state !== 'X';
@@ -55,7 +57,7 @@ export async function readOptional(path: string): Promise<string | undefined> {
   try {
     return await readFile(path, 'utf8');
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    if (errorCode(error) === 'ENOENT') return undefined;
     throw error;
   }
 }
@@ -64,10 +66,12 @@ const TAKE_ATTEMPTS_MAX = 100;
 
 const lockPath = (dataDir: string) => join(dataDir, 'minato.lock');
 
-/** Takes the lock file, or gives the pid of the live process that has it. */
+/** Takes the lock file, or returns the pid of the live process that has it. */
 async function take(path: string): Promise<number | undefined> {
   const draft = `${path}.${randomUUID()}`;
   await writeFile(draft, await selfDescription(), { mode: 0o600, flag: 'wx' });
+  // For a command of root beside a node of another user: that user must be able to read the file.
+  await giveToOwner(dirname(path), draft);
   try {
     for (let attempt = 0; attempt < TAKE_ATTEMPTS_MAX; attempt++) {
       if (await linked(draft, path)) return undefined;
@@ -79,7 +83,7 @@ async function take(path: string): Promise<number | undefined> {
       if (rival !== 'no longer stale') return rival;
     }
     throw new Error(
-      `The lock ${path} changed hands ${TAKE_ATTEMPTS_MAX} times while this process waited for it.`,
+      `The lock ${path} changed its holder ${TAKE_ATTEMPTS_MAX} times while this process waited for it.`,
     );
   } finally {
     await rm(draft, { force: true });
@@ -87,9 +91,9 @@ async function take(path: string): Promise<number | undefined> {
 }
 
 /**
- * A stale lock is replaced only under a second lock of the same kind, and only after a second look: otherwise
- * a slow process, still believing in the stale file, would replace the fresh lock of a faster one. If the second
- * lock is stale too (its holder was killed just here), the same rule applies to it, one level down.
+ * Replaces a stale lock under a second lock of the same kind, after it has read the file again. Otherwise a
+ * slow process that still believes in the stale file would replace the new lock of a faster one. If the
+ * second lock is stale too (its holder was killed here), the same rule applies to it, one level down.
  */
 async function replaceStale(draft: string, path: string): Promise<number | undefined | 'no longer stale'> {
   const guard = `${path}.takeover`;
@@ -121,7 +125,7 @@ async function linked(draft: string, path: string): Promise<boolean> {
     await link(draft, path);
     return true;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
+    if (errorCode(error) === 'EEXIST') return false;
     throw error;
   }
 }
@@ -130,7 +134,7 @@ async function selfDescription(): Promise<string> {
   return `${process.pid}\n${(await processStart(process.pid)) ?? ''}\n`;
 }
 
-/** A file that cannot be read as a lock was torn by a power cut: its writer is gone. */
+/** A file that cannot be parsed was damaged by a power cut: its writer is dead. */
 async function liveHolder(content: string): Promise<number | undefined> {
   const [pidText = '', start = ''] = content.split('\n');
   const pid = Number(pidText);
@@ -141,8 +145,8 @@ async function liveHolder(content: string): Promise<number | undefined> {
 }
 
 /**
- * When the process began, in clock ticks since boot, with the boot's id: in a container the node is often
- * pid 1, started at nearly the same tick of every boot. Undefined where there is no /proc.
+ * The start time of the process in clock ticks since boot, with the id of the boot: in a container the node
+ * is often pid 1 and starts at nearly the same tick of every boot. Undefined without /proc.
  */
 async function processStart(pid: number): Promise<string | undefined> {
   const stat = await processStat(pid);
@@ -153,7 +157,8 @@ async function processStart(pid: number): Promise<string | undefined> {
 async function processStat(pid: number): Promise<{ state: string; startTicks: string } | undefined> {
   const line = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => undefined);
   if (line === undefined) return undefined;
-  // The second field is the program's name in parentheses and may hold anything; field 3 follows the last ')'.
+  // The second field is the name of the program in parentheses and may contain any characters. Field 3
+  // follows the last ')'.
   const fields = line.slice(line.lastIndexOf(')') + 2).split(' ');
   return { state: fields[0] ?? '', startTicks: fields[22 - 3] ?? '' };
 }

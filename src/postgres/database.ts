@@ -1,30 +1,46 @@
-/** Connections to PostgreSQL, embedded or the operator's: one pool for reading, and sessions of their own for lane and listener. */
+/**
+ * Connections to PostgreSQL, embedded or the operator's: pools for different purposes, and separate sessions
+ * for the lane, the listener and migrations.
+ */
 import pg from 'pg';
+import type { QueryClass } from '../events/rules/query-cost.js';
 import type { EmbeddedConnection } from './embedded.js';
 import { asNoAnswer, Session, SessionPool } from './session.js';
+import { stepBack } from './step-back.js';
 
 export type ConnectionTarget = { readonly url: string } | EmbeddedConnection;
 
 export interface Database {
-  /** For clients' queries. */
+  /** For commands, and for reads that are neither a query of a client nor urgent. */
   readonly pool: pg.Pool;
-  /** For the node's own reads (outbox, settings, readiness), which must not wait behind slow queries of clients. */
+  /**
+   * For queries of clients: one pool per class, with as many sessions as the class has slots
+   * (relay/query-gate.ts).
+   */
+  readonly queryPools: Record<QueryClass, pg.Pool>;
+  /**
+   * For the node's own reads (outbox, settings, readiness), which must not wait behind slow queries of
+   * clients.
+   */
   readonly ownPool: pg.Pool;
-  /** For the API, whose changes wait for one another: neither they nor slow queries of clients hold up the other. */
+  /**
+   * For the API, whose changes wait for one another: they must not delay queries of clients, nor be delayed
+   * by them.
+   */
   readonly apiPool: pg.Pool;
-  /** For rates and used credentials, which everyone waits for. */
+  /** For rates and used credentials, which every client waits for. */
   readonly limitsPool: pg.Pool;
-  /** For searches, whose plans depend on how rare a word is. */
+  /** For searches, whose query plans depend on how rare a word is. */
   readonly searchPool: pg.Pool;
-  /** A session outside the pool, for work that holds state: the lane, LISTEN, migrations. */
+  /** A session outside the pools, for work that keeps state: the lane, LISTEN, migrations. */
   connect(options?: SessionOptions): Promise<pg.Client>;
-  /** A small pool apart from the readers', with the server's own planner settings; its maker ends it. */
-  separatePool(size: number): pg.Pool;
-  /** For work in the background whose statements may take long. The caller ends it. */
+  /** A small separate pool with the server's own planner settings. The caller ends it. */
+  separatePool(size: number, idleMsMax?: number): pg.Pool;
+  /** For background work with long statements. The caller ends it. */
   patientPool(size: number, statementTimeoutMs: number): pg.Pool;
   /**
-   * Ends every connection at once, and each new one: a server that hangs must not hold up the end of this
-   * process.
+   * Ends every connection at once, and each new one: a server that hangs must not keep this process from
+   * ending.
    */
   cut(): void;
   close(): Promise<void>;
@@ -35,30 +51,41 @@ export interface SessionOptions {
   readonly statementTimeoutMs?: number;
   readonly lockTimeoutMs?: number;
   readonly idleInTransactionTimeoutMs?: number;
-  /** Plans like those of the reading pool. */
+  /** Use the planner settings of the reading pools. */
   readonly indexWalks?: boolean;
-  /** Statements are sent without waiting for the answers of those before; they still run one after another. */
+  /**
+   * Sends statements without waiting for the results of those before. They still run one after another.
+   */
   readonly pipelined?: boolean;
 }
 
 export const VERSION_MIN = 150_000;
-const POOL_SIZE = 6;
+const POOL_SIZE = 4;
+const QUERY_POOLS: Record<QueryClass, { readonly size: number; readonly timeoutMs: number }> = {
+  light: { size: 6, timeoutMs: 1_000 },
+  medium: { size: 4, timeoutMs: 2_000 },
+  heavy: { size: 2, timeoutMs: 3_000 },
+  search: { size: 2, timeoutMs: 3_000 },
+};
 const OWN_POOL_SIZE = 3;
 const API_POOL_SIZE = 4;
 const LIMITS_POOL_SIZE = 2;
-const SEARCH_POOL_SIZE = 3;
+/**
+ * How long an unused session of a pool is kept. Longer than any safety poll: a new session costs some 30 ms
+ * of CPU in the server.
+ */
+const IDLE_SESSION_MS = 30_000;
 const READ_TIMEOUT_MS = 10_000;
 const CONNECT_TIMEOUT_MS = 10_000;
 /**
- * A server that works ends a statement that takes too long by itself; one that hangs is given up so much
- * later.
+ * A working server cancels a statement at its time-out. If it hangs, this process gives up this much later.
  */
 const SILENCE_MS = 5_000;
 const STATEMENT_TIMEOUT_MS = 60_000;
 
 /**
- * Every read of a REQ and of the lane is a walk along an index. These keep the planner from guessing otherwise while a table
- * is small, and from keeping that guess in a prepared statement while it grows.
+ * Every read of a REQ and of the lane is an index scan. These settings keep the planner from another choice
+ * while a table is small, and from keeping that plan in a prepared statement while the table grows.
  */
 const INDEX_WALKS = [
   'plan_cache_mode=force_generic_plan',
@@ -76,13 +103,13 @@ const PLANNED_EACH_TIME = '-c plan_cache_mode=force_custom_plan -c jit=off';
 
 const types = {
   getTypeParser: ((oid: number, format?: 'text' | 'binary') => {
-    // Sequence numbers and times stay far below 2^53, so an int8 is a plain number here.
+    // Offsets and times stay far below 2^53, so an int8 is a plain number here.
     if (oid === pg.types.builtins.INT8 && format !== 'binary') return Number;
     return pg.types.getTypeParser(oid, format as 'text');
   }) as typeof pg.types.getTypeParser,
 };
 
-/** The server's own time-out, and that of this side for a server that hangs. */
+/** The time-out of the server, and that of this process for a server that hangs. */
 const withinMs = (statementMs: number) => ({
   statement_timeout: statementMs,
   query_timeout: statementMs + SILENCE_MS,
@@ -97,7 +124,7 @@ export function openDatabase(target: ConnectionTarget): Database {
       super(config);
       open.add(this);
       this.once('end', () => open.delete(this));
-      // Not before it has begun to connect: then it fails as any other.
+      // After it has begun to connect, so that it fails like any other.
       if (isCut) setImmediate(() => this.cut());
     }
   }
@@ -114,10 +141,28 @@ export function openDatabase(target: ConnectionTarget): Database {
   const ownPool = poolOf({ ...reading, max: OWN_POOL_SIZE });
   const apiPool = poolOf({ ...reading, max: API_POOL_SIZE });
   const limitsPool = poolOf({ ...reading, max: LIMITS_POOL_SIZE });
-  const searchPool = poolOf({ ...reading, options: PLANNED_EACH_TIME, max: SEARCH_POOL_SIZE });
-  const pools = [pool, ownPool, apiPool, limitsPool, searchPool];
+  const queryPool = (kind: QueryClass, options = INDEX_WALKS) => {
+    const { size, timeoutMs } = QUERY_POOLS[kind];
+    const opened = poolOf({ ...base, ...withinMs(timeoutMs), options, max: size });
+    // Only for the embedded server: the processes of another one may be on another machine.
+    if (kind !== 'light' && !('url' in target)) {
+      opened.on('connect', (client: pg.PoolClient & { readonly processID?: number | null }) => {
+        if (client.processID) void stepBack(client.processID);
+      });
+    }
+    return opened;
+  };
+  const queryPools = {
+    light: queryPool('light'),
+    medium: queryPool('medium'),
+    heavy: queryPool('heavy'),
+    search: queryPool('search'),
+  };
+  const searchPool = queryPool('search', PLANNED_EACH_TIME);
+  const pools = [pool, ...Object.values(queryPools), ownPool, apiPool, limitsPool, searchPool];
   return {
     pool,
+    queryPools,
     ownPool,
     apiPool,
     limitsPool,
@@ -137,7 +182,8 @@ export function openDatabase(target: ConnectionTarget): Database {
       });
       return client;
     },
-    separatePool: (max) => poolOf({ ...plain, ...withinMs(STATEMENT_TIMEOUT_MS), max }),
+    separatePool: (max, idleMsMax = IDLE_SESSION_MS) =>
+      poolOf({ ...plain, ...withinMs(STATEMENT_TIMEOUT_MS), max, idleTimeoutMillis: idleMsMax }),
     patientPool: (max, statementTimeoutMs) => poolOf({ ...base, ...withinMs(statementTimeoutMs), max }),
     cut: () => {
       isCut = true;
@@ -149,7 +195,7 @@ export function openDatabase(target: ConnectionTarget): Database {
   };
 }
 
-/** PostgreSQL 15 or newer; an older one is refused with a sentence. */
+/** Throws if the server is older than PostgreSQL 15, or its encoding is not UTF-8. */
 export async function checkVersion(client: pg.ClientBase | pg.Pool): Promise<string> {
   const { rows } = await client.query<{ number: string; version: string; encoding: string }>(
     `SELECT current_setting('server_version_num') AS number, current_setting('server_version') AS version,
@@ -158,12 +204,14 @@ export async function checkVersion(client: pg.ClientBase | pg.Pool): Promise<str
   const { number, version, encoding } = rows[0]!;
   if (Number(number) < VERSION_MIN) {
     throw new Error(
-      `PostgreSQL ${version} is too old: Minato needs version 15 or newer. Upgrade the server behind DATABASE_URL, or unset DATABASE_URL to use the embedded one.`,
+      `PostgreSQL ${version} is too old: Minato needs version 15 or newer. Upgrade the server behind ` +
+        'DATABASE_URL, or unset DATABASE_URL to use the embedded one.',
     );
   }
   if (encoding !== 'UTF8') {
     throw new Error(
-      `The database has the encoding ${encoding}, which cannot hold every event. Make one with: CREATE DATABASE minato ENCODING 'UTF8' TEMPLATE template0`,
+      `The database has the encoding ${encoding}, which cannot store every event. Create one with: ` +
+        "CREATE DATABASE minato ENCODING 'UTF8' TEMPLATE template0",
     );
   }
   return version;

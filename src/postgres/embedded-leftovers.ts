@@ -1,4 +1,7 @@
-/** Who runs on this data folder: the server of an earlier run is ended, and pid files that would mislead PostgreSQL are removed. */
+/**
+ * Stops a PostgreSQL server that an earlier run left on this data folder, and removes pid files that would
+ * mislead PostgreSQL.
+ */
 import { execFile } from 'node:child_process';
 import { readFile, realpath, rm, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
@@ -6,6 +9,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { isAlive, readOptional } from './data-lock.js';
 import { PORT, type ServerLog, type Site } from './embedded-site.js';
+import { errorCode } from './rules-error-code.js';
 
 const run = promisify(execFile);
 const PS_MS_MAX = 10_000;
@@ -26,7 +30,10 @@ export async function readPostmasterFile(pgdata: string): Promise<PostmasterFile
   return { pid: Number(pid), port: Number(port), socketDir, ready: status.trim() === 'ready' };
 }
 
-/** By the folder that it works in, and not by the path it was given: the data folder may have been moved since. */
+/**
+ * Compares the working folder of the process and not its arguments: the data folder may have been moved
+ * since.
+ */
 export async function isServerOf(pid: number, pgdata: string): Promise<boolean> {
   if (!(pid > 0) || !(await isAlive(pid))) return false;
   if (process.platform !== 'linux') return isServerByArguments(pid, await realpath(pgdata));
@@ -35,7 +42,7 @@ export async function isServerOf(pid: number, pgdata: string): Promise<boolean> 
     const [works, data] = await Promise.all([stat(`/proc/${pid}/cwd`), stat(pgdata)]);
     return basename(program) === 'postgres' && works.dev === data.dev && works.ino === data.ino;
   } catch {
-    return false; // It ended meanwhile, or is another user's.
+    return false; // It has ended, or belongs to another user.
   }
 }
 
@@ -46,11 +53,13 @@ async function isServerByArguments(pid: number, pgdata: string): Promise<boolean
   return stdout.includes('/postgres ') && stdout.includes(` -D ${pgdata} `);
 }
 
-/** Ends the server that a killed node left behind, and removes pid files that would make PostgreSQL refuse. */
+/**
+ * Stops the server that a killed node left, and removes pid files that would keep PostgreSQL from starting.
+ */
 export async function clearPredecessor(site: Site, log: ServerLog): Promise<void> {
   const pid = (await readPostmasterFile(site.pgdata))?.pid ?? 0;
   if (await isServerOf(pid, site.pgdata)) {
-    log.warn(`A PostgreSQL of an earlier run (process ${pid}) is still there: stopping it`);
+    log.warn(`A PostgreSQL of an earlier run (process ${pid}) is still running: stopping it`);
     await endServer(pid, log);
   }
   await removeMistakenPidFile(join(site.pgdata, 'postmaster.pid'), site.pgdata);
@@ -58,8 +67,9 @@ export async function clearPredecessor(site: Site, log: ServerLog): Promise<void
 }
 
 /**
- * PostgreSQL trusts any living process with the pid in its file, even one that got the number later, and then
- * refuses to start. The file of a pid that nobody has is left to PostgreSQL: it also guards the shared memory.
+ * PostgreSQL takes any live process with the pid of its file for a running server, even if the pid was
+ * reused, and then refuses to start. The file of an unused pid is left to PostgreSQL: it also protects the
+ * shared memory.
  */
 async function removeMistakenPidFile(path: string, pgdata: string): Promise<void> {
   const pid = Number.parseInt((await readOptional(path)) ?? '', 10);
@@ -70,7 +80,7 @@ function pidIsTaken(pid: number): boolean {
   try {
     return process.kill(pid, 0);
   } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM';
+    return errorCode(error) === 'EPERM';
   }
 }
 

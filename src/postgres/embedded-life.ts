@@ -1,30 +1,30 @@
-/** One life of the embedded PostgreSQL: from its launch, through the first answer, to its end. */
+/** One process of the embedded PostgreSQL: launch, first answer, end. */
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
-import { type EmbeddedConnection, NAME, PORT, type ServerLog, type Site } from './embedded-site.js';
+import { NAME } from './embedded-access.js';
+import { type EmbeddedConnection, PORT, type ServerLog, type Site } from './embedded-site.js';
+import { SQLSTATE } from './rules-error-code.js';
 import { machineSize, serverSettings } from './server-settings.js';
 import { Session } from './session.js';
 
 const READY_MS_MAX = 10 * 60_000; // Crash recovery of a large database takes minutes.
 const PROGRESS_MS = 5_000;
 const CONNECT_MS_MAX = 5_000;
-/** It copies a template, which on a slow disk takes seconds. */
+/** CREATE DATABASE copies a template, which takes seconds on a slow disk. */
 const CREATE_MS_MAX = 60_000;
 const LAST_LINES = 20;
 const HINDERED = 'F0001'; // lock_file_exists
-const FAILED_TRANSACTION = '25P02';
-const UNDEFINED_TABLE = '42P01';
 
 export interface Life {
-  /** Undefined when the program could not even be started. */
+  /** Undefined if the program could not be started. */
   pid: number | undefined;
   startedAt: number;
-  /** While it serves: before and after, its routine messages are of no interest. */
+  /** False before and after it serves: then its routine messages are not logged. */
   serving: boolean;
   lastLines: string[];
-  /** Why it ended; undefined while it lives. */
+  /** The reason of its end; undefined while it runs. */
   end: string | undefined;
   ended: Promise<void>;
 }
@@ -32,14 +32,14 @@ export interface Life {
 export function launch(site: Site, log: ServerLog): Life {
   const { memoryBytes, cores } = machineSize();
   const settings = {
-    ...serverSettings(memoryBytes, cores),
+    ...serverSettings(memoryBytes, cores, site.diskBytes),
     port: `${PORT}`,
-    // A list of paths for PostgreSQL: the quotes keep a comma in the path from splitting it.
+    // PostgreSQL reads a list of paths: the quotes keep a comma in the path from splitting it.
     unix_socket_directories: `"${site.connection.host.replaceAll('"', '""')}"`,
   };
   const flags = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
   const [command, args, options] = site.asUser(site.postgres, ['-D', site.pgdata, ...flags]);
-  // Detached: a Ctrl-C in the terminal is meant for the node, which stops the server after its own work is done.
+  // Detached: Ctrl-C in the terminal must reach only the node, which stops the server after its own work.
   const child = spawn(command, args, { ...options, detached: true, stdio: ['ignore', 'ignore', 'pipe'] });
 
   const life: Life = {
@@ -55,7 +55,7 @@ export function launch(site: Site, log: ServerLog): Life {
       };
       child.once('error', (error) => end(error.message));
       child.once('close', (code, signal) => end(signal ?? `exit code ${code}`));
-      // Children that outlive a killed server keep its log open: do not wait for them.
+      // Children that survive a killed server keep its log open: do not wait for them.
       child.once('exit', (code, signal) => setTimeout(end, 200, signal ?? `exit code ${code}`));
     }),
   };
@@ -63,16 +63,19 @@ export function launch(site: Site, log: ServerLog): Life {
   return life;
 }
 
-/** A line is "SQLSTATE SEVERITY:  text"; anything else comes from the system and matters only if the server dies. */
+/**
+ * A line is "SQLSTATE SEVERITY:  text". Other lines come from the system and are shown only if the server
+ * ends.
+ */
 function hear(life: Life, line: string, log: ServerLog): void {
   life.lastLines = [...life.lastLines, line].slice(-LAST_LINES);
   const [, sqlstate = '', severity, text] = /^(\w{5}) ([A-Z]+): +(.*)$/.exec(line) ?? [];
-  // "Starting up" and "shutting down", told to each client; and what a start waits for (see hindered).
+  // "Starting up" and "shutting down", sent to each client; and what a start waits for (see hindered).
   if (sqlstate.startsWith('57P') || sqlstate === HINDERED) return;
-  // The scheduler looks for its tables before it makes them.
-  if (sqlstate === UNDEFINED_TABLE) return;
-  // Statements behind one that failed, sent before its answer came: that one was told.
-  if (sqlstate === FAILED_TRANSACTION) return;
+  // The scheduler looks for its tables before it creates them.
+  if (sqlstate === SQLSTATE.undefinedTable) return;
+  // Pipelined statements after one that failed: that failure was logged.
+  if (sqlstate === SQLSTATE.failedTransaction) return;
   if (severity === 'LOG' && life.serving) log.info(`PostgreSQL: ${text}`);
   if (severity === 'WARNING' || severity === 'ERROR') log.warn(`PostgreSQL: ${text} (${sqlstate})`);
   if (severity === 'FATAL' || severity === 'PANIC') log.error(`PostgreSQL: ${text} (${sqlstate})`);
@@ -83,8 +86,8 @@ export async function untilReady(life: Life, site: Site, log: ServerLog, signal:
   while (!(await answers(site.connection))) {
     const waitedMs = Date.now() - life.startedAt;
     if (life.end !== undefined)
-      throw new Error(`PostgreSQL ended while starting (${life.end}). ${lastWords(life)}`);
-    if (waitedMs > READY_MS_MAX) throw new Error(`PostgreSQL does not get ready. ${lastWords(life)}`);
+      throw new Error(`PostgreSQL ended while starting (${life.end}). ${lastLogLines(life)}`);
+    if (waitedMs > READY_MS_MAX) throw new Error(`PostgreSQL does not become ready. ${lastLogLines(life)}`);
     if (waitedMs > nextReportMs) {
       log.info(`PostgreSQL is starting (${Math.round(waitedMs / 1000)} s): ${life.lastLines.at(-1) ?? ''}`);
       nextReportMs += PROGRESS_MS;
@@ -93,14 +96,14 @@ export async function untilReady(life: Life, site: Site, log: ServerLog, signal:
   }
 }
 
-export const lastWords = (life: Life) => `Its last words:\n${life.lastLines.join('\n')}`;
+export const lastLogLines = (life: Life) => `Its last log lines:\n${life.lastLines.join('\n')}`;
 
 async function answers(connection: EmbeddedConnection): Promise<boolean> {
   try {
     await withClient(connection, (client) => client.query('SELECT 1'));
     return true;
   } catch (error) {
-    // 57P…: it is starting up or going down. Without a SQLSTATE there is no server at the socket yet.
+    // 57P…: it is starting up or shutting down. Without a SQLSTATE there is no server at the socket yet.
     if (error instanceof pg.DatabaseError && !error.code?.startsWith('57P')) throw error;
     return false;
   }
@@ -124,7 +127,7 @@ async function withClient(
     connectionTimeoutMillis: CONNECT_MS_MAX,
     query_timeout: CREATE_MS_MAX,
   });
-  client.on('error', () => {}); // A connection lost while idle; the next query says it.
+  client.on('error', () => {}); // A connection lost while idle; the next query fails.
   try {
     await client.connect();
     await work(client);
@@ -133,5 +136,5 @@ async function withClient(
   }
 }
 
-/** Children of a killed server still hold its shared memory, and end in a moment. */
+/** Children of a killed server still hold its shared memory; they end soon. */
 export const hindered = (life: Life) => life.lastLines.some((line) => line.startsWith(HINDERED));

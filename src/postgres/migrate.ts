@@ -1,4 +1,7 @@
-/** Forward-only migrations, run by node-pg-migrate. Safe when several instances boot at once; a newer schema is refused. */
+/**
+ * Runs forward-only migrations with node-pg-migrate. Safe if several instances boot at once. A newer schema
+ * is refused.
+ */
 import { readdir } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import type { Client } from 'pg';
@@ -6,13 +9,13 @@ import type { Client } from 'pg';
 const MIGRATIONS_DIR = fileURLToPath(new URL('../../migrations', import.meta.url));
 const MIGRATIONS_TABLE = 'schema_migrations';
 const MIGRATE_LOCK = 7_447_002;
-/** Of one statement, and of the wait for another instance that migrates: a large table takes its time. */
+/** Limit of one statement, and of the wait for another instance that migrates: a large table takes long. */
 export const MIGRATION_MS_MAX = 3_600_000;
 
 export interface SchemaState {
   readonly applied: string[];
   readonly pending: string[];
-  /** Applied here, but unknown to this program: the schema is newer. */
+  /** Applied, but unknown to this program: the schema is newer. */
   readonly unknown: string[];
 }
 
@@ -41,15 +44,16 @@ export async function schemaState(client: Client): Promise<SchemaState> {
   };
 }
 
-/** Brings the schema up to this program. Returns what was applied. */
+/** Applies the pending migrations and returns their names. */
 export async function migrate(client: Client): Promise<string[]> {
-  // Waits for another instance that migrates; the migrator's own lock would fail instead.
+  // Waits for another instance that migrates; the migrator's own lock would fail at once.
   await client.query('SELECT pg_advisory_lock($1)', [MIGRATE_LOCK]);
   try {
     const { unknown, pending } = await schemaState(client);
     if (unknown.length > 0) {
       throw new Error(
-        `the database's schema is newer than this program (it has ${unknown.join(', ')}). Start a newer Minato, or restore a backup made with this one.`,
+        `the schema of the database is newer than this program (it has ${unknown.join(', ')}). ` +
+          'Start a newer Minato, or restore a backup made with this one.',
       );
     }
     if (pending.length === 0) return [];
@@ -69,7 +73,8 @@ export async function migrate(client: Client): Promise<string[]> {
     });
     return done.map((migration) => migration.name);
   } catch (error) {
-    // A failed migration leaves its transaction open; without this the unlock below would hide the real error.
+    // A failed migration leaves its transaction open. Without this the unlock below would hide the real
+    // error.
     await client.query('ROLLBACK').catch(() => undefined);
     throw error;
   } finally {

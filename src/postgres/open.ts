@@ -1,13 +1,15 @@
-/** Which PostgreSQL this program uses: the operator's, the one of a running node, or one that it starts itself. */
+/**
+ * Opens the PostgreSQL that this program uses: the operator's, that of a running node, or one that it starts.
+ */
 
-import { withoutPassword } from '../core/database-url.js';
 import { acquireDataLock, type DataLock, dataLockHolder } from './data-lock.js';
 import { type Database, openDatabase } from './database.js';
 import { type EmbeddedServer, runningEmbedded, type ServerLog, startEmbedded } from './embedded.js';
+import { withoutPassword } from './rules-database-url.js';
 
 export interface OpenedDatabase {
   readonly database: Database;
-  /** For people: where the database is. */
+  /** A description of the database for people. */
   readonly where: string;
   close(): Promise<void>;
 }
@@ -16,10 +18,12 @@ export interface OpenOptions {
   readonly databaseUrl: string | undefined;
   readonly dataDir: string;
   readonly log: ServerLog;
+  /** The system user that an embedded server runs as if root starts it. */
+  readonly user?: string | undefined;
   /** A command may use the database of a node that runs on the same folder; a second node may not. */
   readonly attach: boolean;
   readonly onGiveUp?: (error: Error) => void;
-  /** Ends a start of the embedded server that is under way, and the server with it. */
+  /** Aborts a start of the embedded server, and stops the server. */
   readonly signal?: AbortSignal;
 }
 
@@ -43,11 +47,12 @@ export async function openPostgres(options: OpenOptions): Promise<OpenedDatabase
   return startOwn(options);
 }
 
-async function startOwn({ dataDir, log, onGiveUp, signal }: OpenOptions): Promise<OpenedDatabase> {
+async function startOwn({ dataDir, log, user, onGiveUp, signal }: OpenOptions): Promise<OpenedDatabase> {
   const lock: DataLock = await acquireDataLock(dataDir);
   let server: EmbeddedServer;
   try {
     server = await startEmbedded(dataDir, log, {
+      user,
       ...(onGiveUp ? { onGiveUp } : {}),
       ...(signal ? { signal } : {}),
     });

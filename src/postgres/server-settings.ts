@@ -6,32 +6,52 @@ import { availableParallelism, totalmem } from 'node:os';
 
 const MB = 1024 * 1024;
 
-export function serverSettings(memoryBytes: number, cores: number): Record<string, string> {
+/** The name of the embedded server, by which a session knows it. */
+export const CLUSTER_NAME = 'minato';
+
+/** `diskBytes`: the size of the disk of the database. */
+export function serverSettings(
+  memoryBytes: number,
+  cores: number,
+  diskBytes = Number.POSITIVE_INFINITY,
+): Record<string, string> {
   const memoryMB = Math.floor(memoryBytes / MB);
+  // A fortieth: the write-ahead log takes at most half of the free space that the node reserves
+  // (node.diskFreeMinPercent).
+  const walMB = clamp(diskBytes / MB / 40, 128, 2048);
   return {
-    // The only way in is the unix socket, whose folder only the server's user and root may enter.
+    // Connections use only the unix socket, whose folder only the server's user and root may enter.
     listen_addresses: '',
     unix_socket_permissions: '0700',
     max_connections: '250',
 
-    shared_buffers: `${clamp(memoryMB / 8, 128, 2048)}MB`,
+    // Other pages are in the page cache of the system. With eight times as much, 20,000 events beside 100,000
+    // stored ones cost the server about the same CPU (docs/decisions/0017-an-idle-node-idles.md).
+    shared_buffers: `${clamp(memoryMB / 8, 128, 256)}MB`,
     effective_cache_size: `${clamp(memoryMB / 2, 256, 65536)}MB`,
     work_mem: `${clamp(memoryMB / 512, 4, 16)}MB`,
     maintenance_work_mem: `${clamp(memoryMB / 32, 64, 512)}MB`,
 
-    // An OK to a client is a promise that outlives a power cut.
+    // I1: an event with OK true survives a power cut.
     fsync: 'on',
     full_page_writes: 'on',
     synchronous_commit: 'on',
-    // The binaries are built without lz4 and zstd; pglz is always there.
-    wal_compression: 'pglz',
-    max_wal_size: '2GB',
-    min_wal_size: '256MB',
+    // The binaries are built without lz4 and zstd. With pglz an event after a checkpoint took 6.0–6.6 ms of
+    // the server's CPU instead of 0.36–0.46, and one of 1,990 tags 856–990 ms instead of 14–44
+    // (docs/performance.md#floods).
+    wal_compression: 'off',
+    wal_buffers: '16MB',
+    max_wal_size: `${walMB}MB`,
+    min_wal_size: '80MB',
+    // A checkpoint removes the log before it instead of keeping its files for later, so that a burst does not
+    // occupy the disk for hours. A new file costs about 8 ms of CPU for 16 MB of log
+    // (docs/decisions/0019-fewer-bytes.md).
+    wal_recycle: 'off',
     checkpoint_timeout: '15min',
     checkpoint_completion_target: '0.9',
 
-    // Many short queries: compiling or spreading one of them costs more than it gives. Parallel queries would
-    // also need more shared memory than the 64 MB of a container's /dev/shm.
+    // For many short queries, compiling or parallel execution costs more than it gains. Parallel queries
+    // would also need more shared memory than the 64 MB of a container's /dev/shm.
     jit: 'off',
     max_parallel_workers_per_gather: '0',
     max_parallel_maintenance_workers: `${clamp(cores / 2, 0, 4)}`,
@@ -39,7 +59,8 @@ export function serverSettings(memoryBytes: number, cores: number): Record<strin
     random_page_cost: '1.1',
 
     autovacuum: 'on',
-    autovacuum_naptime: '30s',
+    // Each round starts a process for each database, even if nothing has changed.
+    autovacuum_naptime: '60s',
     autovacuum_max_workers: `${clamp(cores / 2, 2, 4)}`,
 
     timezone: 'UTC',
@@ -48,18 +69,20 @@ export function serverSettings(memoryBytes: number, cores: number): Record<strin
     log_destination: 'stderr',
     logging_collector: 'off',
     log_min_messages: 'warning',
-    // A statement's text holds what people wrote; the node reports its own failed statements.
+    // Statements contain what people wrote. The node reports its own failed statements.
     log_min_error_statement: 'panic',
     log_checkpoints: 'off',
-    // The SQLSTATE first: whoever reads the log matches it and never the words.
+    // The SQLSTATE first: readers of the log match it, never the text.
     log_line_prefix: '%e ',
-    cluster_name: 'minato',
+    cluster_name: CLUSTER_NAME,
   };
 }
 
-/** What this process may use: a container's limit when there is one, else the machine's memory. */
+/**
+ * The resources of this process: the limit of a container if there is one, otherwise those of the machine.
+ */
 export function machineSize(): { memoryBytes: number; cores: number } {
-  // Without a limit the answer is 0, or the largest number that the kernel knows.
+  // Without a limit this is 0, or the largest number of the kernel.
   const limit = process.constrainedMemory?.() ?? 0;
   const memoryBytes = limit > 0 && limit < totalmem() ? limit : totalmem();
   return { memoryBytes, cores: availableParallelism() };

@@ -1,32 +1,31 @@
 /**
- * A session of PostgreSQL and a pool of them, as everything in this program uses them (I15). A server that
- * hangs enforces none of its own time-outs, so that every wait ends here: connecting, each statement, and
- * saying goodbye.
+ * A PostgreSQL session and a pool of sessions, which everything in this program uses (I15). A server that
+ * hangs does not enforce its own time-outs, so every wait has a deadline here: connecting, each statement,
+ * and closing.
  *
- * An error that the server did not give (nothing came in time, the connection broke) is a `NoAnswer`, and
- * ends the session: nobody knows what it is in the middle of, and an answer that comes late must not reach
- * the next one who uses it.
+ * An error that does not come from the server (time-out, broken connection) is a `NoAnswer` and ends the
+ * session: its state is unknown, and a late answer must not reach the next user of the session.
  */
 import pg from 'pg';
-import { NoAnswer } from '../in-time.js';
+import { NoAnswer } from '../limits/in-time.js';
 
-/** How long the server may take to close a connection that says goodbye. */
+/** How long the server may take to close a connection. */
 const GOODBYE_MS_MAX = 2_000;
 
 /**
- * What the driver and Node throw when nothing came, or the connection broke. What the server said has a class
- * of its own, and so have our own mistakes.
+ * What the driver and Node.js throw after a time-out or a broken connection. Errors of the server and of this
+ * program have other classes.
  */
 const isSilence = (error: unknown) =>
   error instanceof AggregateError ||
   (error instanceof Error && Object.getPrototypeOf(error) === Error.prototype);
 
-/** One name for every silence; anything else stays as it is. */
+/** Converts a time-out or a broken connection to NoAnswer; other errors stay as they are. */
 export function asNoAnswer(error: unknown): unknown {
   return isSilence(error) ? new NoAnswer(`PostgreSQL does not answer: ${wordsOf(error)}`, error) : error;
 }
 
-/** Several addresses of one host failed, each with its own reason. */
+/** Several addresses of one host may have failed, each for its own reason. */
 function wordsOf(error: unknown): string {
   if (error instanceof AggregateError) return [...new Set(error.errors.map(wordsOf))].join(', ');
   return error instanceof Error ? error.message : String(error);
@@ -37,7 +36,7 @@ type Answered = (error: unknown, ...result: unknown[]) => unknown;
 export class Session extends pg.Client {
   constructor(config: pg.ClientConfig) {
     super(config);
-    // Its six signatures stay as they are: with a callback, as the pool asks, or with a promise.
+    // All signatures of query stay: with a callback, as the pool calls it, or with a promise.
     const ask: (...question: unknown[]) => unknown = this.query.bind(this);
     this.query = ((...question: unknown[]) => {
       const callback = question.at(-1);
@@ -55,7 +54,7 @@ export class Session extends pg.Client {
     }) as pg.Client['query'];
   }
 
-  /** Ends it at once, whatever is under way. */
+  /** Closes the connection at once, in any state. */
   cut(): void {
     this.connection.stream.destroy();
   }
@@ -87,8 +86,8 @@ type Connected = (
 export class SessionPool extends pg.Pool {
   constructor(config: pg.PoolConfig) {
     super(config);
-    // A connection that breaks is replaced at its next use, and a query on it fails; without a listener it
-    // would end the process, whether it was idle (the pool's listener) or in somebody's hands (its own).
+    // A broken connection is replaced at its next use, and its query fails. Without these listeners its error
+    // would end the process: the first one is for idle connections, the second one for those in use.
     this.on('error', () => undefined);
     this.on('connect', (client) => client.on('error', () => undefined));
   }
@@ -103,4 +102,9 @@ export class SessionPool extends pg.Pool {
     super.connect((error, client, done) => callback(error && (asNoAnswer(error) as Error), client, done));
     return undefined;
   }
+}
+
+/** From now on the session receives the notifications of this channel. */
+export async function listenTo(session: pg.ClientBase, channel: string): Promise<void> {
+  await session.query(`LISTEN ${channel}`);
 }

@@ -1,6 +1,6 @@
 /**
- * Which user the embedded PostgreSQL runs as, and how to start a program as that user.
- * PostgreSQL refuses to run as root, so a node of root's hands the database to a user without rights.
+ * Chooses the user that the embedded PostgreSQL runs as, and starts programs as that user. PostgreSQL refuses
+ * to run as root, so a node started by root runs it as an unprivileged user.
  */
 import { execFile } from 'node:child_process';
 import { lchown, readdir, stat } from 'node:fs/promises';
@@ -8,7 +8,7 @@ import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 
 const run = promisify(execFile);
-/** Users may be kept on another machine. */
+/** The user database may be on another machine. */
 const IN_TIME = { timeout: 30_000 };
 
 export interface SystemUser {
@@ -21,38 +21,46 @@ export interface StartOptions extends Partial<SystemUser> {
   env: NodeJS.ProcessEnv;
 }
 
-/** A program as the server's user: give the three parts to `spawn` or `execFile`. */
+/** The arguments of `spawn` or `execFile` that start a program as the server's user. */
 export type AsUser = (program: string, args: string[]) => [string, string[], StartOptions];
 
-/** Undefined: as whoever we are. A database that exists keeps its owner. */
-export async function chooseServerUser(pgdata: string): Promise<SystemUser | undefined> {
+/**
+ * Undefined: the user of this process. An existing database keeps its owner, unless MINATO_USER names
+ * another.
+ */
+export async function chooseServerUser(pgdata: string, named?: string): Promise<SystemUser | undefined> {
   const ownUid = process.getuid?.();
   const owner = await stat(pgdata).catch(() => undefined);
   if (ownUid !== 0) {
     if (owner && owner.uid !== ownUid) throw new Error(foreignDatabase(pgdata, owner.uid));
     return undefined;
   }
+  const wanted = named === undefined || named === 'root' ? undefined : await lookUp(named);
+  if (wanted !== undefined && wanted.uid !== 0) return wanted;
   if (owner && owner.uid !== 0) return { uid: owner.uid, gid: owner.gid };
-  return findOrCreateUser();
-}
-
-async function findOrCreateUser(): Promise<SystemUser> {
-  const existing = await lookUp('minato');
-  if (existing) return existing;
-  // It may fail: a read-only /etc, or a system without useradd. Then another user without rights does.
-  const flags = ['--system', '--no-create-home', '--shell', '/usr/sbin/nologin'];
-  await run('useradd', [...flags, 'minato'], IN_TIME).catch(() => undefined);
-  for (const name of ['minato', 'postgres', 'nobody']) {
-    const user = await lookUp(name);
-    if (user) return user;
-  }
+  const user = await findOrCreateUser(['minato', 'postgres', 'nobody']);
+  if (user !== undefined) return user;
   throw new Error(
     'PostgreSQL does not run as root, and there is no user minato, postgres or nobody to run it as. ' +
       'Create a system user "minato", start the node as a normal user, or set DATABASE_URL.',
   );
 }
 
-async function lookUp(name: string): Promise<SystemUser | undefined> {
+/** The system user "minato", created if it is missing, or the first of these names that exists. */
+export async function findOrCreateUser(names: readonly string[]): Promise<SystemUser | undefined> {
+  const existing = await lookUp('minato');
+  if (existing) return existing;
+  // It may fail: a read-only /etc, or a system without useradd. Then another unprivileged user is taken.
+  const flags = ['--system', '--no-create-home', '--shell', '/usr/sbin/nologin'];
+  await run('useradd', [...flags, 'minato'], IN_TIME).catch(() => undefined);
+  for (const name of names) {
+    const user = await lookUp(name);
+    if (user) return user;
+  }
+  return undefined;
+}
+
+export async function lookUp(name: string): Promise<SystemUser | undefined> {
   try {
     const [uid, gid] = await Promise.all([
       run('id', ['-u', name], IN_TIME),
@@ -64,7 +72,9 @@ async function lookUp(name: string): Promise<SystemUser | undefined> {
   }
 }
 
-/** Hands over a folder with all that is in it; the folder itself last, so that a broken-off run is done again. */
+/**
+ * Changes the owner of a folder and its contents; the folder last, so that an interrupted run is repeated.
+ */
 export async function giveFolder(folder: string, user: SystemUser): Promise<void> {
   for (const entry of await readdir(folder, { recursive: true })) {
     await lchown(join(folder, entry), user.uid, user.gid);
@@ -73,14 +83,19 @@ export async function giveFolder(folder: string, user: SystemUser): Promise<void
 }
 
 /**
- * The user must be able to enter every folder above the database and above the binaries. A clone under /root,
- * or in a folder made by `mktemp -d`, is closed to it. Opening other people's folders is not ours to do, so the
- * program then starts with the one capability that passes closed doors.
+ * The user must be able to enter every folder above the database and above the binaries. It cannot enter a
+ * clone under /root, or in a folder made by `mktemp -d`. Minato does not change the mode of other people's
+ * folders: instead the program starts with the one capability that ignores file permissions.
  */
-export async function asUser(user: SystemUser | undefined, paths: string[]): Promise<AsUser> {
+export async function asUser(
+  user: SystemUser | undefined,
+  paths: string[],
+  ownEnv: NodeJS.ProcessEnv = {},
+): Promise<AsUser> {
   // Not the caller's environment: PGDATA, LC_ALL and the like would change what PostgreSQL does.
   // cwd: the caller's may be closed to the user.
-  const options = { cwd: '/', env: { PATH: process.env.PATH ?? '/usr/bin:/bin', LC_ALL: 'C' } };
+  const env = { PATH: process.env.PATH ?? '/usr/bin:/bin', LC_ALL: 'C', ...ownEnv };
+  const options = { cwd: '/', env };
   if (!user) return (program, args) => [program, args, options];
   const closed = await firstClosed(paths, user);
   if (closed === undefined) return (program, args) => [program, args, { ...options, ...user }];
@@ -101,8 +116,9 @@ async function requireSetpriv(closed: string, user: SystemUser): Promise<void> {
     await run('setpriv', ['--version'], IN_TIME);
   } catch {
     throw new Error(
-      `The database's user (id ${user.uid}) cannot enter ${closed}, and the program setpriv, which would help, is missing. ` +
-        `Run "chmod o+x ${closed}", install setpriv (util-linux), or move Minato and its data folder elsewhere.`,
+      `The user of the database (id ${user.uid}) cannot enter ${closed}, and setpriv is missing. ` +
+        `Run "chmod o+x ${closed}", install setpriv (util-linux), ` +
+        'or move Minato and its data folder elsewhere.',
     );
   }
 }
@@ -129,7 +145,7 @@ async function mayEnter(path: string, user: SystemUser): Promise<boolean> {
 
 function foreignDatabase(pgdata: string, uid: number): string {
   return (
-    `The database in ${pgdata} belongs to another user (id ${uid}): the node was first started as root or by somebody else. ` +
-    'Start it as that user or as root, or change the owner of the whole data folder.'
+    `The database in ${pgdata} belongs to another user (id ${uid}): root or somebody else started the node ` +
+    'first. Start it as that user or as root, or change the owner of the whole data folder.'
   );
 }

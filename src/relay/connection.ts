@@ -1,99 +1,76 @@
 /**
- * One client: its frames in, its replies out (NIP-01, NIP-45). Everything it can make us hold is bounded (I14): events
- * under way, queries waiting, subscriptions, and unread replies; past a bound its socket is not read any further.
+ * One client: its frames in, its replies out (NIP-01). Everything it can make us hold is bounded (I14):
+ * events in progress, waiting frames, and unread replies; past a bound its socket is not read any further.
+ * Everything it makes us do is charged to its address before it is done (I18): while that is in debt, its
+ * socket is not read and its frames wait.
  */
-import { performance } from 'node:perf_hooks';
 import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
-import type { Admission } from '../admission.js';
-import type { ClientAddress } from '../client-address.js';
-import type { Communities, Community } from '../communities.js';
-import type { Access } from '../core/access.js';
-import { isKeptOut } from '../core/blocks.js';
-import { serializeEvent } from '../core/event.js';
-import { type Filter, matchesNothing, matchFilter, parseFilters, valuesIn } from '../core/filter.js';
-import { isMembershipRequest, KIND_INVITE } from '../core/joining.js';
-import {
-  type Accepted,
-  authFrame,
-  closedFrame,
-  countFrame,
-  eoseFrame,
-  eventFrameHead,
-  isRefusal,
-  NEGENTROPY_DISABLED,
-  negErrFrame,
-  noticeFrame,
-  okFrame,
-  type Refusal,
-  refusal,
-  tooMany,
-} from '../core/reply.js';
-import { isNoAnswer } from '../in-time.js';
-import { rateKey } from '../limits/keys.js';
-import type { Rates, Verdict } from '../limits/rates.js';
-import type { Log } from '../log.js';
-import type { Membership } from '../membership.js';
-import type { Metrics } from '../metrics.js';
-import type { Fanout } from './fanout.js';
+import { isKeptOut } from '../blocks/rules.js';
+import type { Community } from '../communities/communities.js';
+import type { Admission } from '../events/admission.js';
+import type { Access } from '../events/rules/access.js';
+import { type Accepted, isForged, isRefusal, type Refusal, refusal, tooMany } from '../events/rules/reply.js';
+import { weightOfInput } from '../events/rules/weight.js';
+import { AUTH_MS, EVENT_MS, FORGED_MS, TEXT_BYTE_MS } from '../limits/costs.js';
+import type { Verdict } from '../limits/rates.js';
+import { isMembershipRequest } from '../members/rules-joining.js';
+import { ClientQueries, type QueriesContext } from './client-queries.js';
 import { Identity, type IdentityContext } from './identity.js';
-import { eventIdOf, type Frame, kindOf } from './incoming.js';
-import type { FrameSource, Intake } from './intake.js';
-import type { OpenValues } from './open-values.js';
+import { Arrivals } from './input/arrivals.js';
+import { Charges } from './input/charges.js';
+import type { Held, HeldBytes } from './input/held-bytes.js';
+import { type Client, eventIdIn, eventIdOf, type Frame, kindOf } from './input/incoming.js';
+import type { FrameSource, Intake, Place } from './input/intake.js';
+import { parseMessage } from './input/message.js';
+import { Pausing } from './input/pausing.js';
 import { Outgoing } from './outgoing.js';
-import type { QueryGate } from './query-gate.js';
-import { CANNOT_READ, readFailure, SEARCH_BEHIND, SEARCH_OUTDATED } from './read-failure.js';
-import { countedUse, type SearchUse } from './search-use.js';
-import { Asking, nowSeconds, type StoredContext, sendStored } from './stored.js';
-import { Subscription } from './subscription.js';
+import { Replies } from './replies.js';
 
 /** Events of one client between arrival and OK. */
 const EVENTS_UNDER_WAY_MAX = 256;
-/** Frames of one client that wait to be worked on: what one read of its socket brings, and a little more. */
+/** Unprocessed frames of one client: what one read of its socket brings, and a little more. */
 const FRAMES_WAITING_MAX = 256;
 const FRAMES_WAITING_BYTES_MAX = 262_144;
-/** Queries of one client that wait for their turn. */
-const QUERIES_WAITING_MAX = 256;
-const SUBSCRIPTION_ID_SHOWN_MAX = 256;
+/**
+ * A frame that breaks the protocol ends the connection, and so costs the sender one; it counts as this many
+ * offences.
+ */
+const BROKEN_FRAME_OFFENCES = 10;
+const MALFORMED = 'rate-limited: too many malformed messages';
 const CLOSE_GOING_AWAY = 1_001;
 const CLOSE_POLICY = 1_008;
 
-export interface ConnectionContext extends IdentityContext {
+export interface ConnectionContext extends IdentityContext, QueriesContext {
   readonly admission: Admission;
-  readonly communities: Communities;
-  readonly fanout: Fanout;
-  readonly stored: StoredContext;
-  readonly rates: Rates;
-  readonly searchUse: SearchUse;
-  readonly membership: Membership;
-  readonly openValues: OpenValues;
-  readonly gate: QueryGate;
   readonly intake: Intake;
-  readonly metrics: Metrics;
-  readonly log: Log;
+  /** What clients have sent that is not processed yet, and what they have not read. */
+  readonly input: HeldBytes;
+  readonly output: HeldBytes;
 }
 
-export interface Client extends ClientAddress {
-  readonly community: number;
-}
+let opened = 0;
 
 export class Connection implements FrameSource {
+  readonly serial: number;
   private readonly outgoing: Outgoing;
   private readonly identity: Identity;
-  private readonly frames: Frame[] = [];
+  private readonly replies: Replies;
+  private readonly queries: ClientQueries;
+  private readonly arrivals: Arrivals;
+  private readonly heldInput: Held;
+  private readonly place: Place;
+  private readonly charges: Charges;
+  private readonly pausing: Pausing;
+  private frames: Frame[] = [];
   private framesBytes = 0;
-  private readonly subscriptions = new Map<string, Subscription>();
   private eventsUnderWay = 0;
-  private queriesWaiting = 0;
-  private queries: Promise<void> = Promise.resolve();
-  /** When the database last did not answer a query of this client. */
-  private unansweredMs = Number.NEGATIVE_INFINITY;
-  private paused = false;
-  private awaitingRoom = false;
-  /** The next frame waits for what the last one began. */
+  /** Closed because of an offence: its other frames are not processed. */
+  private rejected = false;
+  private gone = false;
+  /** The next frame waits until the last one is processed. */
   private held = false;
   private reviewed: Reviewed | undefined;
-  private challenged = false;
   private alive = true;
 
   constructor(
@@ -102,38 +79,136 @@ export class Connection implements FrameSource {
     private readonly client: Client,
     private readonly context: ConnectionContext,
   ) {
-    this.outgoing = new Outgoing(ws, socket, context.metrics);
-    this.identity = new Identity(client.community, context);
+    opened += 1;
+    this.serial = opened;
+    this.charges = new Charges(client, context);
+    // Clients on this machine that are exempt from rates share nothing with each other.
+    const sharesWith = this.charges.isExemptNow() ? `exempt ${this.serial}` : client.networkKey;
+    this.outgoing = new Outgoing(ws, socket, context.metrics, (giveUp) =>
+      context.output.join(client.community, sharesWith, giveUp),
+    );
+    this.identity = new Identity(client.community, client, context);
+    this.replies = new Replies(this.outgoing, this.identity.challenge);
+    const { outgoing, identity, replies } = this;
+    const judge = (asked: Community, goOn: (verdict: Verdict) => void) =>
+      this.judge(this.mayAsk(asked), goOn);
+    const turnClient = {
+      community: client.community,
+      networkKey: sharesWith,
+      rateKey: sharesWith === client.networkKey ? client.rateKey : sharesWith,
+    };
+    this.queries = new ClientQueries({ ws, client, turnClient, identity, outgoing, replies, judge }, context);
     const community = context.communities.get(client.community);
-    // Whether it has to authenticate is settled from now on, not at its first frame.
+    // Whether it must authenticate is decided now, not at its first frame.
     if (community !== undefined) this.identity.access(community);
-    if (community?.settings['auth.mode'] === 'required') this.challenge();
+    if (community?.settings['auth.mode'] === 'required') this.replies.challenge();
+    this.place = context.intake.join(this, client.community, sharesWith);
+    this.heldInput = context.input.join(client.community, sharesWith, () =>
+      this.reject('rate-limited: too much input waits here; try again in a moment'),
+    );
+    this.arrivals = new Arrivals({
+      client,
+      work: context.work,
+      held: this.heldInput,
+      isExempt: () => this.charges.isExemptNow(),
+      reject: (why) => this.reject(why),
+    });
+    this.pausing = new Pausing({
+      ws,
+      outgoing,
+      isFull: () =>
+        this.eventsUnderWay >= EVENTS_UNDER_WAY_MAX ||
+        this.frames.length >= FRAMES_WAITING_MAX ||
+        this.framesBytes >= FRAMES_WAITING_BYTES_MAX,
+      debtMs: () => this.charges.debtMs(),
+      onPaid: () => this.place.add(),
+      onResume: (pausedMs) => {
+        this.arrivals.postpone(pausedMs);
+        // A pong may have been waiting in the unread socket.
+        this.alive = true;
+      },
+      onLeftInDebt: () => {
+        this.dropFrames();
+        this.letGo();
+      },
+    });
+    // Runs before `ws` processes the chunk.
+    socket.prependListener('data', (chunk: Buffer) => this.onChunk(chunk));
     ws.on('message', (data: Buffer, isBinary: boolean) => {
+      if (this.rejected) return;
       this.frames.push({ data, isBinary });
-      this.framesBytes += data.length;
-      context.intake.add(this);
-      this.regulate();
+      this.noteWaiting(data.length);
+      this.place.add();
+      this.pausing.regulate();
     });
     ws.on('pong', () => {
       this.alive = true;
     });
     ws.on('ping', (data: Buffer) => {
+      if (this.rejected) return;
       this.outgoing.pong(data);
-      this.regulate();
+      this.pausing.regulate();
     });
-    // Events that it sent before it went are still taken.
+    // Events that it sent before it disconnected are still accepted, unless its address is in debt.
     ws.on('close', () => {
-      this.endAll();
+      this.gone = true;
+      this.pausing.leave();
+      this.place.leave();
+      this.arrivals.end();
+      this.letGo();
+      this.queries.endAll();
       this.identity.leave();
     });
-    // The close that follows says the same; without a listener an oversized frame would end the process.
-    ws.on('error', (error) => context.log.debug({ error: String(error) }, 'socket error'));
+    // The close event follows. Without a listener here an oversized frame would end the process.
+    ws.on('error', (error) => {
+      context.log.debug({ error: String(error) }, 'socket error');
+      if (!this.charges.isExemptNow()) context.work.offend(client, BROKEN_FRAME_OFFENCES);
+      this.reject('invalid: broken frame');
+    });
   }
 
-  /** Called at each heartbeat: a socket that did not pong since the last one is gone. */
+  private onChunk(chunk: Buffer): void {
+    if (this.rejected) this.ws.pause();
+    else if (this.arrivals.take(chunk)) this.pausing.regulate();
+    else this.ws.terminate();
+  }
+
+  /** Closed at once, and not read any further. What it has already sent is not processed. */
+  private reject(why: string): void {
+    if (this.rejected) return;
+    this.rejected = true;
+    this.dropFrames();
+    this.heldInput.leave();
+    this.context.metrics.rejected.inc();
+    this.close(CLOSE_POLICY, why);
+    this.pausing.stop();
+  }
+
+  private dropFrames(): void {
+    this.frames = [];
+    this.noteWaiting(-this.framesBytes);
+  }
+
+  private noteWaiting(bytes: number): void {
+    this.framesBytes += bytes;
+    this.arrivals.wait(this.framesBytes);
+  }
+
+  /** What it sent before it disconnected counts until it is processed. */
+  private letGo(): void {
+    if (this.gone && this.frames.length === 0) this.heldInput.leave();
+  }
+
+  /** Called about once a second. */
+  checkUnfinished(): void {
+    if (!this.pausing.isPaused && this.arrivals.isOverdue())
+      this.reject('invalid: a message was not finished in time');
+  }
+
+  /** Called at each heartbeat: a socket without a pong since the last one is terminated. */
   ping(): void {
-    // Its pong would wait unread. What it is paused for has a bound of its own.
-    if (this.paused) return;
+    // While the socket is paused its pong is not read. What pauses it has a bound of its own.
+    if (this.pausing.isPaused) return;
     if (this.alive) this.ws.ping();
     else this.ws.terminate();
     this.alive = false;
@@ -143,36 +218,42 @@ export class Connection implements FrameSource {
     this.outgoing.close(code, why);
   }
 
-  /** At a shutdown: a client that was cut off comes back, one that was told goodbye may not. */
+  /** At a shutdown. Clients reconnect after a cut connection, but some do not after a clean close. */
   cut(): void {
     this.outgoing.cut();
   }
 
+  get nextBytes(): number {
+    return this.frames[0]?.data.length ?? 0;
+  }
+
   takeFrame(): boolean {
-    if (this.held) return false;
+    if (this.held || this.pausing.isInDebt()) return false;
     const frame = this.frames.shift();
     if (frame === undefined) return false;
-    this.framesBytes -= frame.data.length;
+    this.noteWaiting(-frame.data.length);
+    this.letGo();
     this.onMessage(frame);
     return this.frames.length > 0 && !this.held;
   }
 
-  /** Frames that come meanwhile are worked on afterwards, in their order. */
+  /** Frames that arrive meanwhile are processed afterwards, in order. */
   private async holdFor(work: Promise<void>): Promise<void> {
     this.held = true;
     try {
       await work;
     } catch (error) {
-      this.context.log.error({ error: String(error) }, 'a frame could not be worked on');
+      this.context.log.error({ error: String(error) }, 'a frame could not be processed');
     }
     this.held = false;
-    this.context.intake.add(this);
-    this.regulate();
+    this.place.add();
+    this.pausing.regulate();
   }
 
   /**
-   * Called about twice a second: what a client may no longer see ends now (a right that ended, a topic that is no longer
-   * carried, a mode that changed), and one that must authenticate and does not, or whose address was blocked, is closed.
+   * Called about twice a second: what a client may no longer see ends now (a right that ended, a topic that
+   * is no longer carried, a mode that changed), and one that must authenticate and does not, or whose address
+   * was blocked, is closed.
    */
   review(): void {
     const community = this.context.communities.get(this.client.community);
@@ -191,26 +272,7 @@ export class Connection implements FrameSource {
     const access = this.identity.access(community);
     if (this.reviewed?.access === access && this.reviewed.community === community) return;
     this.reviewed = { access, community };
-    for (const subscription of [...this.subscriptions.values()])
-      this.reviewSubscription(community, subscription);
-  }
-
-  private reviewSubscription(community: Community, subscription: Subscription): void {
-    const seen = this.identity.view(community, subscription.asked);
-    if (isRefusal(seen)) {
-      this.drop(subscription, seen);
-      return;
-    }
-    if (seen.every((filter, place) => filter.view?.key === subscription.filters[place]?.view?.key)) return;
-    if (subscription.loading) {
-      this.drop(subscription, refusal('error', 'what you may see has changed; ask again'));
-      return;
-    }
-    const index = this.context.fanout.index(this.client.community);
-    index.remove(subscription);
-    subscription.filters = seen;
-    index.add(subscription, seen);
-    index.settle(subscription);
+    this.queries.review(community);
   }
 
   private onMessage({ data, isBinary }: Frame): void {
@@ -223,36 +285,31 @@ export class Connection implements FrameSource {
     const problem = isBinary
       ? refusal('invalid', 'frames must be text')
       : this.onText(community, data, community.settings['limits.messageBytesMax']);
-    if (problem !== undefined) this.outgoing.send(noticeFrame(problem));
-    this.regulate();
+    if (problem !== undefined) {
+      this.replies.notice(problem);
+      this.offend(community, MALFORMED);
+    }
+    this.pausing.regulate();
   }
 
   private onText(community: Community, data: Buffer, bytesMax: number): Refusal | undefined {
-    if (data.length > bytesMax) return refusal('invalid', `message is larger than ${bytesMax} bytes`);
-    let message: unknown;
-    try {
-      message = JSON.parse(data.toString());
-    } catch {
-      return refusal('invalid', 'message is not JSON');
-    }
-    if (!Array.isArray(message)) return refusal('invalid', 'message must be a JSON array');
+    const message = parseMessage(data, bytesMax, (costMs) => this.charges.charge(community, costMs));
+    if (isRefusal(message)) return this.refuseUnparsed(community, data, message);
     switch (message[0]) {
       case 'EVENT':
-        return this.onEvent(community, message[1]);
+        return this.onEvent(community, message[1], data.length);
       case 'REQ':
-        return this.onQuery(community, message, (current, id, filters) =>
-          this.subscribe(current, id, filters),
-        );
+        return this.queries.onReq(community, message);
       case 'COUNT':
-        return this.onQuery(community, message, (current, id, { asked }) => this.count(current, id, asked));
+        return this.queries.onCount(community, message);
       case 'CLOSE':
-        return this.onClose(message[1]);
+        return this.queries.onClose(message[1]);
       case 'AUTH':
         return this.onAuth(community, message[1]);
       case 'NEG-OPEN':
       case 'NEG-MSG':
         return this.refuseNegentropy(message[1]);
-      // Nothing is open that it could close; and some clients ping in this way, and expect nothing.
+      // There is nothing to close. Some clients use this as a ping and expect no answer.
       case 'NEG-CLOSE':
       case 'PING':
         return undefined;
@@ -261,228 +318,54 @@ export class Connection implements FrameSource {
     }
   }
 
-  /**
-   * NIP-42, the same challenge each time. Where nobody has to authenticate, only with an answer that needs it: there are
-   * clients that stop working on a challenge they do not expect, and some that miss one which comes with the handshake.
-   */
-  private challenge(): void {
-    this.challenged = true;
-    this.outgoing.send(authFrame(this.identity.challenge));
-  }
-
-  private sendOk(id: string, outcome: Accepted | Refusal): void {
-    if (isRefusal(outcome) && outcome.refused === 'auth-required') this.challenge();
-    this.outgoing.send(okFrame(id, outcome));
-  }
-
-  private sendClosed(id: string, why: Refusal): void {
-    if (why.refused === 'auth-required') this.challenge();
-    this.outgoing.send(closedFrame(id, why));
-  }
-
-  /** NIP-77 is not spoken here: both answers, since clients wait for one or the other. */
-  private refuseNegentropy(id: unknown): Refusal | undefined {
-    if (typeof id !== 'string') return refusal('invalid', 'NEG-OPEN needs a subscription id');
-    this.outgoing.send(negErrFrame(id.slice(0, SUBSCRIPTION_ID_SHOWN_MAX)));
-    this.outgoing.send(NEGENTROPY_DISABLED);
+  /** An event gets its OK, also when its message was not parsed. */
+  private refuseUnparsed(community: Community, data: Buffer, why: Refusal): Refusal | undefined {
+    const id = eventIdIn(data);
+    if (id === undefined) return why;
+    this.replies.ok(id, why);
+    this.offend(community, MALFORMED);
     return undefined;
   }
 
-  private onEvent(community: Community, input: unknown): Refusal | undefined {
+  private refuseNegentropy(id: unknown): Refusal | undefined {
+    if (typeof id !== 'string') return refusal('invalid', 'NEG-OPEN needs a subscription id');
+    this.replies.noNegentropy(id);
+    return undefined;
+  }
+
+  private onEvent(community: Community, input: unknown, bytes: number): Refusal | undefined {
     const id = eventIdOf(input);
     if (id === undefined) return refusal('invalid', 'EVENT needs an event with an id');
-    this.judge(this.mayGoOn(community, 'events'), ({ allowed, retryAfterMs }) => {
-      if (allowed) return this.admit(this.current(community), id, input);
+    const verdict = this.charges.mayPost(community, weightOfInput(input, bytes));
+    this.judge(verdict, ({ allowed, retryAfterMs }) => {
+      if (allowed) return this.admit(this.current(community), id, input, bytes);
       this.context.metrics.events.inc({ outcome: 'rate-limited' });
-      this.sendOk(id, tooMany('events', retryAfterMs));
+      this.replies.ok(id, tooMany('events', retryAfterMs));
     });
     return undefined;
   }
 
-  private admit(community: Community, id: string, input: unknown): void {
+  private admit(community: Community, id: string, input: unknown, bytes: number): void {
     this.eventsUnderWay += 1;
-    const sender = { access: this.identity.access(community), exempt: this.isExempt(community) };
+    const textMs = readsTexts(community) ? bytes * TEXT_BYTE_MS : 0;
+    this.charges.charge(community, weightOfInput(input, bytes) * EVENT_MS + textMs);
+    const access = this.identity.access(community);
+    const sender = {
+      access,
+      exempt: this.charges.isExempt(community),
+      client: this.client,
+      charge: (costMs: number) => this.charges.charge(community, costMs),
+    };
     const { admission, membership } = this.context;
     const admitted: Promise<Accepted | Refusal> = isMembershipRequest(kindOf(input))
       ? admission.request(community, input, sender, (event) => membership.take(community, event))
       : admission.admit(community, input, sender);
     void admitted.then((outcome) => {
       this.eventsUnderWay -= 1;
-      this.sendOk(id, outcome);
-      this.regulate();
+      this.replies.ok(id, outcome);
+      this.judgeSignature(community, outcome);
+      this.pausing.regulate();
     });
-  }
-
-  /** What REQ and COUNT have in common: a usable id, the rate, and filters that pass. */
-  private onQuery(
-    community: Community,
-    [verb, id, ...inputs]: unknown[],
-    run: (community: Community, id: string, filters: Filters) => void,
-  ): Refusal | undefined {
-    if (this.ws.readyState !== this.ws.OPEN) return undefined;
-    const { settings } = community;
-    const lengthMax = settings['limits.subscriptionIdLengthMax'];
-    if (typeof id !== 'string' || id === '')
-      return refusal('invalid', 'a subscription id must be a non-empty string');
-    const refuse = (why: Refusal): undefined => {
-      if (verb === 'REQ') this.unsubscribe(id);
-      this.sendClosed(id, why);
-    };
-    if (id.length > lengthMax) {
-      return refuse(refusal('invalid', `subscription id is longer than ${lengthMax} characters`));
-    }
-    this.judge(this.mayGoOn(community, 'queries'), ({ allowed, retryAfterMs }) => {
-      // It may have gone while the verdict was awaited.
-      if (this.ws.readyState !== this.ws.OPEN) return;
-      if (!allowed) return refuse(tooMany('queries', retryAfterMs));
-      const current = this.current(community);
-      const filters = this.readFilters(current, inputs);
-      if (isRefusal(filters)) return refuse(filters);
-      run(current, id, filters);
-    });
-    return undefined;
-  }
-
-  private readFilters(community: Community, inputs: unknown[]): Filters | Refusal {
-    const filters = parseFilters(inputs, community.settings);
-    if (isRefusal(filters)) return filters;
-    if (this.queriesWaiting >= QUERIES_WAITING_MAX) {
-      return refusal('rate-limited', 'too many queries are waiting, slow down');
-    }
-    const seen = this.identity.view(community, filters);
-    if (isRefusal(seen)) return seen;
-    if (!this.challenged && this.identity.wouldSeeMore(community, filters)) this.challenge();
-    return { seen, asked: filters };
-  }
-
-  private subscribe(community: Community, id: string, { seen, asked }: Filters): void {
-    this.unsubscribe(id);
-    const max = community.settings['limits.subscriptionsMax'];
-    if (this.subscriptions.size >= max) {
-      this.sendClosed(id, refusal('rate-limited', `more than ${max} open subscriptions; close some first`));
-      return;
-    }
-    const own = valuesIn(asked);
-    const values = [...this.subscriptions.values()].reduce((sum, open) => sum + open.values, own);
-    const valuesMax = community.settings['limits.subscriptionValuesMax'];
-    if (values > valuesMax) {
-      const why = `more than ${valuesMax} values in the filters of all subscriptions; close some first`;
-      this.sendClosed(id, refusal('rate-limited', why));
-      return;
-    }
-    const { fanout, metrics, openValues } = this.context;
-    if (!openValues.take(this.client, own)) {
-      this.sendClosed(
-        id,
-        refusal('rate-limited', 'too many filters are open here; close some, or try later'),
-      );
-      return;
-    }
-    const subscription = new Subscription(id, seen, asked, fanout.head, this.outgoing, (overflown) => {
-      this.drop(
-        overflown,
-        refusal('error', 'more new events than can wait while stored ones are sent; ask again'),
-      );
-    });
-    this.subscriptions.set(id, subscription);
-    fanout.index(this.client.community).add(subscription, seen);
-    metrics.subscriptions.inc();
-    this.enqueue(
-      () => this.load(community, subscription),
-      (why) => this.drop(subscription, why),
-    );
-  }
-
-  private async load(community: Community, subscription: Subscription): Promise<void> {
-    if (subscription.ended) return;
-    const { stored, metrics } = this.context;
-    const done = metrics.request.startTimer();
-    const refused = await this.counted(community, subscription.filters, async () => {
-      const asking = new Asking(stored, community, this.ask);
-      metrics.rowsServed.inc(await sendStored(asking, subscription, this.outgoing));
-      await this.offerInvite(community, subscription);
-      if (subscription.ended) return;
-      if (asking.behind > 0) this.outgoing.send(noticeFrame(SEARCH_BEHIND));
-      if (asking.isOutdated) this.outgoing.send(noticeFrame(SEARCH_OUTDATED));
-      this.outgoing.send(eoseFrame(subscription.id));
-      subscription.goLive(nowSeconds(stored.now));
-      this.context.fanout.index(this.client.community).settle(subscription);
-    });
-    if (refused !== undefined) this.drop(subscription, refused);
-    done();
-  }
-
-  /** NIP-43: an invite is made on the fly for one who asks for it by its kind, and may have it. */
-  private async offerInvite(community: Community, { id, asked }: Subscription): Promise<void> {
-    const { pubkeys } = this.identity;
-    const wanted = asked.filter(({ kinds }) => kinds?.has(KIND_INVITE));
-    if (wanted.length === 0 || pubkeys.size === 0) return;
-    const event = await this.context.membership.offer(community, pubkeys);
-    if (event === undefined || !wanted.some((filter) => matchFilter(filter, event))) return;
-    this.outgoing.sendEvent(Buffer.from(eventFrameHead(id)), Buffer.from(serializeEvent(event)));
-  }
-
-  /** A search of one who has authenticated is one use of the plan of the first key that lends rights; given back when nothing came of it. */
-  private counted(
-    community: Community,
-    filters: readonly Filter[],
-    work: () => Promise<void>,
-  ): Promise<Refusal | undefined> {
-    const [pubkey] = this.identity.access(community).consented;
-    const payer = filters.some(({ search }) => search !== undefined) ? pubkey : undefined;
-    const failed = (error: unknown) => this.readFailure(error);
-    return countedUse(this.context.searchUse, { community: community.id, payer }, work, failed);
-  }
-
-  private count(community: Community, id: string, filters: Filter[]): void {
-    const { stored } = this.context;
-    const max = community.settings['limits.countMax'];
-    const refuse = (why: Refusal): void => this.sendClosed(id, why);
-    this.enqueue(async () => {
-      // It may have waited, and rights may have ended meanwhile.
-      const seen = this.identity.view(this.current(community), filters);
-      if (isRefusal(seen)) return refuse(seen);
-      const refused = await this.counted(community, seen, async () => {
-        const possible = seen.filter((filter) => !matchesNothing(filter));
-        const asking = new Asking(stored, community, this.ask);
-        const count = await asking.count(possible, max);
-        this.outgoing.send(
-          countFrame(id, Math.min(count, max), count > max || asking.behind > 0 || asking.isOutdated),
-        );
-      });
-      if (refused !== undefined) refuse(refused);
-    }, refuse);
-  }
-
-  private readFailure(error: unknown): Refusal {
-    if (isNoAnswer(error)) this.unansweredMs = performance.now();
-    return readFailure(error, this.context.log);
-  }
-
-  /** In its turn among all clients. Only the asking: sending the answer to a slow reader holds up nobody. */
-  private readonly ask = <T>(query: () => Promise<T>): Promise<T> =>
-    this.context.gate.run(this.client, query);
-
-  /** One query of a client at a time, so that many of one client do not stand in the way of the others'. */
-  private enqueue(query: () => Promise<void>, refuse: (why: Refusal) => void): void {
-    this.queriesWaiting += 1;
-    const askedMs = performance.now();
-    const run = async () => {
-      // A client that is gone waits for nothing.
-      if (this.ws.readyState !== this.ws.OPEN) return;
-      // What waited behind a query that was not answered does not wait as long again (I15).
-      if (askedMs <= this.unansweredMs) refuse(CANNOT_READ);
-      else await query();
-    };
-    this.queries = this.queries.then(run).finally(() => {
-      this.queriesWaiting -= 1;
-    });
-  }
-
-  private onClose(id: unknown): Refusal | undefined {
-    if (typeof id !== 'string') return refusal('invalid', 'CLOSE needs a subscription id');
-    this.unsubscribe(id);
-    return undefined;
   }
 
   private onAuth(community: Community, input: unknown): Refusal | undefined {
@@ -494,42 +377,43 @@ export class Connection implements FrameSource {
 
   private async authenticate(community: Community, id: string, input: unknown): Promise<void> {
     let refused: Refusal | undefined;
+    this.charges.charge(community, AUTH_MS);
     try {
-      const { allowed, retryAfterMs } = await this.mayGoOn(community, 'queries');
+      const { allowed, retryAfterMs } = await this.mayAsk(community);
       if (!allowed) refused = tooMany('tries', retryAfterMs);
-      else refused = await this.identity.authenticate(community, input, this.isExempt(community));
+      else refused = await this.identity.authenticate(community, input, this.charges.isExempt(community));
     } catch (error) {
       this.context.log.warn({ error: String(error) }, 'a client could not be authenticated');
       refused = refusal('error', 'failed to authenticate, try again in a moment');
     }
-    this.sendOk(id, refused ?? 'authenticated');
+    this.replies.ok(id, refused ?? 'authenticated');
+    if (refused !== undefined) this.judgeSignature(community, refused);
   }
 
-  private mayGoOn(community: Community, what: 'events' | 'queries'): Verdict | Promise<Verdict> {
-    const { settings } = community;
-    const keys = this.isExempt(community) ? [] : this.keysOf(community, what);
-    const { rates, now } = this.context;
-    return rates.takeAll(keys, settings[`rate.${what}PerSecond`], settings[`rate.${what}Burst`], now());
+  /** Checking an invalid signature is wasted work, and no honest client sends one. */
+  private judgeSignature(community: Community, outcome: Accepted | Refusal): void {
+    if (!isForged(outcome)) return;
+    this.charges.charge(community, FORGED_MS);
+    this.offend(community, 'rate-limited: too many signatures that do not hold');
   }
 
-  /** A verdict may have been waited for, and the rules may have changed meanwhile. */
+  private offend(community: Community, why: string): void {
+    if (this.charges.offend(community)) this.reject(why);
+  }
+
+  private mayAsk(community: Community): Verdict | Promise<Verdict> {
+    return this.charges.mayAsk(community, this.identity.pubkeys);
+  }
+
+  /** The rules may have changed while a rate limit was checked. */
   private current(community: Community): Community {
     return this.context.communities.get(community.id) ?? community;
   }
 
-  private isExempt({ settings }: Community): boolean {
-    return this.client.isLoopback && settings['rate.exemptLoopback'];
-  }
-
-  /** Whose buckets pay. */
-  private keysOf({ id }: Community, what: 'events' | 'queries'): string[] {
-    const address = rateKey(id, what, this.client.rateKey);
-    // The author of an event pays once its signature is checked (admission.ts).
-    if (what === 'events') return [address];
-    return [address, ...[...this.identity.pubkeys].map((pubkey) => rateKey(id, what, pubkey))];
-  }
-
-  /** At once when the verdict is at hand; else this client's frames wait for it, in their order, and nobody else's do. */
+  /**
+   * Continues at once when the verdict is known. Otherwise the frames of this client wait for it, in order;
+   * other clients are not affected.
+   */
   private judge(verdict: Verdict | Promise<Verdict>, goOn: (verdict: Verdict) => void): void {
     if (!(verdict instanceof Promise)) {
       goOn(verdict);
@@ -537,60 +421,14 @@ export class Connection implements FrameSource {
     }
     void this.holdFor(verdict.then(goOn));
   }
-
-  private drop(subscription: Subscription, why: Refusal): void {
-    if (subscription.ended) return;
-    this.unsubscribe(subscription.id);
-    this.sendClosed(subscription.id, why);
-  }
-
-  private unsubscribe(id: string): void {
-    const subscription = this.subscriptions.get(id);
-    if (subscription === undefined) return;
-    subscription.end();
-    this.subscriptions.delete(id);
-    this.context.openValues.giveBack(this.client, subscription.values);
-    this.context.fanout.index(this.client.community).remove(subscription);
-    this.context.metrics.subscriptions.dec();
-  }
-
-  private endAll(): void {
-    for (const id of [...this.subscriptions.keys()]) this.unsubscribe(id);
-  }
-
-  /** Stops reading while the client has too much under way or does not read its replies; goes on when it has not. */
-  private regulate(): void {
-    const { behind } = this.outgoing;
-    if (behind && !this.awaitingRoom) {
-      this.awaitingRoom = true;
-      void this.outgoing.room().then(() => {
-        this.awaitingRoom = false;
-        this.regulate();
-      });
-    }
-    const full =
-      behind ||
-      this.eventsUnderWay >= EVENTS_UNDER_WAY_MAX ||
-      this.frames.length >= FRAMES_WAITING_MAX ||
-      this.framesBytes >= FRAMES_WAITING_BYTES_MAX;
-    if (full === this.paused) return;
-    this.paused = full;
-    if (full) this.ws.pause();
-    else {
-      // A pong may have waited unread.
-      this.alive = true;
-      this.ws.resume();
-    }
-  }
-}
-
-/** What was asked, and what of it the client may see. */
-interface Filters {
-  readonly asked: Filter[];
-  readonly seen: Filter[];
 }
 
 interface Reviewed {
   readonly access: Access;
   readonly community: Community;
+}
+
+/** Are contents compared with words or rules here? */
+function readsTexts({ blocks, rules }: Community): boolean {
+  return !blocks.words.isEmpty || rules.ordered.length > 0;
 }

@@ -1,31 +1,28 @@
 /**
- * Live delivery: reads the outbox in order and hands each new event to the subscriptions that match. So every path of
- * writing is seen, also from another instance. NOTIFY is only a wake-up; polling is the truth.
+ * Live delivery: reads the outbox in order and hands each new event to the subscriptions that match. So every
+ * path of writing is seen, also from another instance. NOTIFY is only a wake-up; polling is the truth.
  *
  * The outbox says what and in which order; the bytes of events written by this process are still in memory.
  */
 import { LRUCache } from 'lru-cache';
-import type { RecentIds } from '../admission.js';
-import type { NostrEvent } from '../core/event.js';
-import { isExpired } from '../core/expiration.js';
-import { factKey, type Plan } from '../core/plan.js';
-import { asKept, type Retention } from '../core/retention.js';
-import { asMatched, impliedTopics, type MatchedEvent, type TopicSettings, UNBOUND } from '../core/topic.js';
-import type { Log } from '../log.js';
-import type { Metrics } from '../metrics.js';
-import type { Database } from '../postgres/database.js';
-import { BUS_NOTICE } from '../store/batch.js';
+import type { RecentIds } from '../events/recent-ids.js';
+import type { NostrEvent } from '../events/rules/event.js';
+import { isExpired } from '../events/rules/expiration.js';
+import { factKey } from '../events/rules/facts.js';
+import { asKept, type Retention } from '../events/rules/retention.js';
+import type { BatchWrites } from '../events/rules/writes.js';
 import {
+  type EventStore,
+  type NamedChange,
   OutboxBehind,
-  type OutboxEntry,
-  readBus,
-  readBusHead,
-  readHead,
-  readOutbox,
-} from '../store/outbox.js';
-import { type ReadEvent, readEventsById } from '../store/query.js';
-import type { Wakeups } from '../wakeups.js';
-import { hold } from './held-events.js';
+  type Position,
+  type ReadEvent,
+  type UnnamedChange,
+} from '../events/store.js';
+import { BUS_NOTICE, type Wakeups } from '../events/wakeups.js';
+import type { Log } from '../node/log.js';
+import type { Metrics } from '../node/metrics.js';
+import { asMatched, impliedTopics, type MatchedEvent, type TopicSettings, UNBOUND } from '../topics/rules.js';
 import type { Memory } from './memory.js';
 import { SubscriptionIndex } from './subscription-index.js';
 
@@ -35,7 +32,7 @@ const READ_MAX = 500;
 const COMMITTED_BYTES_MAX = 16 * 1_048_576;
 
 export interface LiveEvent {
-  /** Its number in the outbox; undefined for an ephemeral event, which has none. */
+  /** Its position in the outbox; undefined for an ephemeral event, which has none. */
   readonly seq: number | undefined;
   readonly event: NostrEvent;
   readonly payload: Buffer;
@@ -43,12 +40,12 @@ export interface LiveEvent {
 
 export interface LiveReader {
   deliver(live: LiveEvent): void;
-  /** It is gone: one that still holds it back lets it go. */
+  /** The event was hidden: a subscription that still buffers it drops it. */
   withdraw(id: string): void;
 }
 
 export interface FanoutOptions {
-  readonly database: Database;
+  readonly events: Pick<EventStore, 'head' | 'changes' | 'byIds' | 'broadcastHead' | 'broadcasts'>;
   readonly wakeups: Wakeups;
   readonly memory: Memory;
   readonly recent: RecentIds;
@@ -71,20 +68,27 @@ export class Fanout {
   private waiting: Waiting[] = [];
   private wanted = true;
   private busWanted = true;
+  /** Something may have been committed since the outbox was last read. */
+  private isHinted = true;
   private loop: Promise<void> = Promise.resolve();
   private busPosition = 0;
   private position = 0;
   private committedSeq = 0;
+  /** The last commit of this process that hides events. */
+  private hidingSeq = 0;
 
   constructor(private readonly options: FanoutOptions) {}
 
   async start(): Promise<void> {
-    this.position = await readHead(this.options.database.ownPool);
-    this.busPosition = await readBusHead(this.options.database.ownPool);
+    const { events } = this.options;
+    this.options.recent.alsoServed = (community, id) => this.serves(community, id);
+    this.position = await events.head();
+    this.busPosition = await events.broadcastHead();
     this.options.wakeups.add({
-      // Ephemeral batches commit without waiting for the disk: after a crash the bus may have fallen behind this reader.
-      opening: async (client) => {
-        const busHead = await readBusHead(client);
+      // Ephemeral batches commit without waiting for the disk: after a crash the bus may have fallen behind
+      // this reader.
+      opening: async () => {
+        const busHead = await events.broadcastHead();
         this.busPosition = Math.min(this.busPosition, busHead);
       },
       wake: (notice) => this.wake(notice === undefined || notice === BUS_NOTICE),
@@ -93,11 +97,24 @@ export class Fanout {
   }
 
   /**
-   * The last outbox number that a query starting now is sure to see: passed by the fan-out, or committed by this process,
-   * whose client may have had its OK already. A subscription counts as live what comes after it.
+   * The last position that a query starting now is sure to see: passed by the fan-out, or committed by this
+   * process, whose client may have had its OK already. A subscription counts as live what comes after it.
    */
   get head(): number {
     return Math.max(this.position, this.committedSeq);
+  }
+
+  /**
+   * The event is in memory, and memory knows of everything that this process has hidden: then a repeat of it
+   * is a duplicate.
+   */
+  private serves(community: number, id: string): boolean {
+    return this.position >= this.hidingSeq && this.options.memory.holds(community, id);
+  }
+
+  /** The last position that was passed. */
+  get passed(): Position {
+    return this.position;
   }
 
   async stop(): Promise<void> {
@@ -107,14 +124,14 @@ export class Fanout {
   }
 
   /**
-   * Resolves when everything that was committed before this call, by any instance, has been passed: then memory is as new as
-   * a query would be. Many callers share one reading of the outbox.
+   * Resolves when everything that was committed before this call, by any instance, has been passed: then
+   * memory is as new as a query would be. Many callers share one reading of the outbox.
    */
   caughtUp(): Promise<void> {
     return new Promise((resolve, reject) => {
       if (this.stopping.signal.aborted) return reject(new Error('the fan-out has stopped'));
       this.waiting.push({ resolve, reject, upTo: undefined });
-      this.wake();
+      this.rouse();
     });
   }
 
@@ -128,25 +145,31 @@ export class Fanout {
   }
 
   /** The lane has committed here: keep the parsed events at hand and read on at once. */
-  onCommit(plan: Plan): void {
-    for (const row of plan.rows) {
+  onCommit(writes: BatchWrites): void {
+    for (const row of writes.rows) {
       const { community, event, payload } = row.submission;
       this.committed.set(row.seq, { event, payload, bound: row.bound });
       if (row.hidden !== undefined) this.options.recent.withdraw(community, event.id);
     }
-    for (const { community, id } of plan.hidden) this.options.recent.withdraw(community, id);
-    if (plan.vanishMarks.length > 0) {
+    for (const { community, id } of writes.hidden) this.options.recent.withdraw(community, id);
+    if (writes.vanishMarks.length > 0) {
       this.options.recent.clear();
       // What waits for its delivery is read again, because only the database knows what a mark hides.
       this.committed.clear();
     }
-    this.committedSeq = plan.lastSeq;
-    this.wake(plan.broadcasts.length > 0);
+    this.committedSeq = writes.lastSeq;
+    if (writes.hidden.length + writes.vanishMarks.length > 0) this.hidingSeq = writes.lastSeq;
+    this.wake(writes.broadcasts.length > 0);
   }
 
   wake(bus = false): void {
-    this.wanted = true;
+    this.isHinted = true;
     this.busWanted ||= bus;
+    this.rouse();
+  }
+
+  private rouse(): void {
+    this.wanted = true;
     this.awake?.();
   }
 
@@ -156,14 +179,17 @@ export class Fanout {
       const waiting = this.waiting;
       this.waiting = [];
       try {
-        const read = (await this.readOutboxOnce(waiting)) + (this.busWanted ? await this.readBusOnce() : 0);
+        const isRead = !this.isHinted && (await this.isAtHead(waiting));
+        const read =
+          (isRead ? 0 : await this.readOutboxOnce(waiting)) + (this.busWanted ? await this.readBusOnce() : 0);
         if (read > 0) continue;
       } catch (error) {
         this.options.log.warn({ error: String(error) }, 'the outbox could not be read');
         // Those who came meanwhile would wait for the same.
         for (const { reject } of [...waiting, ...this.waiting.splice(0)]) reject(error);
-        // Live delivery keeps no state: what it slept through is in the store, and it goes on with what comes.
-        if (error instanceof OutboxBehind) this.skipTo(error.floor - 1);
+        // Live delivery keeps no state: what it slept through is in the store, and it goes on with what
+        // comes.
+        if (error instanceof OutboxBehind) this.skipTo({ seq: error.floor - 1, marks: undefined });
       }
       if (!this.wanted) await this.sleep();
     }
@@ -173,9 +199,10 @@ export class Fanout {
   private sleep(): Promise<void> {
     return new Promise((resolve) => {
       const timer = setTimeout(() => {
+        this.isHinted = true;
         this.busWanted = true;
         resolve();
-      }, POLL_MS);
+      }, this.options.wakeups.pollMs(POLL_MS));
       this.awake = () => {
         clearTimeout(timer);
         resolve();
@@ -183,46 +210,68 @@ export class Fanout {
     });
   }
 
+  /**
+   * For those who only want to be sure: mostly nothing was committed, and to ask for the last position takes
+   * half of what reading the outbox does (63 against 122 µs of CPU, with both sides).
+   */
+  private async isAtHead(waiting: readonly Waiting[]): Promise<boolean> {
+    const head = await this.options.events.head();
+    if (head > this.position) return false;
+    this.release(waiting, head);
+    return true;
+  }
+
   private async readOutboxOnce(waiting: readonly Waiting[]): Promise<number> {
-    const { entries, lastSeq } = await readOutbox(this.options.database.ownPool, this.position, READ_MAX);
-    // Taken in hand before anything is awaited: what waits here too long is dropped for newer events, and read instead.
-    const own = entries.map((entry) => this.committed.get(entry.seq));
-    const foreign = entries.filter((entry, at) => entry.op === 'upsert' && own[at] === undefined);
-    const read =
-      foreign.length === 0
-        ? new Map<string, ReadEvent>()
-        : await readEventsById(this.options.database.ownPool, foreign);
-    entries.forEach((entry, at) => {
-      if (entry.seq !== this.position + 1) this.skipTo(entry.seq - 1);
-      const found = read.get(factKey(entry.community, entry.id));
-      // One that was removed and restored since has another number: there it is delivered, once (I10).
-      const foreignEvent = found?.seq === entry.seq ? { ...found, event: parse(found.payload) } : undefined;
-      this.dispatch(entry, own[at] ?? foreignEvent);
+    const { events } = this.options;
+    this.isHinted = false;
+    const { changes, head } = await events.changes(this.position, READ_MAX);
+    // Taken in hand before anything is awaited: what waits here too long is dropped for newer events, and
+    // read instead.
+    const own = changes.map(({ seq }) => this.committed.get(seq));
+    const foreign = changes.filter(
+      (change, at): change is NamedChange => change.op === 'upsert' && own[at] === undefined,
+    );
+    const read = foreign.length === 0 ? new Map<string, ReadEvent>() : await events.byIds(foreign);
+    let named = 0;
+    changes.forEach((change, at) => {
+      if (change.op === 'unnamed') {
+        this.skipTo(change);
+        return;
+      }
+      named += 1;
+      const found = read.get(factKey(change.community, change.id));
+      // One that was removed and restored since has another position: there it is delivered, once (I10).
+      const foreignEvent = found?.seq === change.seq ? { ...found, event: parse(found.payload) } : undefined;
+      this.dispatch(change, own[at] ?? foreignEvent);
     });
-    if (entries.length < READ_MAX && lastSeq > this.position) this.skipTo(lastSeq);
-    this.release(waiting, lastSeq);
+    this.release(waiting, head);
     this.options.metrics.outboxHead.set(this.position);
-    return entries.length;
+    return named;
   }
 
   /** Those whose moment has been passed; the others wait for the next page. */
-  private release(waiting: readonly Waiting[], lastSeq: number): void {
+  private release(waiting: readonly Waiting[], head: Position): void {
     for (const each of waiting) {
-      each.upTo ??= lastSeq;
+      each.upTo ??= head;
       if (each.upTo <= this.position) each.resolve();
       else this.waiting.push(each);
     }
   }
 
-  /** Numbers without a row: a request to vanish, which hides what nobody names; or rows that are gone. */
-  private skipTo(seq: number): void {
+  /**
+   * Something was hidden that nothing names event by event: by a mark; or by changes that are not kept any
+   * more.
+   */
+  private skipTo({ seq, marks }: Pick<UnnamedChange, 'seq' | 'marks'>): void {
+    const { memory, recent } = this.options;
     this.position = seq;
-    this.options.memory.clear();
-    this.options.recent.clear();
+    if (marks === undefined) memory.clear();
+    else memory.onMarks(marks);
+    recent.clear();
   }
 
-  private dispatch(entry: OutboxEntry, live: Parsed | undefined): void {
-    const { community, id, seq, op, ingestedAt } = entry;
+  private dispatch(change: NamedChange, live: Parsed | undefined): void {
+    const { community, id, seq, op, ingestedAt } = change;
     const { recent, memory } = this.options;
     this.position = seq;
     this.committed.delete(seq);
@@ -236,21 +285,22 @@ export class Fanout {
     // No payload: it is no longer effective, and a later row of the outbox says why.
     if (live === undefined) return;
     const { event, bound } = live;
+    const payload = Buffer.from(live.payload);
+    memory.onUpsert(community, { seq, ingestedAt, event, payload, bound });
     const rules = this.options.rulesOf(community);
-    // Read late: what is past its days by now is not delivered either, nor by the topics that do not keep it any more (I8).
+    // Read late: what is past its days by now is not delivered either, nor by the topics that do not keep it
+    // any more (I8).
     const matched =
       rules === undefined
         ? asMatched(event, bound)
         : asKept(rules, event, { bound, ingestedAt }, this.options.now());
     if (matched === undefined) return;
-    const payload = Buffer.from(live.payload);
-    memory.onUpsert(community, hold(seq, ingestedAt, event, payload, bound), matched);
     this.deliver(community, { seq, event, payload }, matched);
   }
 
   private async readBusOnce(): Promise<number> {
     this.busWanted = false;
-    const entries = await readBus(this.options.database.ownPool, this.busPosition, READ_MAX);
+    const entries = await this.options.events.broadcasts(this.busPosition, READ_MAX);
     if (entries.length === READ_MAX) this.busWanted = true;
     for (const { position, community, payload } of entries) {
       this.busPosition = position;
@@ -275,7 +325,7 @@ export class Fanout {
 }
 
 interface Waiting {
-  /** The last number at its first reading; what comes later is not waited for. */
+  /** The last position at its first reading; what comes later is not waited for. */
   upTo: number | undefined;
   resolve(): void;
   reject(why: unknown): void;

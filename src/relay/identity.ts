@@ -1,9 +1,9 @@
 /**
- * Who a client is: the keys that it has proved to hold (NIP-42), several if it likes, and what they give it. The challenge is
- * this connection's own, so that a proof holds nowhere else.
+ * The identity of a client: the keys that it has authenticated with (NIP-42), possibly several, and the
+ * rights that they give. Each connection has its own challenge, so a proof is valid on that connection only.
  */
 import { randomBytes } from 'node:crypto';
-import type { Community } from '../communities.js';
+import type { Community } from '../communities/communities.js';
 import {
   type Access,
   isSameAccess,
@@ -12,17 +12,25 @@ import {
   refusePrivate,
   seenBy,
   wouldShowMore,
-} from '../core/access.js';
-import { authDeadline, enforcedFrom, refuseAuth } from '../core/auth.js';
-import { parseEvent, serializeEvent } from '../core/event.js';
-import type { Filter } from '../core/filter.js';
-import { hasAgreed } from '../core/policies.js';
-import { isRefusal, type Refusal, refusal, tooMany } from '../core/reply.js';
-import { refuseFilterTopic } from '../core/topic.js';
+} from '../events/rules/access.js';
+import { parseEvent, serializeEvent } from '../events/rules/event.js';
+import type { Filter } from '../events/rules/filter.js';
+import {
+  isRefusal,
+  type Refusal,
+  refusal,
+  tooMany,
+  WRONG_ID,
+  WRONG_SIGNATURE,
+} from '../events/rules/reply.js';
+import type { Verifier } from '../events/verify/pool.js';
 import { rateKey } from '../limits/keys.js';
 import type { Rates } from '../limits/rates.js';
-import type { Rights } from '../rights.js';
-import type { Verifier } from '../verify/pool.js';
+import { type LineClient, verifyLineOf } from '../limits/rules-lines.js';
+import type { Rights } from '../members/rights.js';
+import { hasAgreed } from '../policies/rules.js';
+import { refuseFilterTopic } from '../topics/rules.js';
+import { authDeadline, enforcedFrom, refuseAuth } from './rules-auth.js';
 
 const PUBKEYS_MAX = 20;
 const NO_TOPICS: ReadonlySet<string> = new Set();
@@ -31,7 +39,7 @@ export interface IdentityContext {
   readonly rights: Rights;
   readonly rates: Rates;
   readonly verifier: Verifier;
-  /** By which addresses clients know the community. */
+  /** The addresses by which clients know the community. */
   readonly addressesOf: (community: Community) => readonly string[];
   /** Milliseconds. */
   readonly now: () => number;
@@ -42,13 +50,17 @@ export class Identity {
   private readonly keys = new Set<string>();
   private readonly openedAt: number;
   private gone = false;
-  /** Once it had to authenticate, it has to for as long as the mode holds: a setting saved again gives no new grace. */
+  /**
+   * Once the client must authenticate, it must as long as the mode stays: saving the setting again starts no
+   * new grace period.
+   */
   private enforced = false;
   private authenticating = 0;
   private known: { access: Access; community: Community; rights: number } | undefined;
 
   constructor(
     private readonly community: number,
+    private readonly client: LineClient,
     private readonly context: IdentityContext,
   ) {
     this.openedAt = context.now();
@@ -77,16 +89,20 @@ export class Identity {
       nowSeconds: Math.floor(now() / 1_000),
     });
     if (refused !== undefined) return refused;
-    // Who is disabled proves the key all the same: to take back what is theirs, and to go on once they are let in again.
+    // A disabled member may authenticate too: to withdraw what is theirs, and to continue once they are
+    // enabled again.
     if (community.refused.get(event.pubkey) === 'erasing') return refuseKey(event.pubkey, community);
     if (this.keys.size >= PUBKEYS_MAX) return refusal('error', `more than ${PUBKEYS_MAX} keys`);
-    if ((await verifier.verify({ payload: serializeEvent(event) })) !== 'valid') {
-      return refusal('invalid', 'the signature does not hold');
-    }
+    const from = verifyLineOf(this.community, isExempt ? undefined : this.client, event.pubkey);
+    const verdict = await verifier.verify({ payload: serializeEvent(event), from });
+    if (verdict !== 'valid') return verdict === 'wrong-id' ? WRONG_ID : WRONG_SIGNATURE;
     return (isExempt ? undefined : await this.overRate(community, event.pubkey)) ?? this.add(event.pubkey);
   }
 
-  /** A key counts as a connection wherever it comes from; only once it is proved, or anybody could spend its rate. */
+  /**
+   * A key counts as one connection, whatever its address. It counts only after the proof, because otherwise
+   * anybody could use up its rate.
+   */
   private async overRate({ id, settings }: Community, pubkey: string): Promise<Refusal | undefined> {
     const { rates, now } = this.context;
     const { 'rate.connectionsPerSecond': perSecond, 'rate.connectionsBurst': burst } = settings;
@@ -115,7 +131,7 @@ export class Identity {
     this.known = undefined;
   }
 
-  /** What this client may do now; the same object for as long as that does not change. */
+  /** What this client may do now; the same object as long as that does not change. */
   access(community: Community): Access {
     const enforced = this.isEnforced(community);
     const { rights } = this.context;
@@ -143,7 +159,10 @@ export class Identity {
     return this.enforced;
   }
 
-  /** Those whose account is open; where clients must authenticate, who has agreed to what is current. */
+  /**
+   * Keys with an open account; where clients must authenticate, keys that have agreed to the current
+   * policies.
+   */
   private consenting({ policies, refused }: Community, enforced: boolean): ReadonlySet<string> {
     const { rights } = this.context;
     const agrees = (pubkey: string) =>
@@ -151,7 +170,7 @@ export class Identity {
     return new Set([...this.keys].filter((pubkey) => !refused.has(pubkey) && agrees(pubkey)));
   }
 
-  /** Of all keys together; of one, without a copy. */
+  /** Of all keys together; with one key, without a copy. */
   private topicsOf(keys: ReadonlySet<string>): ReadonlySet<string> {
     const [first, ...others] = [...keys].map(
       (pubkey) => this.context.rights.of(this.community, pubkey).topics,
@@ -160,7 +179,7 @@ export class Identity {
     return others.length === 0 ? first : new Set([first, ...others].flatMap((topics) => [...topics]));
   }
 
-  /** It had its time to authenticate and did not. */
+  /** The time to authenticate is over, and the client has not done so. */
   isOverdue(community: Community): boolean {
     if (this.keys.size > 0 || this.authenticating > 0) return false;
     return this.context.now() >= authDeadline(community, this.openedAt);
@@ -171,7 +190,7 @@ export class Identity {
     return wouldShowMore(filters, this.access(community), community);
   }
 
-  /** The filters with what this client may see of them, or why it may not ask them. */
+  /** The filters with what this client may see of them, or why it may not use them. */
   view(community: Community, filters: readonly Filter[]): Filter[] | Refusal {
     const access = this.access(community);
     const refusedAll = refusePrivate(filters, access, community);

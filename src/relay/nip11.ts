@@ -1,12 +1,12 @@
 /** The relay information document (NIP-11), generated from the settings that are enforced. */
-import type { Community } from '../communities.js';
-import type { Settings } from '../core/settings.js';
-import { SOFTWARE_URL, SOFTWARE_VERSION } from '../version.js';
+import type { Community } from '../communities/communities.js';
+import type { Settings } from '../communities/rules-settings.js';
+import { SOFTWARE_URL, SOFTWARE_VERSION } from '../node/version.js';
 
-const NIPS = [1, 5, 9, 11, 13, 17, 40, 42, 43, 45, 50, 56, 59, 62, 70];
+const NIPS = [1, 5, 9, 11, 13, 17, 32, 40, 42, 43, 45, 50, 56, 59, 62, 70, 85];
 const TOPICS_NAMED_MAX = 100;
-/** Management (NIP-86) is answered by the API. */
-const API_NIPS = [86];
+/** Management (NIP-86) and signed requests (NIP-98) are answered by the API. */
+const API_NIPS = [86, 98];
 
 const ABOUT_MODE: Record<Settings['topic.mode'], string> = {
   required: 'Every event names one of the topics in a t tag and every filter in #t, a few kinds aside.',
@@ -18,7 +18,7 @@ export function supportedNips(hasApi: boolean): readonly number[] {
   return hasApi ? [...NIPS, ...API_NIPS] : NIPS;
 }
 
-/** Those that anybody may use, the global one among the first since it was there first. */
+/** Topics that anybody may use. The global one is among the first, because it is the oldest. */
 export function publicTopics({ topics }: Pick<Community, 'topics'>): string[] {
   const open: string[] = [];
   for (const [topic, { enabled, public: isPublic }] of topics) {
@@ -27,7 +27,7 @@ export function publicTopics({ topics }: Pick<Community, 'topics'>): string[] {
   return open;
 }
 
-/** What is given is named. */
+/** Only what is configured is listed. */
 function given(fields: Record<string, string | undefined>): Record<string, string> {
   return Object.fromEntries(
     Object.entries(fields).filter((field): field is [string, string] => (field[1] ?? '') !== ''),

@@ -1,16 +1,26 @@
 /**
- * The sending side of one socket, bounded (I14). Frames of one turn of the event loop are put together in one buffer and go
- * out in one write. A reader that falls behind is first not fed (live events wait in a bounded backlog, stored ones are not
- * read from the database), then closed with a NOTICE that says why.
+ * The sending side of one socket, bounded (I14). Frames of one turn of the event loop are put together in one
+ * buffer and go out in one write. A reader that falls behind is first not fed (live events wait in a bounded
+ * backlog, the next portion of stored ones is not looked up), then closed with a NOTICE that says why.
  */
 import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
-import { EVENT_FRAME_END, noticeFrame, refusal } from '../core/reply.js';
-import type { Metrics } from '../metrics.js';
+import { EVENT_FRAME_END, noticeFrame, refusal } from '../events/rules/reply.js';
+import type { Metrics } from '../node/metrics.js';
 import { FrameBuffer } from './frame-buffer.js';
+import type { Held } from './input/held-bytes.js';
 
 /** Above this the reader is behind: nothing more is fed until it has read. */
 const BUFFER_BYTES_MAX = 1_048_576;
+/** The same while memory for all readers is short, or this reader's address holds more than its share. */
+const BUFFER_BYTES_SHORT = 65_536;
+/**
+ * Above this the next portion of a stored answer waits: the buffers of the system are full, so that waiting
+ * costs a reader nothing.
+ */
+const FED_BYTES = 65_536;
+/** How long a portion may wait: 320 KiB at 5.5 kB/s. */
+const FED_MS_MAX = 60_000;
 /** Live events that wait while the reader is behind. */
 const BACKLOG_BYTES_MAX = 4 * 1_048_576;
 /** How long a reader may stay behind before it is closed. */
@@ -36,32 +46,49 @@ export class Outgoing {
   private behindTimer: NodeJS.Timeout | undefined;
   private waiters: (() => void)[] = [];
   private closing = false;
+  private readonly held: Held;
+  private pongDue: Buffer | undefined;
 
   constructor(
     private readonly ws: WebSocket,
     private readonly socket: Duplex,
     private readonly metrics: Metrics,
+    join: (giveUp: () => void) => Held,
   ) {
+    this.held = join(() => this.giveUp());
     socket.on('drain', () => this.onDrain());
     socket.on('close', () => this.onClose());
   }
 
-  /** True while the reader has more than its share unread. One that is being closed is not waited for any more. */
+  /**
+   * True while the reader has more than its share unread. One that is being closed is not waited for any
+   * more.
+   */
   get behind(): boolean {
-    return this.open && this.ws.bufferedAmount + this.frames.bytes > BUFFER_BYTES_MAX;
+    if (!this.open) return false;
+    const unread = this.ws.bufferedAmount + this.frames.bytes;
+    return unread > BUFFER_BYTES_SHORT && (unread > BUFFER_BYTES_MAX || this.held.isShort);
+  }
+
+  /** The socket has not taken the last portion of an answer yet. */
+  get isFed(): boolean {
+    return this.open && this.ws.bufferedAmount + this.frames.bytes > FED_BYTES;
   }
 
   private get open(): boolean {
     return !this.closing && this.ws.readyState === this.ws.OPEN;
   }
 
-  /** Answers to the client's own messages; its reading is stopped while it is behind, so these are bounded by it. */
+  /**
+   * Answers to the client's own messages; its reading is stopped while it is behind, so these are bounded by
+   * it.
+   */
   send(frame: string): void {
     if (!this.open) return;
     this.put(Buffer.from(frame));
   }
 
-  /** A stored event; whoever sends them waits for `room` in between. */
+  /** A stored event; whoever sends them waits for `taken` between two portions. */
   sendEvent(head: Buffer, payload: Buffer): void {
     if (!this.open) return;
     this.put(head, payload, END);
@@ -77,6 +104,7 @@ export class Outgoing {
     this.backlog.push({ head, payload });
     this.backlogBytes += head.length + payload.length;
     if (this.backlogBytes > BACKLOG_BYTES_MAX) this.closeSlow();
+    else this.watch();
   }
 
   private put(...parts: readonly Buffer[]): void {
@@ -87,7 +115,8 @@ export class Outgoing {
     this.frames.add(parts, length);
   }
 
-  private flush(): void {
+  /** Writes what was sent in this turn of the event loop now, so that `isFed` says what the socket takes. */
+  flush(): void {
     const frames = this.frames.take();
     if (frames === undefined || this.ws.readyState !== this.ws.OPEN) return;
     this.metrics.bytesOut.inc(frames.bytes.length);
@@ -95,21 +124,44 @@ export class Outgoing {
     this.watch();
   }
 
-  /** Answers a ping, unless the peer does not read the answers. */
+  /** Answers a ping, the last one of a turn (RFC 6455, 5.5.3), unless the peer does not read the answers. */
   pong(data: Buffer): void {
     if (this.closing || this.behind) return;
+    if (this.pongDue === undefined) process.nextTick(() => this.sendPong());
+    this.pongDue = data;
+  }
+
+  private sendPong(): void {
+    const data = this.pongDue;
+    this.pongDue = undefined;
+    if (!this.open) return;
     this.ws.pong(data);
     this.watch();
   }
 
   private watch(): void {
+    const unread = this.ws.bufferedAmount;
+    // The rest of a small write is on its way, and nobody says when it has gone.
+    this.held.set(unread > this.socket.writableHighWaterMark ? unread : 0);
     if (this.behind) this.behindTimer ??= setTimeout(() => this.closeSlow(), BEHIND_MS_MAX);
   }
 
   /** Resolves when there is room again, or the socket is gone. */
   room(): Promise<void> {
+    // A write that the system takes at once is followed by no `drain`.
+    this.flush();
     if (!this.behind) return Promise.resolve();
+    this.watch();
     return new Promise((resolve) => this.waiters.push(resolve));
+  }
+
+  /** Resolves when the socket has taken what was sent, or is gone. */
+  async taken(): Promise<void> {
+    this.flush();
+    if (!this.isFed) return;
+    const late = setTimeout(() => this.closeSlow(), FED_MS_MAX);
+    await new Promise<void>((resolve) => this.waiters.push(resolve));
+    clearTimeout(late);
   }
 
   /** Says why, then closes; a peer that does not answer is cut off. */
@@ -140,7 +192,17 @@ export class Outgoing {
     this.close(CLOSE_SLOW_READER, 'slow reader', SLOW_CLOSE_GRACE_MS);
   }
 
+  /**
+   * All unread answers together are too large, and those of this client exceed its share. A NOTICE would wait
+   * behind what it has not read, so the socket is cut.
+   */
+  private giveUp(): void {
+    this.metrics.slowReaders.inc();
+    this.ws.terminate();
+  }
+
   private onDrain(): void {
+    this.held.set(0);
     if (this.behind) return;
     clearTimeout(this.behindTimer);
     this.behindTimer = undefined;
@@ -155,6 +217,7 @@ export class Outgoing {
     clearTimeout(this.behindTimer);
     this.backlog = [];
     this.closing = true;
+    this.held.leave();
     this.releaseWaiters();
   }
 

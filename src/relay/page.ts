@@ -1,9 +1,12 @@
-/** The page that a browser sees at the relay's address. Plain HTML, no outside requests, one small script for the count. */
+/**
+ * The page that a browser sees at the relay's address. Plain HTML, no outside requests, one small script for
+ * the count.
+ */
 import { createHash } from 'node:crypto';
-import type { Settings } from '../core/settings.js';
-import { escapeHtml } from '../core/text.js';
-import { globalTopic } from '../core/topic-id.js';
-import { SOFTWARE_VERSION } from '../version.js';
+import type { Settings } from '../communities/rules-settings.js';
+import { escapeHtml } from '../events/rules/text.js';
+import { SOFTWARE_VERSION } from '../node/version.js';
+import { globalTopic } from '../topics/rules-id.js';
 
 export interface Stats {
   readonly events: number;
@@ -25,9 +28,14 @@ export interface PageContent {
 
 const SCRIPT = `
 const cells = document.querySelectorAll('[data-stat]');
-const show = (stats) => { for (const c of cells) c.textContent = stats[c.dataset.stat].toLocaleString('en'); };
+const show = (stats) => {
+  for (const cell of cells) cell.textContent = stats[cell.dataset.stat].toLocaleString('en');
+};
 const tick = async () => {
-  try { const answer = await fetch(document.body.dataset.stats); if (answer.ok) show(await answer.json()); } catch {}
+  try {
+    const answer = await fetch(document.body.dataset.stats);
+    if (answer.ok) show(await answer.json());
+  } catch {}
 };
 setInterval(() => { if (!document.hidden) tick(); }, 3000);
 `;
@@ -43,7 +51,8 @@ code { padding: .1rem .35rem; overflow-wrap: anywhere; } pre { padding: .8rem 1r
 .stats { display: flex; gap: 2.5rem; margin: 1.5rem 0; flex-wrap: wrap; }
 .stats b { display: block; font-size: 1.6rem; font-variant-numeric: tabular-nums; }
 ul.topics { display: flex; flex-wrap: wrap; gap: .4rem; padding: 0; list-style: none; }
-footer { margin-top: 3rem; border-top: 1px solid var(--edge); padding-top: .8rem; font-size: .85rem; opacity: .75; }
+footer { margin-top: 3rem; border-top: 1px solid var(--edge); padding-top: .8rem; }
+footer { font-size: .85rem; opacity: .75; }
 `;
 
 const hash = (text: string) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
@@ -77,7 +86,9 @@ export function renderPage(content: PageContent): string {
 <p>${escapeHtml(settings['relay.description'])}</p>
 <p class="address"><code>${escapeHtml(address)}</code></p>
 <div class="stats">
-${stat('events', 'events kept', stats)}${stat('connections', 'clients now', stats)}${stat('subscriptions', 'open subscriptions', stats)}
+${stat('events', 'events stored', stats)}
+${stat('connections', 'clients connected', stats)}
+${stat('subscriptions', 'open subscriptions', stats)}
 </div>
 <h2>How to connect</h2>
 <p>Topic mode: <code>${mode}</code>. ${HOW_TO_CONNECT[mode]}</p>
@@ -85,7 +96,9 @@ ${stat('events', 'events kept', stats)}${stat('connections', 'clients now', stat
 <h2>Topics</h2>
 ${open ? '' : publicList(publicTopics)}${topicList(topics, open)}
 <h2>What it speaks</h2>
-<p>${nips.map((nip) => `NIP-${String(nip).padStart(2, '0')}`).join(', ')}. The limits are in the relay's information document: ask this address with <code>Accept: application/nostr+json</code>.</p>
+<p>${nips.map((nip) => `NIP-${String(nip).padStart(2, '0')}`).join(', ')}.
+The limits are in the relay's information document: request this address with
+<code>Accept: application/nostr+json</code>.</p>
 ${contact(settings)}
 <footer>Minato ${SOFTWARE_VERSION}, a community node for Nostr</footer>
 <script>${SCRIPT}</script>
@@ -97,9 +110,13 @@ ${contact(settings)}
 const HOW_TO_CONNECT: Record<Settings['topic.mode'], string> = {
   open: 'This relay is open: add the address above to any Nostr client.',
   default:
-    'Add the address above to any Nostr client. What names no topic of this relay belongs to the global one, hashtags are just tags, and a question without <code>#t</code> gets everything that you may read.',
+    'Add the address above to any Nostr client. Posts that name no topic of this relay belong to the ' +
+    'global topic, hashtags are plain tags, and a filter without <code>#t</code> reads every topic that ' +
+    'you may read.',
   required:
-    'This relay works by topic: a client names one in a <code>t</code> tag when it posts and in <code>#t</code> when it asks. (An operator who wants any Nostr client to work here sets <code>topic.mode</code> to <code>default</code>, or to <code>open</code> for a plain relay.)',
+    'This relay works by topic: a client names one in a <code>t</code> tag when it posts and in ' +
+    '<code>#t</code> when it reads. (An operator who wants any Nostr client to work here sets ' +
+    '<code>topic.mode</code> to <code>default</code>, or to <code>open</code> for a plain relay.)',
 };
 
 function stat(key: keyof Stats, label: string, stats: Stats): string {
@@ -108,16 +125,17 @@ function stat(key: keyof Stats, label: string, stats: Stats): string {
 
 function topicList(topics: readonly string[], open: boolean): string {
   if (topics.length === 0) return `<p>Nothing has been posted ${open ? 'with a topic ' : ''}yet.</p>`;
-  return `<p>Lately posted in:</p>${listOf(topics)}`;
+  return `<p>Recently posted in:</p>${listOf(topics)}`;
 }
 
 function publicList(topics: readonly string[]): string {
-  if (topics.length === 0) return '<p>None is open to everybody; members ask for the others.</p>';
+  if (topics.length === 0) return '<p>No topic is open to everybody; members request the others.</p>';
   return `<p>Open to everybody:</p>${listOf(topics)}`;
 }
 
 function listOf(topics: readonly string[]): string {
-  return `<ul class="topics">${topics.map((topic) => `<li><code>${escapeHtml(topic)}</code></li>`).join('')}</ul>`;
+  const items = topics.map((topic) => `<li><code>${escapeHtml(topic)}</code></li>`);
+  return `<ul class="topics">${items.join('')}</ul>`;
 }
 
 function contact(settings: Settings): string {

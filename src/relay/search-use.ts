@@ -1,5 +1,5 @@
-/** Searches of members are counted: one that gave nothing is given back. */
-import type { Refusal } from '../core/reply.js';
+/** Counts the searches of members against their plans. A search that failed is not counted. */
+import type { Refusal } from '../events/rules/reply.js';
 
 export interface SearchUse {
   /** Why the plan has no room for one more. */
@@ -7,7 +7,10 @@ export interface SearchUse {
   giveBack(community: number, pubkey: string): Promise<void>;
 }
 
-/** Does the work as one use of the payer's plan, where there is a payer. `failed`: what the client hears of an error. */
+/**
+ * Does the work as one use of the payer's plan, where there is a payer. `failed` gives the client's reply to
+ * an error.
+ */
 export async function countedUse(
   use: SearchUse,
   { community, payer }: { readonly community: number; readonly payer: string | undefined },

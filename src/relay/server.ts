@@ -1,6 +1,7 @@
 /**
  * What the relay adds to the port: the websocket and NIP-11 at `/` and `/c/<slug>`, and the landing page.
- * Which community answers comes from the path or the host name; nothing else of a request crosses between them (I13).
+ * The path or the host name selects the community; nothing else is shared between communities
+ * (I13).
  */
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
@@ -9,22 +10,26 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { LRUCache } from 'lru-cache';
 import type { Pool } from 'pg';
 import { type WebSocket, WebSocketServer } from 'ws';
-import { addressesOf } from '../addresses.js';
-import type { AddressOf } from '../client-address.js';
-import type { Community } from '../communities.js';
-import { isKeptOut } from '../core/blocks.js';
-import { ERRORS } from '../core/errors.js';
-import { FRAME_BYTES_MAX, type Settings } from '../core/settings.js';
-import { type Http, hostOf } from '../http.js';
+import { isKeptOut } from '../blocks/rules.js';
+import { addressesOf } from '../communities/addresses.js';
+import type { Community } from '../communities/communities.js';
+import { readTotals } from '../communities/communities.sql.js';
+import { FRAME_BYTES_MAX, type Settings } from '../communities/rules-settings.js';
+import { CONNECTION_MS } from '../limits/costs.js';
+import { Counts } from '../limits/counts.js';
 import { rateKey } from '../limits/keys.js';
 import type { Verdict } from '../limits/rates.js';
-import { readTotals } from '../store/communities.js';
-import { readRecentTopics } from '../store/outbox.js';
-import { type Client, Connection, type ConnectionContext } from './connection.js';
+import { ADDRESSES_PER_NETWORK } from '../limits/work.js';
+import { readRecentTopics } from '../outbox/outbox.sql.js';
+import type { AddressOf } from '../port/client-address.js';
+import { type Http, hostOf } from '../port/http.js';
+import { isExempt } from '../port/rate.js';
+import { Connection, type ConnectionContext } from './connection.js';
+import { FRAGMENTS_MAX, FRAME_READS_MAX } from './input/arrivals.js';
+import type { Client } from './input/incoming.js';
 import { publicTopics, relayInformation, supportedNips } from './nip11.js';
 import { PAGE_POLICY, renderPage, type Stats } from './page.js';
 
-const CONNECTIONS_MAX = 10_000;
 const TOO_MANY_REQUESTS = '429 Too Many Requests';
 /** NIP-11 is read by web pages of any origin, and NIP-86 is spoken by them. */
 const CORS = {
@@ -32,7 +37,11 @@ const CORS = {
   'access-control-allow-headers': '*, authorization',
   'access-control-allow-methods': 'GET, POST, OPTIONS',
 };
-const HEARTBEAT_MS = 30_000;
+const TICK_MS = 1_000;
+/**
+ * Each socket has its heartbeat once in this many ticks, so that the pings of thousands are spread out.
+ */
+const HEARTBEAT_TICKS = 30;
 const TOPICS_SHOWN = 24;
 /** What the landing page reads from the database is read at most this often per community. */
 const PAGE_CACHE_MS = 2_000;
@@ -46,7 +55,7 @@ export interface RelayOptions extends ConnectionContext {
 }
 
 export interface Relay {
-  /** Ends every socket, without a goodbye. */
+  /** Cuts every socket, without a close frame. */
   close(): Promise<void>;
 }
 
@@ -61,7 +70,8 @@ export function addRelay(http: Http, options: RelayOptions): Relay {
     close: async () => {
       clearInterval(heartbeat);
       for (const connection of sockets.keys()) connection.cut();
-      // Each hangs up or is cut off after its grace, so this ends; closing the port first would lose what is due to them.
+      // Each client disconnects or is cut off after its grace period, so this ends. Closing the port first
+      // would lose replies that are still to be sent.
       while (sockets.size > 0) await delay(10);
     },
   };
@@ -127,14 +137,7 @@ function addPages(
       : statsOf(community.id);
   };
 
-  const keepOut = async (request: FastifyRequest, reply: FastifyReply) => {
-    const community = communityOf(request.raw, options);
-    if (community === undefined || !isKeptOut(community.blocks, options.addressOf(request.raw))) return;
-    const { status, message } = ERRORS.ADDRESS_BLOCKED;
-    return reply.code(status).send({ code: 'ADDRESS_BLOCKED', message, details: {} });
-  };
-
-  /** NIP-05: only who is asked for is named; a list of all names would be a list of members. */
+  /** NIP-05: only the requested name is answered; a list of all names would be a list of members. */
   const identifiers = async (request: FastifyRequest, reply: FastifyReply) => {
     const community = options.communities.find(hostOf(request.headers), undefined);
     const { name } = request.query as { name?: unknown };
@@ -146,23 +149,23 @@ function addPages(
       relays: { [pubkey]: options.addressesOf(community).slice(0, 1) },
     };
   };
-  app.get('/.well-known/nostr.json', { onRequest: keepOut }, identifiers);
+  app.get('/.well-known/nostr.json', identifiers);
 
   for (const prefix of ['', '/c/:slug']) {
-    app.get(prefix || '/', { onRequest: keepOut }, page);
-    app.get(`${prefix}/stats`, { onRequest: keepOut }, stats);
+    app.get(prefix || '/', page);
+    app.get(`${prefix}/stats`, stats);
     app.options(prefix || '/', (_request, reply) => reply.headers(CORS).code(204).send());
   }
 }
 
-/** A topic that is not open to everybody is not told to everybody. */
+/** Topics that are not open to everybody are not listed. */
 function isShown(topic: string, { settings, topics }: Community): boolean {
   const rules = topics.get(topic);
   if (settings['auth.mode'] === 'required') return rules?.enabled === true && rules.public;
   return settings['topic.mode'] === 'open' || rules?.enabled === true;
 }
 
-/** For show only, so the Host header is good enough where nothing is configured. */
+/** For display only, so the Host header is good enough where nothing is configured. */
 function shownAddress(community: Community, request: FastifyRequest, publicUrl: string | undefined): string {
   const base = publicUrl ?? `ws://${request.headers.host ?? 'localhost'}`;
   return URL.canParse(base) ? addressesOf(community, [base])[0]! : base;
@@ -175,25 +178,39 @@ function acceptSockets(http: Http, options: RelayOptions, sockets: Map<Connectio
     maxPayload: FRAME_BYTES_MAX,
     perMessageDeflate: false,
     autoPong: false,
+    maxFragments: FRAGMENTS_MAX,
+    maxBufferedChunks: FRAME_READS_MAX,
   });
-  const addresses = new AddressCounts();
-  /** Those whose rate is being asked for take a place already. */
+  /** Open sockets by address, network (an IPv6 /48) and community. */
+  const addresses = new Counts<string>();
+  const networks = new Counts<string>();
+  const communities = new Counts<number>();
+  /** Sockets whose rate limit is being checked count already. */
   let opening = 0;
 
   /** Why this client may not connect now. */
   const refusalOf = (client: Client, settings: Settings): string | undefined => {
-    if (http.closing || sockets.size + opening >= CONNECTIONS_MAX) return '503 Service Unavailable';
-    const full = !addresses.mayConnect(client, settings['limits.connectionsPerAddressMax']);
-    return full ? TOO_MANY_REQUESTS : undefined;
+    if (http.closing || sockets.size + opening >= http.room.websockets) return '503 Service Unavailable';
+    const share = options.communities.share() * http.room.websockets;
+    if (communities.of(client.community) >= share) return '503 Service Unavailable';
+    const max = settings['limits.connectionsPerAddressMax'];
+    const isFull =
+      addresses.of(client.rateKey) >= max || networks.of(client.networkKey) >= max * ADDRESSES_PER_NETWORK;
+    return isFull && !client.isLoopback ? TOO_MANY_REQUESTS : undefined;
+  };
+  const count = ({ rateKey, networkKey, community }: Client, sockets: 1 | -1): void => {
+    addresses.add(rateKey, sockets);
+    networks.add(networkKey, sockets);
+    communities.add(community, sockets);
   };
 
   const accept = (ws: WebSocket, socket: Duplex, client: Client): void => {
-    addresses.add(client.rateKey);
+    count(client, 1);
     const connection = new Connection(ws, socket, client, options);
     sockets.set(connection, client.community);
     options.metrics.sockets.set(sockets.size);
     ws.on('close', () => {
-      addresses.remove(client.rateKey);
+      count(client, -1);
       sockets.delete(connection);
       options.metrics.sockets.set(sockets.size);
     });
@@ -201,26 +218,44 @@ function acceptSockets(http: Http, options: RelayOptions, sockets: Map<Connectio
 
   http.app.server.on('upgrade', async (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     socket.on('error', () => undefined);
+    // From here on it counts as opening, or is refused at once.
+    http.upgraded(request);
     const community = isStats(request) ? undefined : communityOf(request, options);
     if (http.closing) return refuseUpgrade(socket, '503 Service Unavailable');
     if (community === undefined) return refuseUpgrade(socket, '404 Not Found');
     const { settings } = community;
     const client = { community: community.id, ...options.addressOf(request) };
     if (isKeptOut(community.blocks, client)) return refuseUpgrade(socket, '403 Forbidden');
+    if (!isExempt(client, settings)) {
+      options.work.charge(client, CONNECTION_MS);
+      const refusedMs = options.work.refusedMs(client);
+      if (refusedMs > 0) return refuseUpgrade(socket, TOO_MANY_REQUESTS, refusedMs);
+    }
     const refused = refusalOf(client, settings);
     if (refused !== undefined) return refuseUpgrade(socket, refused);
     opening += 1;
     const { allowed, retryAfterMs } = await connectionRate(client, settings, options);
-    opening -= 1;
-    if (!allowed) return refuseUpgrade(socket, TOO_MANY_REQUESTS, retryAfterMs);
-    // Others may have come meanwhile.
-    const late = refusalOf(client, settings);
-    if (late !== undefined) return refuseUpgrade(socket, late);
-    wss.handleUpgrade(request, socket, head, (ws) => accept(ws, socket, client));
+    if (!allowed) {
+      opening -= 1;
+      return refuseUpgrade(socket, TOO_MANY_REQUESTS, retryAfterMs);
+    }
+    await options.turns.run(client, () => {
+      opening -= 1;
+      if (socket.destroyed) return;
+      // Others may have connected meanwhile.
+      const late = refusalOf(client, settings);
+      if (late !== undefined) return refuseUpgrade(socket, late);
+      wss.handleUpgrade(request, socket, head, (ws) => accept(ws, socket, client));
+    });
   });
+  let tick = 0;
   return setInterval(() => {
-    for (const connection of sockets.keys()) connection.ping();
-  }, HEARTBEAT_MS);
+    tick = (tick + 1) % HEARTBEAT_TICKS;
+    for (const connection of sockets.keys()) {
+      connection.checkUnfinished();
+      if (connection.serial % HEARTBEAT_TICKS === tick) connection.ping();
+    }
+  }, TICK_MS);
 }
 
 function connectionRate(
@@ -228,36 +263,21 @@ function connectionRate(
   settings: Settings,
   { rates, now }: RelayOptions,
 ): Verdict | Promise<Verdict> {
-  if (client.isLoopback && settings['rate.exemptLoopback']) return { allowed: true, retryAfterMs: 0 };
+  if (isExempt(client, settings)) return { allowed: true, retryAfterMs: 0 };
   const key = rateKey(client.community, 'connections', client.rateKey);
   return rates.take(key, settings['rate.connectionsPerSecond'], settings['rate.connectionsBurst'], now());
-}
-
-/** Open sockets by what counts as one address. */
-class AddressCounts {
-  private readonly counts = new Map<string, number>();
-
-  mayConnect({ rateKey, isLoopback }: Client, max: number): boolean {
-    return isLoopback || (this.counts.get(rateKey) ?? 0) < max;
-  }
-  add(rateKey: string): void {
-    this.counts.set(rateKey, (this.counts.get(rateKey) ?? 0) + 1);
-  }
-  remove(rateKey: string): void {
-    const left = (this.counts.get(rateKey) ?? 1) - 1;
-    if (left === 0) this.counts.delete(rateKey);
-    else this.counts.set(rateKey, left);
-  }
 }
 
 function refuseUpgrade(socket: Duplex, status: string, retryAfterMs = 0): void {
   const retryAfter = retryAfterMs > 0 ? `Retry-After: ${Math.ceil(retryAfterMs / 1_000)}\r\n` : '';
   const head = `HTTP/1.1 ${status}\r\n${retryAfter}Connection: close\r\nContent-Length: 0\r\n\r\n`;
-  // Not left to the client: one that does not hang up would hold up the shutdown.
+  // Not left to the client: one that does not disconnect would delay the shutdown.
   socket.end(head, () => socket.destroy());
 }
 
-/** Not by `new URL`, which throws on what a client may well send, and makes another path of some of the rest. */
+/**
+ * Not by `new URL`, which throws on what a client may well send, and makes another path of some of the rest.
+ */
 function pathOf(request: IncomingMessage): string {
   return request.url?.split('?', 1)[0] ?? '/';
 }
@@ -266,7 +286,7 @@ function isStats(request: IncomingMessage): boolean {
   return /^(\/c\/[^/]+)?\/stats$/.test(pathOf(request));
 }
 
-/** `/` goes by host name, `/c/<slug>` by name; any other path is nobody's. */
+/** `/` selects by host name, `/c/<slug>` by slug; any other path is not found. */
 function communityOf(request: IncomingMessage, { communities }: RelayOptions): Community | undefined {
   const match = /^(?:\/c\/([^/]+))?(?:\/|\/stats)?$/.exec(pathOf(request));
   if (match === null) return undefined;

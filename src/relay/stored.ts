@@ -1,42 +1,55 @@
 /**
- * The stored part of a REQ: rows of every filter in one order, each once, sent in portions as the reader reads. What is at
- * hand is not asked of the database; before memory is trusted, the outbox is read up to now (I5, I6, I10).
+ * The stored part of a REQ: rows of every filter in one order, each once, sent in portions as the client
+ * reads. Events in memory are not read from the database; before memory is used, the outbox is read up to now
+ * (I5, I6, I10). Looking into memory and sending a portion are turns on the event loop, which are fair
+ * (limits/loop-turns.ts, I18).
  */
 import type { Pool } from 'pg';
-import type { Community } from '../communities.js';
-import { isGuarded } from '../core/access.js';
-import { isDenial } from '../core/errors.js';
-import { type Filter, matchesNothing, matchFilter } from '../core/filter.js';
-import { factKey } from '../core/plan.js';
-import type { Metrics } from '../metrics.js';
-import { countEvents, type FoundRow, findEvents, readEventsById, readPayloads } from '../store/query.js';
-import { CANDIDATES_MAX, countSearched, searchEvents } from '../store/search.js';
-import type { TagHash } from '../store/tag-hash.js';
-import { agedFor, HeldEvent, type Reading } from './held-events.js';
-import { ANSWER_BYTES_MAX, type Asked, type Read } from './kept-answers.js';
+import { isDenial } from '../api/rules-errors.js';
+import type { Community } from '../communities/communities.js';
+import { factKey } from '../events/rules/facts.js';
+import { type Filter, matchesNothing } from '../events/rules/filter.js';
+import {
+  countCost,
+  findCost,
+  payloadsCost,
+  type QueryClass,
+  type QueryCost,
+  sendingMs,
+  walkingMs,
+} from '../events/rules/query-cost.js';
+import type { EventReads, FoundEvent } from '../events/store.js';
+import type { Metrics } from '../node/metrics.js';
+import { CANDIDATES_MAX, countSearched, type SearchPools, searchEvents } from '../search/search.sql.js';
 import type { Memory } from './memory.js';
 import type { Outgoing } from './outgoing.js';
 import type { Subscription } from './subscription.js';
+import { STEPS_MAX, WindowRow } from './window/read.js';
 
 /** One portion in memory at a time, whatever the limit of the filter. */
 const PORTION_BYTES_MAX = 262_144;
 const PORTION_ROWS_MAX = 1_000;
-/** Of one REQ with their payloads, all filters together: a slow reader must not hold large events for long. */
+/** An answer of no more than this is sent in the turn in which it was found. */
+const SHORT_ANSWER_BYTES = 65_536;
+/**
+ * Of one REQ with their payloads, all filters together: a slow reader must not hold large events for long.
+ */
 const HELD_BYTES_MAX = 1_048_576;
-/** Larger answers are not kept: they are read in portions and forgotten. */
-const KEPT_LIMIT_MAX = 1_000;
 
-/** For all filters of one REQ together; each statement has its own timeout in the database. */
+/**
+ * For all filters of one REQ or COUNT together, without the time they wait; each statement has its own
+ * timeout in the database.
+ */
 const QUERY_MS_MAX = 10_000;
 
 export class QueryTooLong extends Error {}
-/** What can be searched is not gathered yet. */
+/** The search index is not built yet. */
 export class SearchNotReady extends Error {}
 
-export interface StoredContext {
-  readonly pool: Pool;
-  readonly searchPool: Pool;
-  readonly tagHash: TagHash;
+export interface StoredContext extends Omit<SearchPools, 'pool'> {
+  readonly events: EventReads;
+  /** For a search by words, which has documents of its own in the database. */
+  readonly queryPools: Readonly<Record<QueryClass, Pool>>;
   readonly memory: Memory;
   readonly metrics: Metrics;
   /** Resolves when memory is as new as a query would be. */
@@ -47,65 +60,121 @@ export interface StoredContext {
 
 export const nowSeconds = (now: () => number) => Math.floor(now() / 1_000);
 
-/** A row without its payload: it is read when its portion is due. */
-type Bare = Pick<FoundRow, 'seq' | 'id' | 'createdAt' | 'bytes' | 'expiresAt'>;
-type Row = HeldEvent | Bare;
+/**
+ * A row without its payload, which is read when its portion is due: by its place where that is known, else by
+ * its id.
+ */
+type Bare = Pick<FoundEvent, 'seq' | 'id' | 'createdAt' | 'bytes' | 'expiresAt'> &
+  Partial<Pick<FoundEvent, 'ingestedAt' | 'keep'>>;
+/** As the database gave it in one step. */
+type Full = Bare & { readonly payload: string };
+type Row = WindowRow | Full | Bare;
+type Placed = Bare & Pick<FoundEvent, 'ingestedAt' | 'keep'>;
 
 /** Sends the stored events of a subscription. Returns how many; stops early when the subscription ends. */
 export async function sendStored(
-  asking: Asking,
+  read: StoredRead,
   subscription: Subscription,
   outgoing: Outgoing,
 ): Promise<number> {
-  const rows = bareBeyond(await findRows(asking, subscription.filters), HELD_BYTES_MAX);
+  const rows = [...bareBeyond(await findRows(read, subscription.filters), HELD_BYTES_MAX)];
+  const isShort = bytesOf(rows) <= SHORT_ANSWER_BYTES;
   let sent = 0;
-  for (const portion of portions(rows)) {
-    if (outgoing.behind) await outgoing.room();
+  for (const { from, to } of portions(rows)) {
+    if (outgoing.isFed) {
+      // A reader that does not read holds the places of its events, not the events.
+      for (let at = from; at < rows.length; at++) rows[at] = withoutPayload(rows[at]!);
+      await outgoing.taken();
+    }
     if (subscription.ended) return sent;
-    const payloads = portion.every(isHeld) ? undefined : await asking.payloadsOf(portion);
-    if (subscription.ended) return sent;
-    const seconds = asking.nowSeconds();
-    portion.forEach((row, place) => {
-      const payload = isHeld(row) ? livePayload(row) : payloads?.[place];
-      // A reader may take its time between two portions: the second of expiry may have come meanwhile (I7).
-      if (payload === undefined || (row.expiresAt ?? seconds + 1) <= seconds) return;
-      subscription.sendStored(row.seq, row.id, payload);
-      sent += 1;
-    });
+    const portion = rows.slice(from, to);
+    read.charge(sendingMs(portion.length));
+    const send = (payloadOf: (place: number) => Buffer | undefined): number => {
+      const rowsSent = sendRows(subscription, portion, payloadOf, read.nowSeconds());
+      if (!isShort) outgoing.flush();
+      return rowsSent;
+    };
+    // The window may change while the portion waits for its turn.
+    const sendAtHand = () =>
+      portion.every(isAtHand) ? send((place) => payloadAtHand(portion[place]!)) : undefined;
+    let rowsSent = isShort ? sendAtHand() : await read.turn(sendAtHand);
+    if (rowsSent === undefined) {
+      const payloads = await read.payloadsOf(portion);
+      rowsSent = send((place) => payloads[place]);
+    }
+    sent += rowsSent;
   }
   return sent;
+}
+
+/** Returns how many are sent. */
+function sendRows(
+  subscription: Subscription,
+  rows: readonly Row[],
+  payloadOf: (place: number) => Buffer | undefined,
+  seconds: number,
+): number {
+  if (subscription.ended) return 0;
+  let sent = 0;
+  rows.forEach((row, place) => {
+    const payload = payloadOf(place);
+    // A reader may take its time between two portions: the second of expiry may have come meanwhile (I7).
+    if (payload === undefined || (row.expiresAt ?? seconds + 1) <= seconds) return;
+    subscription.sendStored(row, payload);
+    sent += 1;
+  });
+  return sent;
+}
+
+function bytesOf(rows: readonly Row[]): number {
+  return rows.reduce((sum, { bytes }) => sum + bytes, 0);
 }
 
 /** The rows with payloads up to so many bytes, bare ones after them. */
 function bareBeyond(rows: readonly Row[], bytesMax: number): readonly Row[] {
   let bytes = 0;
   const at = rows.findIndex((row) => {
-    bytes += row.bytes;
+    if ('payload' in row && !(row instanceof WindowRow)) bytes += row.bytes;
     return bytes > bytesMax;
   });
-  return at === -1 ? rows : [...rows.slice(0, at), ...rows.slice(at).map(bare)];
+  return at === -1 ? rows : [...rows.slice(0, at), ...rows.slice(at).map(withoutPayload)];
 }
 
-function bare({ seq, id, createdAt, bytes, expiresAt }: Row): Bare {
-  return { seq, id, createdAt, bytes, expiresAt };
+/** A row of the window holds no payload. */
+function withoutPayload(row: Row): Row {
+  return row instanceof WindowRow ? row : bare(row);
 }
 
-function isHeld(row: Row): row is HeldEvent {
-  return row instanceof HeldEvent;
-}
-/** An event that went while the reader was slow is not sent any more. */
-function livePayload(held: HeldEvent): Buffer | undefined {
-  return held.gone ? undefined : held.payload;
+function bare(row: Row): Bare {
+  const { seq, id, createdAt, bytes, expiresAt } = row;
+  return isPlaced(row)
+    ? { seq, id, createdAt, bytes, expiresAt, ingestedAt: row.ingestedAt, keep: row.keep }
+    : { seq, id, createdAt, bytes, expiresAt };
 }
 
-async function findRows(asking: Asking, filters: readonly Filter[]): Promise<readonly Row[]> {
-  const { settings } = asking.community;
+function isPlaced(row: Row): row is Placed {
+  return 'keep' in row && row.keep !== undefined;
+}
+function isAtHand(row: Row): boolean {
+  return row instanceof WindowRow ? row.isHeld : 'payload' in row;
+}
+/** Of the window it is a view, to be sent before anything else happens. */
+function payloadAtHand(row: Row): Buffer | undefined {
+  if (row instanceof WindowRow) return row.payload;
+  return 'payload' in row ? Buffer.from(row.payload) : undefined;
+}
+
+/** How many events of a filter a REQ gets at most. */
+export function limitOf({ limit }: Filter, settings: Community['settings']): number {
+  return Math.min(limit ?? settings['limits.limitDefault'], settings['limits.limitMax']);
+}
+
+async function findRows(read: StoredRead, filters: readonly Filter[]): Promise<readonly Row[]> {
+  const { settings } = read.community;
   const found: (readonly Row[])[] = [];
-  const deadline = performance.now() + QUERY_MS_MAX;
   for (const filter of filters) {
-    if (performance.now() > deadline) throw new QueryTooLong();
-    const limit = Math.min(filter.limit ?? settings['limits.limitDefault'], settings['limits.limitMax']);
-    if (limit > 0 && !matchesNothing(filter)) found.push(await asking.find(filter, limit));
+    const limit = limitOf(filter, settings);
+    if (limit > 0 && !matchesNothing(filter)) found.push(await read.find(filter, limit));
   }
   if (found.length === 1) return found[0]!;
   return filters.some(({ search }) => search !== undefined)
@@ -126,35 +195,69 @@ function mergeRows(rows: readonly Row[]): Row[] {
   return [...unique.values()].sort((a, b) => b.createdAt - a.createdAt || (a.id < b.id ? -1 : 1));
 }
 
-function* portions(rows: readonly Row[]): Generator<readonly Row[]> {
+function* portions(rows: readonly Row[]): Generator<{ readonly from: number; readonly to: number }> {
   let begin = 0;
   let bytes = 0;
   for (let at = 0; at < rows.length; at++) {
     const more = rows[at]!.bytes;
     if (at > begin && (at - begin >= PORTION_ROWS_MAX || bytes + more > PORTION_BYTES_MAX)) {
-      yield rows.slice(begin, at);
+      yield { from: begin, to: at };
       begin = at;
       bytes = 0;
     }
     bytes += more;
   }
-  if (begin < rows.length) yield rows.slice(begin);
+  if (begin < rows.length) yield { from: begin, to: rows.length };
 }
 
-/** One REQ's way to the events of a community: memory first, then the database. */
-export class Asking {
+/** The query slots of a client, and its turns on the event loop. */
+export interface QuerySlots {
+  run<T>(cost: QueryCost, query: (kind: QueryClass) => Promise<T>): Promise<T>;
+  turn<T>(work: () => T): Promise<T>;
+  charge(ms: number): void;
+}
+
+/** Reads the stored events of one REQ: from memory first, then from the database. */
+export class StoredRead {
   private fresh: Promise<boolean> | undefined;
-  /** So many changes a search could not take into account. */
+  /** The number of changes that a search could not take into account. */
   behind = 0;
-  /** A search asked an index whose words were cut by older rules. */
+  /** A search used an index whose words were split by older rules. */
   isOutdated = false;
 
+  /** Time that its queries have taken. */
+  private tookMs = 0;
+
+  /** `kind`: of all its filters together. Every statement of it runs in the slots of that class. */
   constructor(
     private readonly context: StoredContext,
     readonly community: Community,
-    /** Runs a query in the client's turn. */
-    private readonly ask: <T>(query: () => Promise<T>) => Promise<T>,
+    private readonly slots: QuerySlots,
+    private readonly kind: QueryClass,
   ) {}
+
+  /** Work of this process for the answer. */
+  charge(ms: number): void {
+    this.slots.charge(ms);
+  }
+
+  /** Runs work of this process for the answer at the client's turn. */
+  turn<T>(work: () => T): Promise<T> {
+    return this.slots.turn(work);
+  }
+
+  /** Runs a query in a slot; `as` is its query class. */
+  private ask<T>(cost: QueryCost, query: (as: QueryClass) => Promise<T>): Promise<T> {
+    if (this.tookMs > QUERY_MS_MAX) throw new QueryTooLong();
+    return this.slots.run({ ...cost, class: this.kind }, async (kind) => {
+      const begunMs = performance.now();
+      try {
+        return await query(kind);
+      } finally {
+        this.tookMs += performance.now() - begunMs;
+      }
+    });
+  }
 
   nowSeconds(): number {
     return nowSeconds(this.context.now);
@@ -162,21 +265,25 @@ export class Asking {
 
   async find(filter: Filter, limit: number): Promise<readonly Row[]> {
     if (filter.search !== undefined) return this.search(filter, limit);
-    if (filter.ids !== undefined) return this.findByIds(filter, limit);
-    const { answers } = this.context.memory;
-    if (answers.has(this.community.id, filter) && (await this.isFresh())) {
-      const rows = answers.read(this.community.id, filter, this.asked(filter, limit));
-      if (rows !== undefined) return this.fromMemory(rows);
+    const { memory, metrics, now } = this.context;
+    const { id: community } = this.community;
+    if (!memory.knows(community) || !(await this.isFresh())) return this.query(filter, limit);
+    const answer = await this.turn(() =>
+      memory.read(filter, { community, limit, now: now(), rules: this.community }),
+    );
+    this.charge(walkingMs(answer?.steps ?? STEPS_MAX));
+    if (answer === undefined) return this.query(filter, limit);
+    const { rows, rest } = answer;
+    if (rest === undefined || matchesNothing(rest)) {
+      metrics.answers.inc({ from: 'memory' });
+      return rows;
     }
-    return limit > KEPT_LIMIT_MAX ? this.queryBare(filter, limit) : this.queryAndKeep(filter, limit);
+    if (filter.ids !== undefined)
+      return mergeRows([...rows, ...(await this.query(rest, limit))]).slice(0, limit);
+    return [...rows, ...(await this.query(rest, limit - rows.length))];
   }
 
-  private fromMemory(rows: readonly Row[]): readonly Row[] {
-    this.context.metrics.answers.inc({ from: 'memory' });
-    return rows;
-  }
-
-  /** Memory is trusted once it has followed the outbox up to a moment after the REQ came. */
+  /** Memory is used once the outbox has been read up to a moment after the REQ arrived. */
   private isFresh(): Promise<boolean> {
     this.fresh ??= this.context.caughtUp().then(
       () => true,
@@ -185,55 +292,24 @@ export class Asking {
     return this.fresh;
   }
 
-  private asked(filter: Filter, limit: number): Asked {
-    const now = this.context.now();
-    const rules = this.community;
-    return { limit, rules, nowSeconds: Math.floor(now / 1_000), aged: agedFor(filter, rules, now) };
-  }
+  // ─── The database ────────────────────────────────────────────────────────────────────────────────────────
 
-  private async findByIds(filter: Filter, limit: number): Promise<readonly Row[]> {
-    const ids = [...filter.ids!];
-    const { events } = this.context.memory;
-    const { id: community } = this.community;
-    if (!ids.some((id) => events.get(community, id)) || !(await this.isFresh()))
-      return this.queryAndHold(filter, limit);
-    const { aged, nowSeconds } = this.asked(filter, limit);
-    const missing = new Set<string>();
-    const rows: HeldEvent[] = [];
-    for (const id of ids) {
-      const held = events.get(community, id);
-      if (held === undefined || aged(held)) missing.add(id);
-      else if (!held.isExpired(nowSeconds)) rows.push(held);
-    }
-    const { view } = filter;
-    const plain = hasOnlyIds(filter);
-    const matching = rows.filter(
-      (held) =>
-        (plain && (view === undefined || !isGuarded(view, held.kind))) ||
-        matchFilter(filter, held.asMatched()),
-    );
-    if (missing.size === 0) return this.fromMemory(mergeRows(matching).slice(0, limit));
-    const read = await this.queryAndHold({ ...filter, ids: missing }, limit);
-    return mergeRows([...matching, ...read]).slice(0, limit);
-  }
-
-  // ─── The database ────────────────────────────────────────────────────────────────────────────────────────────
-
-  private query(filter: Filter, limit: number): Promise<FoundRow[]> {
-    const { pool, tagHash, now, metrics } = this.context;
+  private async query(filter: Filter, limit: number): Promise<readonly (Full | Bare)[]> {
+    const { events, now, metrics } = this.context;
     metrics.answers.inc({ from: 'database' });
-    const retention = { rules: this.community, now: now() };
-    return this.ask(() =>
-      findEvents(pool, this.community.id, filter, limit, tagHash, nowSeconds(now), retention),
-    );
+    const query = { community: this.community.id, filter, limit, now: now(), rules: this.community };
+    const found = await this.ask(findCost(filter, limit), (as) => events.find(query, as));
+    return found.map((row) => (row.payload === undefined ? bare(row as Bare) : (row as Full)));
   }
 
   /** The best first. Never from memory, which knows no scores. */
   private async search(filter: Filter, limit: number): Promise<readonly Row[]> {
-    const { now, metrics } = this.context;
+    const { queryPools, now, metrics } = this.context;
     metrics.answers.inc({ from: 'search' });
     const asked = { limit: Math.min(limit, CANDIDATES_MAX), now: now() };
-    const found = await this.ask(() => searchEvents(this.context, this.community, filter, asked));
+    const found = await this.ask(findCost(filter, limit), (as) =>
+      searchEvents({ ...this.context, pool: queryPools[as] }, this.community, filter, asked),
+    );
     if (isDenial(found)) throw new SearchNotReady();
     this.behind = Math.max(this.behind, found.behind);
     this.isOutdated ||= found.isOutdated;
@@ -241,13 +317,15 @@ export class Asking {
   }
 
   async count(filters: readonly Filter[], max: number): Promise<number> {
-    const { pool, tagHash, now } = this.context;
-    const retention = { rules: this.community, now: now() };
-    const { id } = this.community;
-    if (filters.every(({ search }) => search === undefined))
-      return this.ask(() => countEvents(pool, id, filters, max, tagHash, nowSeconds(now), retention));
-    const counted = await this.ask(() =>
-      countSearched(this.context, this.community, filters, max, retention.now),
+    const { events, queryPools } = this.context;
+    const now = this.context.now();
+    if (filters.every(({ search }) => search === undefined)) {
+      const query = { community: this.community.id, filters, max, now, rules: this.community };
+      return events.count(query, (filter, ask) => this.ask(countCost(filter, max), ask));
+    }
+    const ms = filters.reduce((sum, filter) => sum + countCost(filter, max).ms, 0);
+    const counted = await this.ask({ class: 'search', ms }, (as) =>
+      countSearched({ ...this.context, pool: queryPools[as] }, this.community, filters, max, now),
     );
     if (isDenial(counted)) throw new SearchNotReady();
     this.behind = counted.behind;
@@ -255,98 +333,38 @@ export class Asking {
     return counted.count;
   }
 
-  private async queryBare(filter: Filter, limit: number): Promise<readonly Row[]> {
-    return (await this.query(filter, limit)).map(bare);
-  }
-
-  private queryAndHold(filter: Filter, limit: number): Promise<readonly Row[]> {
-    return this.context.memory.events.reading(async (reading) => {
-      const rows = await this.query(filter, limit);
-      return (await this.holdAll(rows, reading)) ?? rows.map(bare);
-    });
-  }
-
-  private queryAndKeep(filter: Filter, limit: number): Promise<readonly Row[]> {
-    const { memory } = this.context;
-    const filling = memory.answers.begin(this.community.id, filter, this.asked(filter, limit));
-    if (filling === undefined) return this.queryBare(filter, limit);
-    return memory.events.reading(async (reading) => {
-      let read: Read | undefined;
-      try {
-        const found = await this.query(filter, filling.limit);
-        const rows = await this.holdAll(found, reading);
-        if (rows !== undefined) read = { rows, whole: found.length < filling.limit };
-        return (rows ?? found.map(bare)).slice(0, limit);
-      } finally {
-        filling.done(read, reading);
-      }
-    });
-  }
-
-  /** The rows with their payloads, those that are still served; undefined when they are too large to have all at once. */
-  private async holdAll(rows: readonly FoundRow[], reading: Reading): Promise<HeldEvent[] | undefined> {
-    if (rows.reduce((sum, row) => sum + row.bytes, 0) > ANSWER_BYTES_MAX) return undefined;
-    const { events } = this.context.memory;
-    const { id: community } = this.community;
-    const held = rows.map((row) => events.get(community, row.id));
-    const missing = rows.filter((_, place) => held[place] === undefined);
-    const payloads = missing.length === 0 ? [] : await this.readMissing(missing);
-    if (reading.isVoid) return undefined;
-    let at = 0;
-    return rows.flatMap((row, place) => {
-      const known = held[place];
-      if (known !== undefined) return [known];
-      const payload = payloads[at++];
-      if (payload === undefined || !reading.mayHold(community, row.id)) return [];
-      const { seq, id, createdAt, kind, ingestedAt, expiresAt, bound } = row;
-      // Another reading, or the fan-out, may have brought it meanwhile: one object for all.
-      const meanwhile = events.get(community, id);
-      if (meanwhile !== undefined) return [meanwhile];
-      const read = new HeldEvent(seq, id, createdAt, kind, ingestedAt, expiresAt, payload, bound);
-      events.add(community, read);
-      return [read];
-    });
-  }
-
-  /** Of bare rows; those that are not served any more have none. */
+  /** Of a portion; those that are not served any more have none. */
   async payloadsOf(rows: readonly Row[]): Promise<(Buffer | undefined)[]> {
-    const { pool, memory } = this.context;
+    const { events } = this.context;
     const { id: community } = this.community;
-    const atHand = rows.map((row) => (isHeld(row) ? row : memory.events.get(community, row.id))?.payload);
-    const asked = rows.filter((_, place) => atHand[place] === undefined).map(({ id }) => ({ community, id }));
-    if (asked.length === 0) return atHand;
-    const read = await this.ask(() => readEventsById(pool, asked));
-    return rows.map(({ id }, place) => atHand[place] ?? toBuffer(read.get(factKey(community, id))?.payload));
-  }
-
-  private async readMissing(rows: readonly FoundRow[]): Promise<(Buffer | undefined)[]> {
-    const { pool } = this.context;
-    const inOneStep = rows.every(({ payload }) => payload !== undefined);
-    const payloads = inOneStep
-      ? rows.map(({ payload }) => payload)
-      : await this.ask(() => readPayloads(pool, rows));
+    // Copies: what is asked of the database is waited for.
+    const payloads = rows.map((row) => {
+      const atHand = payloadAtHand(row);
+      return atHand === undefined ? this.context.memory.payload(community, row.id) : Buffer.from(atHand);
+    });
+    const isMissing = (_: Row, place: number) => payloads[place] === undefined;
+    const placed = rows.filter(isMissing).filter(isPlaced);
+    const read = new Map<string, string>();
+    if (placed.length > 0) {
+      const found = await this.ask(payloadsCost(placed.length), (as) => events.payloads(placed, as));
+      placed.forEach(({ id }, at) => {
+        const payload = found[at];
+        if (payload !== undefined) read.set(id, payload);
+      });
+    }
     // A row that is not in its place is hidden, or was moved to another bucket a moment ago.
-    const elsewhere = rows.filter((_, place) => payloads[place] === undefined);
-    if (elsewhere.length === 0) return payloads.map(toBuffer);
-    const { id: community } = this.community;
-    const asked = elsewhere.map(({ id }) => ({ community, id }));
-    const moved = await this.ask(() => readEventsById(pool, asked));
-    return rows.map(({ id }, place) =>
-      toBuffer(payloads[place] ?? moved.get(factKey(community, id))?.payload),
-    );
+    const asked = rows.filter(isMissing).flatMap(({ id }) => (read.has(id) ? [] : [{ community, id }]));
+    if (asked.length > 0) {
+      const found = await this.ask(payloadsCost(asked.length), (as) => events.byIds(asked, as));
+      for (const { id } of asked) {
+        const event = found.get(factKey(community, id));
+        if (event !== undefined) read.set(id, event.payload);
+      }
+    }
+    return rows.map(({ id }, place) => payloads[place] ?? toBuffer(read.get(id)));
   }
 }
 
 function toBuffer(payload: string | undefined): Buffer | undefined {
   return payload === undefined ? undefined : Buffer.from(payload);
-}
-
-function hasOnlyIds({ authors, kinds, tags, since, until }: Filter): boolean {
-  return (
-    authors === undefined &&
-    kinds === undefined &&
-    tags.length === 0 &&
-    since === undefined &&
-    until === undefined
-  );
 }

@@ -4,13 +4,14 @@
  *   loading ──stored rows sent, EOSE──▶ live ──CLOSE, CLOSED, socket gone──▶ ended
  *      │ live events that match wait in a bounded buffer
  *
- * No gap: it is filed in the live index before the query starts, and the query sees every event up to `startSeq`; the
- * fan-out brings all that comes after. No double: rows of the answer after `startSeq` are remembered until it does.
+ * No gap: it is filed in the live index before the query starts, and the query sees every event up to
+ * `startSeq`; the fan-out brings all that comes after. No double: rows of the answer after `startSeq` are
+ * remembered until it does.
  */
 
-import { isExpired } from '../core/expiration.js';
-import { type Filter, valuesIn } from '../core/filter.js';
-import { eventFrameHead } from '../core/reply.js';
+import { isExpired } from '../events/rules/expiration.js';
+import { type Filter, valuesIn } from '../events/rules/filter.js';
+import { eventFrameHead } from '../events/rules/reply.js';
 import type { LiveEvent, LiveReader } from './fanout.js';
 import type { Outgoing } from './outgoing.js';
 
@@ -54,10 +55,10 @@ export class Subscription implements LiveReader {
     this.sentAhead.clear();
   }
 
-  sendStored(seq: number, id: string, payload: Buffer): void {
-    if (seq > this.startSeq) {
-      this.sentAhead.add(id);
-      this.sentAheadSeq = Math.max(this.sentAheadSeq, seq);
+  sendStored(row: { readonly seq: number; readonly id: string }, payload: Buffer): void {
+    if (row.seq > this.startSeq) {
+      this.sentAhead.add(row.id);
+      this.sentAheadSeq = Math.max(this.sentAheadSeq, row.seq);
     }
     this.outgoing.sendEvent(this.head, payload);
   }

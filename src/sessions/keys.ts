@@ -1,18 +1,24 @@
-/** How sessions are called in Redis. Every part is hex or a number: nothing in it can be taken for a pattern or a separator. */
+/**
+ * The keys of sessions in Redis. Every part is hex or a number, so no part can contain a pattern or a
+ * separator.
+ */
 import type { SessionRef } from './shared.js';
 
 export const SESSION_PREFIX = 'session:';
 export const CSRF_PREFIX = 'csrf:';
-/** Whatever the sessions write in Redis begins with one of these. */
+/** Every session key in Redis begins with one of these. */
 export const SESSION_PREFIXES: readonly string[] = [SESSION_PREFIX, CSRF_PREFIX];
 
-/** Of the session, and of its token against forged requests. */
+/** The keys of the session and of its CSRF token. */
 export function sessionKeys({ community, pubkey, tokenHash }: SessionRef): [string, string] {
   const name = `${community}:${pubkey}:${tokenHash}`;
   return [SESSION_PREFIX + name, CSRF_PREFIX + name];
 }
 
-/** What stands at either key: when it was made, when it ends, and of the second key the hash of the token. */
+/**
+ * The value at both keys: when it was made, when it expires, and at the second key the hash of the CSRF
+ * token.
+ */
 export function sessionValue(createdAt: number, expiresAt: number, csrfHash = ''): string {
   return `${createdAt}:${expiresAt}:${csrfHash}`;
 }

@@ -1,7 +1,14 @@
 /** The sessions in PostgreSQL. */
 import type { Pool } from 'pg';
-import { createSession, endSession, endSessionsOf, findSession } from '../store/sessions.js';
-import type { Session, SessionHolder, SessionRef, Sessions } from './shared.js';
+import { createSession, endSession, endSessionsOf, findSession, listSessions } from './sessions.sql.js';
+import {
+  LISTED_MAX,
+  type ListedSession,
+  type Session,
+  type SessionHolder,
+  type SessionRef,
+  type Sessions,
+} from './shared.js';
 
 export class PostgresSessions implements Sessions {
   constructor(private readonly pool: Pool) {}
@@ -14,6 +21,10 @@ export class PostgresSessions implements Sessions {
     return findSession(this.pool, ref, now);
   }
 
+  list(holder: SessionHolder, now: number): Promise<ListedSession[]> {
+    return listSessions(this.pool, holder, now, LISTED_MAX);
+  }
+
   end(ref: SessionRef): Promise<boolean> {
     return endSession(this.pool, ref);
   }
@@ -22,6 +33,6 @@ export class PostgresSessions implements Sessions {
     return endSessionsOf(this.pool, holder);
   }
 
-  /** The pool is its owner's. */
+  /** The caller owns the pool and closes it. */
   async close(): Promise<void> {}
 }

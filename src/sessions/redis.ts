@@ -1,14 +1,22 @@
 /**
- * The sessions in Redis: two keys each, made and ended together, which go by themselves when their time is over. A Redis that is away is
- * waited for in the background: meanwhile every question is rejected at once, and nobody is believed.
+ * The sessions in Redis: two keys each, written and deleted together, with an expiry time. The client
+ * reconnects to an unavailable Redis in the background. Meanwhile every request is rejected at once, and no
+ * session is accepted.
  */
 import { createClient } from 'redis';
-import type { Log } from '../log.js';
-import { closeRedis, connectSoon, fromRedis, redisOptions } from '../redis.js';
+import type { Log } from '../node/log.js';
+import { closeRedis, connectSoon, fromRedis, redisOptions } from '../redis/client.js';
 import { readSessionValue, SESSION_PREFIX, sessionKeys, sessionValue } from './keys.js';
-import type { Session, SessionHolder, SessionRef, Sessions } from './shared.js';
+import {
+  LISTED_MAX,
+  type ListedSession,
+  type Session,
+  type SessionHolder,
+  type SessionRef,
+  type Sessions,
+} from './shared.js';
 
-/** The callers' clocks are not that of Redis; theirs decides. */
+/** The callers' clocks decide, not the clock of Redis, so keys live a little longer. */
 const SPARE_MS = 60_000;
 const SCAN_COUNT = 1_000;
 
@@ -37,7 +45,7 @@ class RedisSessions implements Sessions {
 
   async find(ref: SessionRef, now: number): Promise<Session | undefined> {
     const [session, csrf] = await fromRedis(this.client.mGet(sessionKeys(ref)));
-    // One without the other is no session: who could forge requests is not to be let in.
+    // Both keys are needed: without the CSRF token a session is not protected.
     if (session == null || csrf == null || readSessionValue(session) === undefined) return undefined;
     const found = readSessionValue(csrf);
     return found === undefined || found.csrfHash === '' || found.expiresAt <= now ? undefined : found;
@@ -47,18 +55,34 @@ class RedisSessions implements Sessions {
     return (await fromRedis(this.client.unlink(sessionKeys(ref)))) > 0;
   }
 
-  async endAll({ community, pubkey }: SessionHolder): Promise<number> {
+  async list(holder: SessionHolder, now: number): Promise<ListedSession[]> {
+    const found = new Map<string, ListedSession>();
+    for await (const refs of this.refsOf(holder)) {
+      for (const ref of refs) {
+        const session = await this.find(ref, now);
+        if (session === undefined) continue;
+        const { createdAt, expiresAt } = session;
+        found.set(ref.tokenHash, { tokenHash: ref.tokenHash, createdAt, expiresAt });
+      }
+    }
+    return [...found.values()].sort((a, b) => b.createdAt - a.createdAt).slice(0, LISTED_MAX);
+  }
+
+  async endAll(holder: SessionHolder): Promise<number> {
+    let ended = 0;
+    for await (const refs of this.refsOf(holder)) for (const ref of refs) if (await this.end(ref)) ended += 1;
+    return ended;
+  }
+
+  /** Page by page. A session may come twice. */
+  private async *refsOf({ community, pubkey }: SessionHolder): AsyncGenerator<SessionRef[]> {
     const start = `${SESSION_PREFIX}${community}:${pubkey}:`;
-    let [cursor, ended] = ['0', 0];
+    let cursor = '0';
     do {
       const page = await fromRedis(this.client.scan(cursor, { MATCH: `${start}*`, COUNT: SCAN_COUNT }));
-      for (const key of new Set(page.keys)) {
-        const ref = { community, pubkey, tokenHash: key.slice(start.length) };
-        if (await this.end(ref)) ended += 1;
-      }
+      yield [...new Set(page.keys)].map((key) => ({ community, pubkey, tokenHash: key.slice(start.length) }));
       cursor = page.cursor;
     } while (cursor !== '0');
-    return ended;
   }
 
   async close(): Promise<void> {

@@ -1,9 +1,10 @@
 /**
- * Sessions of operators in a browser, with the token that guards each against forged requests (CSRF). In PostgreSQL, or in Redis when
- * there is one. Neither token is kept anywhere: only their hashes are, so that nobody who reads the store can use one.
+ * The contract of operators' sessions in a browser, each with a token against forged requests (CSRF). They
+ * are in PostgreSQL, or in Redis when it is configured. Only hashes of both tokens are stored, so that nobody
+ * who reads the store can use them.
  */
 import type { Pool } from 'pg';
-import type { Log } from '../log.js';
+import type { Log } from '../node/log.js';
 import { PostgresSessions } from './postgres.js';
 
 export interface SessionHolder {
@@ -19,18 +20,29 @@ export interface SessionRef extends SessionHolder {
 export interface Session {
   readonly createdAt: number;
   readonly expiresAt: number;
-  /** SHA-256 of the token against forged requests, hex. */
+  /** SHA-256 of the CSRF token, hex. */
   readonly csrfHash: string;
 }
 
-/** Each rejects when its store does not answer. What is ended is ended on every instance. */
+export interface ListedSession {
+  readonly tokenHash: string;
+  readonly createdAt: number;
+  readonly expiresAt: number;
+}
+
+/** The most that a list has. */
+export const LISTED_MAX = 200;
+
+/** Every method rejects when the store does not respond. An ended session is ended on every instance. */
 export interface Sessions {
   create(ref: SessionRef, session: Session): Promise<void>;
-  /** Undefined when it is unknown here, of another community or key, ended, or past its time. */
+  /** Undefined when it is unknown, belongs to another community or key, was ended, or has expired. */
   find(ref: SessionRef, now: number): Promise<Session | undefined>;
-  /** False when there was none. */
+  /** The newest that have not expired, newest first, at most LISTED_MAX. */
+  list(holder: SessionHolder, now: number): Promise<ListedSession[]>;
+  /** False when there was no such session. */
   end(ref: SessionRef): Promise<boolean>;
-  /** How many there were. */
+  /** Returns how many there were. */
   endAll(holder: SessionHolder): Promise<number>;
   close(): Promise<void>;
 }

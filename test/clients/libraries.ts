@@ -1,4 +1,7 @@
-/** Client libraries behind one face: what a person's client does with each of them, in the way that its readme shows. */
+/**
+ * Client libraries behind one face: what a person's client does with each of them, in the way that its readme
+ * shows.
+ */
 import { setTimeout as delay } from 'node:timers/promises';
 import { bytesToHex } from '@noble/hashes/utils.js';
 import NDK, { NDKEvent, NDKPrivateKeySigner, NDKRelayAuthPolicies } from '@nostr-dev-kit/ndk';
@@ -64,6 +67,9 @@ export interface Library {
   open(url: string, author: Author): Promise<LibraryClient>;
 }
 
+/** What libraries give up after a few seconds is waited for: a busy machine is slow, not broken. */
+const PATIENCE_MS = 60_000;
+
 const ids = (events: Iterable<{ id: string }>): string[] => Array.from(events, ({ id }) => id);
 const signerOf = (author: Author) => async (template: EventTemplate) =>
   finalizeEvent(template, author.secret);
@@ -74,9 +80,11 @@ const nostrTools: Library = {
   open: async (url, author) => {
     const pool = new SimplePool({ enableReconnect: true });
     pool.automaticallyAuth = () => signerOf(author);
+    const relay = await pool.ensureRelay(url, { connectionTimeout: PATIENCE_MS });
+    relay.publishTimeout = PATIENCE_MS;
     return {
       publish: (event) => Promise.all(pool.publish([url], event)),
-      fetch: async (filter) => ids(await pool.querySync([url], filter)),
+      fetch: async (filter) => ids(await pool.querySync([url], filter, { maxWait: PATIENCE_MS })),
       subscribe: (filter, onEvent) => {
         pool.subscribe([url], filter, { onevent: ({ id }) => onEvent(id) });
       },
@@ -85,16 +93,17 @@ const nostrTools: Library = {
   },
 };
 
-const ndk: Library = {
-  name: 'NDK',
-  authenticates: true,
+const ndkWith = (policy: 'signs in' | 'none'): Library => ({
+  name: policy === 'none' ? 'NDK without an auth policy' : 'NDK',
+  authenticates: policy !== 'none',
   open: async (url, author) => {
     const signer = new NDKPrivateKeySigner(bytesToHex(author.secret));
     const client = new NDK({ explicitRelayUrls: [url], enableOutboxModel: false, signer });
-    client.relayAuthDefaultPolicy = NDKRelayAuthPolicies.signIn({ ndk: client, signer });
+    if (policy !== 'none')
+      client.relayAuthDefaultPolicy = NDKRelayAuthPolicies.signIn({ ndk: client, signer });
     await client.connect(5_000);
     return {
-      publish: async (event) => new NDKEvent(client, event).publish(),
+      publish: async (event) => new NDKEvent(client, event).publish(undefined, PATIENCE_MS),
       fetch: async (filter) => ids(await client.fetchEvents(filter)),
       subscribe: (filter, onEvent) => {
         const subscription = client.subscribe(filter, { closeOnEose: false });
@@ -105,7 +114,10 @@ const ndk: Library = {
       },
     };
   },
-};
+});
+const ndk = ndkWith('signs in');
+/** An application for reading only. After a challenge it would not come back when it is cut off. */
+export const NDK_WITHOUT_POLICY = ndkWith('none');
 
 const welshman: Library = {
   name: 'welshman',
@@ -117,7 +129,7 @@ const welshman: Library = {
     const stop = new AbortController();
     return {
       publish: async (event) => {
-        const { status, detail } = await publishOne({ relay: url, event, context, timeout: 20_000 });
+        const { status, detail } = await publishOne({ relay: url, event, context, timeout: PATIENCE_MS });
         if (status !== PublishStatus.Success) throw new Error(detail);
       },
       fetch: async (filter) => {
@@ -243,13 +255,14 @@ const nostrFetch: Library = {
     const name = 'nostr-fetch';
     const { NostrFetcher } = (await import(name)) as Fetching;
     const fetcher = NostrFetcher.init({ webSocketConstructor: WebSocket });
-    // It names a subscription by the millisecond and two random letters: two of one millisecond can have one name.
+    // It names a subscription by the millisecond and two random letters: two of one millisecond can have one
+    // name.
     let started: Promise<unknown> = Promise.resolve();
     return {
       fetch: async ({ limit = 100, ...filter }) => {
         started = started.then(() => delay(2));
         await started;
-        const patient = { abortSubBeforeEoseTimeoutMs: 60_000 };
+        const patient = { abortSubBeforeEoseTimeoutMs: PATIENCE_MS };
         return ids(await fetcher.fetchLatestEvents([url], filter, limit, patient));
       },
       close: () => fetcher.shutdown(),
@@ -333,7 +346,7 @@ const rustNostr: Library = {
       },
       fetch: async (filter) => {
         const asked = RustFilter.fromJson(JSON.stringify(filter));
-        const events = await client.fetchEvents(asked, Duration.fromSecs(10));
+        const events = await client.fetchEvents(asked, Duration.fromSecs(PATIENCE_MS / 1_000));
         return events.toVec().map((event) => event.id.toHex());
       },
       subscribe: (filter, onEvent) => {

@@ -1,4 +1,4 @@
-/** The real program as a process of its own. */
+/** Runs the real program as a separate process. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
@@ -20,7 +20,7 @@ export interface RunningCli {
   readonly ended: Promise<Ended>;
 }
 
-/** Of a test that names none: one for each database, outside of the checkout. */
+/** The default data folder: one for each database, outside of the checkout. */
 function folderOf({ DATABASE_URL: url = 'none' }: Record<string, string>): string {
   return join(
     tmpdir(),
@@ -28,7 +28,7 @@ function folderOf({ DATABASE_URL: url = 'none' }: Record<string, string>): strin
   );
 }
 
-/** Only the environment that is given: what the machine has set must not decide a test. */
+/** Uses only the given environment, so that variables of the machine do not affect a test. */
 export function startCli(
   args: readonly string[],
   env: Record<string, string>,
@@ -63,7 +63,7 @@ export function runCli(
   return startCli(args, env, stdin).ended;
 }
 
-/** Looks again and again; a condition that never comes is a failure with its name. */
+/** Polls until `look` returns a value. A condition that never comes true fails with its name. */
 export async function eventually<T>(
   what: string,
   look: () => Promise<T | undefined> | T | undefined,
@@ -73,7 +73,7 @@ export async function eventually<T>(
   for (;;) {
     const found = await look();
     if (found !== undefined) return found;
-    if (Date.now() > deadline) throw new Error(`it did not come: ${what}`);
+    if (Date.now() > deadline) throw new Error(`this did not happen in time: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 2));
   }
 }

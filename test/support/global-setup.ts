@@ -1,6 +1,6 @@
 /**
- * Once per run: build the program, start one real PostgreSQL, make the template that every test file clones, and find a
- * redis-server and a Java.
+ * Runs once before all tests: builds the program, starts one real PostgreSQL, makes the template database
+ * that every test file clones, and finds a redis-server and a Java.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -10,8 +10,8 @@ import pg from 'pg';
 import type { TestProject } from 'vitest/node';
 import { startEmbedded } from '../../src/postgres/embedded.js';
 import { migrate } from '../../src/postgres/migrate.js';
-import type { Program } from './debian-package.js';
-import { findJava, findRedis } from './programs.js';
+import type { Program } from './servers/debian-package.js';
+import { findJava, findRedis } from './servers/programs.js';
 
 declare module 'vitest' {
   export interface ProvidedContext {
@@ -25,7 +25,7 @@ export const TEMPLATE = 'minato_template';
 const quiet = { info: () => undefined, warn: () => undefined, error: console.error };
 
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  // Worker threads and spawned nodes run the build, so it must be of this source.
+  // Worker threads and spawned nodes run the build, so it must be up to date.
   execFileSync(process.execPath, ['node_modules/typescript/bin/tsc', '-b', 'tsconfig.build.json'], {
     stdio: 'inherit',
   });

@@ -1,14 +1,18 @@
-/** A whole node in this process, on a database of its own. */
+/** A whole node in this process, on its own database. */
 
-import { readConfig } from '../../src/config.js';
-import { createLog } from '../../src/log.js';
-import { type Node, startNode } from '../../src/node.js';
+import { changeNodeSetting } from '../../src/communities/node-settings.sql.js';
+import type { Job } from '../../src/jobs/job.js';
+import { readConfig } from '../../src/node/config.js';
+import { createLog } from '../../src/node/log.js';
+import { type Node, startNode } from '../../src/node/node.js';
+import type { Role } from '../../src/node/roles.js';
+import type { Consumer } from '../../src/outbox/consumers/consumer.js';
+import type { EarlyPort } from '../../src/port/early-port.js';
+import type { ServerBounds } from '../../src/port/server.js';
 import { type Database, openDatabase } from '../../src/postgres/database.js';
-import type { Role } from '../../src/roles.js';
-import type { Consumer } from '../../src/services/consumer.js';
 import { eventually } from './cli.js';
-import { createTestDatabase, type TestDatabase } from './database.js';
-import { writeTopic } from './topics.js';
+import { writeTopic } from './domains/topics.js';
+import { createTestDatabase, type TestDatabase } from './servers/database.js';
 
 export interface TestNode {
   readonly node: Node;
@@ -24,18 +28,24 @@ export interface TestNodeOptions {
   readonly now?: () => number;
   /** Another instance on the same database. */
   readonly on?: TestDatabase;
-  /** All of them unless told. */
+  /** All roles by default. */
   readonly roles?: readonly Role[];
-  /** Instead of those of the list. */
+  /** These consumers instead of the node's own. */
   readonly consumers?: readonly Consumer[];
-  /** Scores are computed and asserted: most tests expect only what they have sent themselves. */
+  /** The scheduled jobs instead of all of them; an empty list where the test runs each job itself. */
+  readonly jobs?: readonly Job[];
+  /** Whether scores are computed and asserted. Off by default: most tests expect only their own events. */
   readonly trust?: boolean;
-  /** How often consumers look whether their rules have changed. */
+  /** How often consumers check whether their rules have changed. */
   readonly upkeepMs?: number;
+  /** Limits of HTTP connections that differ from the defaults. */
+  readonly httpBounds?: Partial<ServerBounds>;
+  /** The port, if it is open already. */
+  readonly early?: EarlyPort;
 }
 
 export async function startTestNode(options: TestNodeOptions = {}): Promise<TestNode> {
-  const { env = {}, now, on, roles, consumers, trust = false, upkeepMs } = options;
+  const { env = {}, now, on, roles, consumers, jobs, trust = false, upkeepMs, httpBounds, early } = options;
   const test = on ?? (await createTestDatabase());
   const database = openDatabase(test.connection);
   const config = readConfig({
@@ -50,7 +60,10 @@ export async function startTestNode(options: TestNodeOptions = {}): Promise<Test
     config,
     log: createLog(config.logLevel),
     ...(now ? { now } : {}),
+    ...(jobs ? { jobs } : {}),
     ...(upkeepMs === undefined ? {} : { upkeepMs }),
+    ...(httpBounds ? { httpBounds } : {}),
+    ...(early === undefined ? {} : { early }),
     ...(roles ? { roles: new Set(roles) } : {}),
     consumers: consumers ?? ((listed) => listed.filter(({ name }) => trust || name !== 'trust')),
   });
@@ -68,7 +81,7 @@ export async function startTestNode(options: TestNodeOptions = {}): Promise<Test
   };
 }
 
-/** Topics that the node carries from now on, open to everyone. */
+/** Pins topics on the node, open to everyone. */
 export async function pinTopics({ node, database }: TestNode, topics: readonly string[]): Promise<void> {
   const community = () => node.communities.find(undefined, undefined)!;
   for (const topic of topics) {
@@ -78,4 +91,19 @@ export async function pinTopics({ node, database }: TestNode, topics: readonly s
   await eventually('the topics are carried', () =>
     topics.every((topic) => community().topics.get(topic)?.enabled) ? true : undefined,
   );
+}
+
+/** Waits until the relay holds the default community as a whole; with 0 MiB, until it holds nothing. */
+export async function useWindow(
+  { node, database }: TestNode,
+  megabytes: number,
+  isDone = () => {
+    const { from } = node.memory.window.extent(1);
+    return from === (megabytes === 0 ? Number.POSITIVE_INFINITY : Number.NEGATIVE_INFINITY);
+  },
+): Promise<void> {
+  const key = 'node.memoryWindowMB';
+  await changeNodeSetting(database.pool, { key, value: megabytes }, Date.now());
+  const isKnown = () => node.communities.node()[key] === megabytes;
+  await eventually('the window', () => (isKnown() && isDone()) || undefined);
 }

@@ -1,0 +1,113 @@
+/**
+ * Counts and deletes the rows of a member or a community in a table, as the table is declared (I12). Both use
+ * the same steps, so that what is counted is what is deleted. Batches are bounded (I14).
+ */
+import type { ClientBase } from 'pg';
+import { labelsTable } from '../labels/tables.sql.js';
+import { named } from '../postgres/named.js';
+import { type ErasedTable, type MemberRows, memberRowsOf } from '../postgres/table.js';
+import { bytes } from '../postgres/values.js';
+import type { Store } from './all-tables.sql.js';
+import type { Subject } from './rules.js';
+import { untilMs } from './rules.js';
+
+/** In this order; none where no row can belong to the subject. */
+export function stepsOf({ erased }: ErasedTable, subject: Subject): MemberRows[] {
+  const { community, through, uncounted = false } = erased;
+  const within = through ?? 't.community = :community';
+  if (subject.type === 'community')
+    return [{ where: community === undefined ? within : `${within} AND ${community}`, uncounted }];
+  const rows = memberRowsOf(erased);
+  return through === undefined
+    ? rows.map((step) => ({ ...step, where: `${within} AND ${step.where}` }))
+    : rows;
+}
+
+export function subjectValues(subject: Subject) {
+  const isMember = subject.type === 'member';
+  return {
+    community: ['int', subject.community],
+    pubkey: ['bytea', isMember ? bytes(subject.pubkey) : Buffer.alloc(0)],
+    hex: ['text', isMember ? subject.pubkey : ''],
+    until: ['bigint', isMember ? (subject.until ?? Number.MAX_SAFE_INTEGER) : Number.MAX_SAFE_INTEGER],
+    ms: ['bigint', isMember ? untilMs(subject) : Number.MAX_SAFE_INTEGER],
+    vanishes: ['boolean', isMember && subject.vanishes === true],
+    bounded: ['boolean', isMember && subject.until !== undefined],
+  } as const;
+}
+
+/** Counts many stores in one statement: most of them hold nothing, and a query for each would cost more. */
+export async function countStores(
+  client: ClientBase,
+  stores: readonly Store[],
+  subject: Subject,
+): Promise<Map<string, number>> {
+  const counts = stores.map(({ tables }) => countOf(tables, subject));
+  const { rows } = await client.query<{ counts: number[] }>(
+    named(`SELECT ARRAY[${counts.join(', ')}]::bigint[] AS counts`, subjectValues(subject)),
+  );
+  return new Map(stores.map(({ name }, at) => [name, Number(rows[0]!.counts[at])]));
+}
+
+/** A row that two steps of its table match is counted once. */
+function countOf(tables: readonly ErasedTable[], subject: Subject): string {
+  const each = tables.flatMap((table) => {
+    const counted = stepsOf(table, subject).filter(({ uncounted }) => !uncounted);
+    return counted.map(({ where }, at) => {
+      const apart = counted.slice(0, at).map((before) => ` AND (${before.where}) IS NOT TRUE`);
+      return `(SELECT count(*) FROM ${table.name} t WHERE ${where}${apart.join('')})`;
+    });
+  });
+  return each.length === 0 ? '0::bigint' : each.join(' + ');
+}
+
+/** Counts one store. */
+export async function countRowsOf(
+  client: ClientBase,
+  tables: readonly ErasedTable[],
+  subject: Subject,
+): Promise<number> {
+  const { rows } = await client.query<{ count: number }>(
+    named(`SELECT ${countOf(tables, subject)} AS count`, subjectValues(subject)),
+  );
+  return rows[0]!.count;
+}
+
+/** The ids of the next labels to delete. */
+export async function chooseLabels(client: ClientBase, subject: Subject, limit: number): Promise<string[]> {
+  const [step] = stepsOf(labelsTable, subject);
+  const { rows } = await client.query<{ id: string }>(
+    named(
+      `SELECT t.label_id AS id FROM labels t WHERE ${step!.where} LIMIT ${limit}`,
+      subjectValues(subject),
+    ),
+  );
+  return rows.map(({ id }) => id);
+}
+
+/**
+ * One batch of a step. Rows are chosen by their place or by their key, so that the planner never reads the
+ * whole table.
+ */
+export async function deleteRowsOf(
+  client: ClientBase,
+  { name, erased: { key } }: ErasedTable,
+  { where, release, follow }: MemberRows,
+  { subject, now, limit }: { readonly subject: Subject; readonly now: number; readonly limit: number },
+): Promise<number> {
+  const act = release === undefined ? `DELETE FROM ${name} u WHERE` : `UPDATE ${name} u SET ${release} WHERE`;
+  const chosen =
+    key === undefined
+      ? `u.ctid = ANY (ARRAY(SELECT t.ctid FROM ${name} t WHERE ${where} LIMIT ${limit}))`
+      : `(${columnsOf('u', key)}) IN (SELECT ${columnsOf('t', key)}
+          FROM ${name} t WHERE ${where} LIMIT ${limit})`;
+  const values = { ...subjectValues(subject), now: ['bigint', now] } as const;
+  const text =
+    follow === undefined
+      ? `${act} ${chosen}`
+      : `WITH changed AS (${act} ${chosen} RETURNING *), followed AS (${follow}) SELECT 1 FROM changed`;
+  return (await client.query(named(text, values))).rowCount ?? 0;
+}
+
+const columnsOf = (table: string, key: readonly string[]) =>
+  key.map((column) => `${table}.${column}`).join(', ');

@@ -1,0 +1,58 @@
+/**
+ * The outbox: rows are scrubbed when every consumer has read the deletes (I17). While one is behind, this
+ * store fails and is tried again, for a day; after that the consumer has to rebuild.
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import { DAY_MS } from '../../events/rules/retention.js';
+import { storeBy } from '../all-tables.sql.js';
+import { consumersBehind, countOutbox, lastOutboxSeq, leaveBehind, scrubOutbox } from '../events.sql.js';
+import type { Subject } from '../rules.js';
+import { type Deleter, inBatches } from './deleter.js';
+import type { PostgresStores } from './postgres.js';
+
+/** How long one try waits for consumers. */
+const WAIT_MS_MAX = 2_000;
+const LOOK_MS = 50;
+/** A consumer that is still behind after this time is paused, or no longer exists. */
+const PATIENCE_MS = DAY_MS;
+
+const { name: NAME } = storeBy('outbox');
+
+/** How often a command lets consumers catch up before it gives up. */
+export const READER_WAITS_MAX = 10;
+/** It stopped because a consumer has not read the outbox yet. */
+export const waitsForReaders = ({ failures }: { readonly failures: Readonly<Record<string, string>> }) =>
+  NAME in failures;
+
+const authorOf = (subject: Subject) =>
+  subject.type === 'community'
+    ? undefined
+    : { pubkey: subject.pubkey, until: subject.until ?? Number.MAX_SAFE_INTEGER };
+
+export function outboxDeleter(table: Deleter, { client, rows, now }: PostgresStores): Deleter {
+  return {
+    ...table,
+    count: (subject) => countOutbox(client, subject.community, authorOf(subject)),
+    delete: async (subject, progress) => {
+      const last = await lastOutboxSeq(client, subject.community, authorOf(subject));
+      if (last === undefined) return 0;
+      await passed(last, subject.fencedAt ?? now());
+      const { community } = subject;
+      return inBatches((limit) => scrubOutbox(client, community, authorOf(subject), limit), progress, rows);
+    },
+  };
+
+  async function passed(seq: number, fencedAt: number): Promise<void> {
+    for (let waited = 0; ; waited += LOOK_MS) {
+      const behind = await consumersBehind(client, seq);
+      if (behind.length === 0) return;
+      if (now() - fencedAt > PATIENCE_MS) return leaveBehind(client, behind, now());
+      if (waited >= WAIT_MS_MAX)
+        throw new Error(
+          `waits for ${behind.join(', ')} to read the outbox up to ${seq} ` +
+            '("minato consumers" shows how far they are)',
+        );
+      await delay(LOOK_MS);
+    }
+  }
+}

@@ -1,0 +1,71 @@
+/**
+ * Registers the deleter of every store of a node (I12). Where Redis or DynamoDB is not configured, the data
+ * is in PostgreSQL, and the deleter of that table is registered instead.
+ */
+import type { Client, Pool } from 'pg';
+import type { TagHash } from '../../events/postgres/tag-hash.js';
+import type { EventStore } from '../../events/store.js';
+import type { NodeKeys } from '../../keys/keys.js';
+import type { SubjectKey } from '../../keys/subject-key.js';
+import type { Database } from '../../postgres/database.js';
+import type { Certificates } from '../certificates/sign.js';
+import type { Deleter } from './deleter.js';
+import { DeletionRegistry } from './deletion-registry.js';
+import { keyFilesDeleter } from './files.js';
+import { postgresDeleters } from './postgres.js';
+
+/** What erasures need of a node. */
+export interface Erasing {
+  readonly pool: Pool;
+  readonly store: EventStore;
+  readonly tagHash: TagHash;
+  readonly subjectKey: SubjectKey;
+  readonly keys: NodeKeys;
+  readonly certificates: Certificates;
+  /** How far ahead of the clock an event may be signed, in seconds. */
+  readonly aheadSeconds: (community: number) => number;
+  /** Deleters of sessions, limits and the audit log, in whichever store they are. */
+  readonly others: (pool: Pool) => readonly Deleter[];
+}
+
+/** Counting a large table may take minutes. */
+const STATEMENT_MS_MAX = 600_000;
+
+export interface OpenedRegistry {
+  readonly registry: DeletionRegistry;
+  readonly client: Client;
+}
+
+/** Uses database sessions of its own, whose statements may take longer than those of clients. */
+export async function withRegistry<T>(
+  erasing: Erasing,
+  database: Database,
+  { now, rows }: { readonly now: () => number; readonly rows: number },
+  work: (opened: OpenedRegistry) => Promise<T>,
+): Promise<T> {
+  const client = await database.connect({ statementTimeoutMs: STATEMENT_MS_MAX });
+  const pool = database.patientPool(1, STATEMENT_MS_MAX);
+  try {
+    return await work({ client, registry: registryOf(erasing, { client, pool, now, rows }) });
+  } finally {
+    await client.end().catch(() => undefined);
+    await pool.end().catch(() => undefined);
+  }
+}
+
+interface Sessions {
+  readonly client: Client;
+  readonly pool: Pool;
+  readonly now: () => number;
+  /** Rows of one batch. */
+  readonly rows: number;
+}
+
+export function registryOf(erasing: Erasing, { client, pool, now, rows }: Sessions): DeletionRegistry {
+  const { store, tagHash, keys, others } = erasing;
+  return new DeletionRegistry().register(
+    ...others(pool),
+    keyFilesDeleter({ pool, keys }),
+    ...postgresDeleters({ client, store, tagHash, now, rows }),
+  );
+}

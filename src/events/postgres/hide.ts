@@ -1,0 +1,212 @@
+/**
+ * Takes rows out of the view: out of every index at once, and out of the store for a purge. The dedupe row
+ * stays with the reason, so that the event does not come back (I6). The caller holds the lane's lock and
+ * writes the outbox rows.
+ */
+import type { ClientBase } from 'pg';
+import { hexArray, int2Array, int4Array, int8Array } from '../../postgres/binary.js';
+import { withdrawReports } from '../../reports/reports.sql.js';
+import { KIND_REPORT, WITHDRAWS } from '../../reports/rules.js';
+import { UNBOUND } from '../../topics/rules.js';
+import { type NostrEvent, serializeEvent } from '../rules/event.js';
+import { HIDDEN_CODES, hiddenOf } from '../rules/hidden.js';
+import { Keep } from '../rules/keep.js';
+import type { HiddenRow } from '../rules/writes.js';
+import { lowerTopicTotals } from './capacity.js';
+import { type TagHash, tagKeys } from './tag-hash.js';
+
+const GONE = `
+  WITH gone AS (
+    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::int[], $5::bytea[], $6::smallint[])
+      AS g (seq, ingested_at, keep, community, event_id, hidden)
+  )`;
+const SAME_PLACE = 'e.keep = g.keep AND e.ingested_at = g.ingested_at AND e.seq = g.seq';
+const RETURNED = 'g.seq, g.ingested_at, g.keep, g.hidden AS why, e.community, e.payload, e.bound';
+/**
+ * A superseded version moves to the `history` bucket and to the current month there, because its days count
+ * from now. A version that is deleted afterwards moves back; otherwise the drop of its month would cut its
+ * audit time short.
+ */
+const IS_SUPERSEDED = `g.hidden = ${HIDDEN_CODES.superseded}`;
+const NEW_PLACE = (row: string) => `keep = CASE WHEN ${IS_SUPERSEDED} THEN ${Keep.history}
+        WHEN g.keep = ${Keep.history} THEN ${Keep.current} ELSE ${row}.keep END,
+      ingested_at = CASE WHEN ${IS_SUPERSEDED} THEN $7::bigint ELSE ${row}.ingested_at END`;
+/** Served or superseded. Written so that the planner does not choose the index on `hidden`. */
+const IN_FORCE = `coalesce(e.hidden, ${HIDDEN_CODES.superseded}) = ${HIDDEN_CODES.superseded}`;
+const WAS_HIDDEN = `CASE WHEN g.keep = ${Keep.history} THEN ${HIDDEN_CODES.superseded} END AS was_hidden`;
+
+/**
+ * The dedupe row stays as long as the row itself, and counts its days from the purge: no id is stored twice
+ * (I3).
+ */
+const HIDE_SQL = `${GONE}, known AS (
+    UPDATE event_dedupe d SET hidden = g.hidden, ${NEW_PLACE('d')}, gone_at = NULL FROM gone g
+    WHERE d.community = g.community AND d.event_id = g.event_id
+  )
+  UPDATE events e SET ${NEW_PLACE('e')}, hidden = g.hidden, hidden_at = $7::bigint FROM gone g
+  WHERE ${SAME_PLACE} AND ${IN_FORCE} RETURNING ${RETURNED}, ${WAS_HIDDEN}`;
+
+const PURGE_SQL = `${GONE}, known AS (
+    UPDATE event_dedupe d SET hidden = g.hidden, gone_at = $7::bigint FROM gone g
+    WHERE d.community = g.community AND d.event_id = g.event_id
+  )
+  DELETE FROM events e USING gone g WHERE ${SAME_PLACE} RETURNING ${RETURNED}, e.hidden AS was_hidden`;
+
+/** The mark of the erasure keeps these events out, so their ids need not be kept. */
+const FORGET_SQL = `${GONE}, known AS (
+    DELETE FROM event_dedupe d USING gone g WHERE d.community = g.community AND d.event_id = g.event_id
+  )
+  DELETE FROM events e USING gone g WHERE ${SAME_PLACE} RETURNING g.seq, e.hidden AS was_hidden`;
+
+interface GoneRow {
+  seq: number;
+  ingested_at: number;
+  keep: number;
+  why: number;
+  community: number;
+  payload: string;
+  bound: string[] | null;
+  was_hidden: number | null;
+}
+
+type LeftRow = Omit<GoneRow, 'was_hidden'> & { readonly event: NostrEvent };
+
+/** The statements that follow from hidden rows are sent; their answers come later. */
+export interface Hiding {
+  readonly answered: Promise<unknown>;
+}
+
+/**
+ * Sends the first statements at once. Resolves when the statements that follow from their answers are sent
+ * too.
+ */
+export async function hideRows(
+  client: ClientBase,
+  rows: readonly HiddenRow[],
+  now: number,
+  tagHash: TagHash,
+): Promise<Hiding> {
+  const hidden = rows.filter((row) => !row.purge);
+  const purged = rows.filter((row) => row.purge && row.forgotten === undefined);
+  const forgotten = rows.filter((row) => row.forgotten !== undefined);
+  const [gone, known] = await Promise.all([
+    Promise.all([
+      hidden.length === 0 ? [] : take(client, HIDE_SQL, hidden, now),
+      purged.length === 0 ? [] : take(client, PURGE_SQL, purged, now),
+    ]),
+    forgotten.length === 0 ? [] : forget(client, forgotten),
+  ]);
+  const left = gone
+    .flat()
+    // The tags and totals of a superseded version were removed before.
+    .filter((row) => row.was_hidden === null)
+    .map((row): LeftRow => ({ ...row, event: JSON.parse(row.payload) as NostrEvent }))
+    .concat(known);
+  const answered = Promise.all([
+    removeTags(client, left, tagHash),
+    lowerTotals(client, left),
+    lowerTopicTotals(client, left),
+    withdrawReports(client, left.filter(isWithdrawnReport)),
+  ]);
+  answered.catch(() => undefined);
+  return { answered };
+}
+
+function isWithdrawnReport({ event, why }: LeftRow): boolean {
+  return event.kind === KIND_REPORT && WITHDRAWS[hiddenOf(why)];
+}
+
+/**
+ * Not prepared, so it is planned for the tables as they are now: the target of an UPDATE cannot be fenced.
+ */
+async function take(
+  client: ClientBase,
+  text: string,
+  rows: readonly HiddenRow[],
+  now: number,
+): Promise<GoneRow[]> {
+  return (await client.query<GoneRow>({ text, values: [...goneValues(rows), now] })).rows;
+}
+
+const goneValues = (rows: readonly HiddenRow[]) => [
+  int8Array(rows.map((r) => r.row.seq)),
+  int8Array(rows.map((r) => r.row.ingestedAt)),
+  int2Array(rows.map((r) => r.row.keep)),
+  int4Array(rows.map((r) => r.community)),
+  hexArray(rows.map((r) => r.id)),
+  int2Array(rows.map((r) => HIDDEN_CODES[r.hidden])),
+];
+
+/** Those of these rows that were served. */
+async function forget(client: ClientBase, rows: readonly HiddenRow[]): Promise<LeftRow[]> {
+  const bySeq = new Map(rows.map((row) => [row.row.seq, row]));
+  const { rows: deleted } = await client.query<Pick<GoneRow, 'seq' | 'was_hidden'>>({
+    text: FORGET_SQL,
+    values: goneValues(rows),
+  });
+  return deleted
+    .filter((row) => row.was_hidden === null)
+    .map(({ seq }): LeftRow => {
+      const { community, hidden, row, forgotten } = bySeq.get(seq)!;
+      const { event, payload, bound } = forgotten!;
+      return {
+        seq,
+        ingested_at: row.ingestedAt,
+        keep: row.keep,
+        why: HIDDEN_CODES[hidden],
+        community,
+        payload: payload ?? serializeEvent(event),
+        bound: [...bound],
+        event,
+      };
+    });
+}
+
+/**
+ * Tag rows have no index by event. Their keys are computed again from the event, as when they were written.
+ */
+const UNTAG_SQL = `
+  DELETE FROM event_tags t
+  USING unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::smallint[])
+    AS g (tag, created_at, seq, ingested_at, keep)
+  WHERE t.tag = g.tag AND t.created_at = g.created_at AND t.seq = g.seq
+    AND t.ingested_at = g.ingested_at AND t.keep = g.keep`;
+
+async function removeTags(client: ClientBase, rows: readonly LeftRow[], tagHash: TagHash): Promise<void> {
+  const tags = rows.flatMap((row) =>
+    tagKeys(row.community, row.event, tagHash, row.bound ?? UNBOUND).map((tag) => ({
+      ...row,
+      tag,
+      createdAt: row.event.created_at,
+    })),
+  );
+  if (tags.length === 0) return;
+  await client.query({
+    text: UNTAG_SQL,
+    values: [
+      int8Array(tags.map((t) => t.tag)),
+      int8Array(tags.map((t) => t.createdAt)),
+      int8Array(tags.map((t) => t.seq)),
+      int8Array(tags.map((t) => t.ingested_at)),
+      int2Array(tags.map((t) => t.keep)),
+    ],
+  });
+}
+
+const LOWER_TOTALS_SQL = `
+  UPDATE community_totals t SET events = t.events - c.events, bytes = t.bytes - c.bytes
+  FROM (SELECT community, count(*) AS events, sum(bytes) AS bytes
+    FROM unnest($1::int[], $2::bigint[]) AS g (community, bytes) GROUP BY community) c
+  WHERE t.community = c.community`;
+
+async function lowerTotals(client: ClientBase, rows: readonly LeftRow[]): Promise<void> {
+  if (rows.length === 0) return;
+  await client.query({
+    name: 'lower-totals',
+    text: LOWER_TOTALS_SQL,
+    values: [
+      int4Array(rows.map((row) => row.community)),
+      int8Array(rows.map((row) => Buffer.byteLength(row.payload))),
+    ],
+  });
+}

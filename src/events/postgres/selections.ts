@@ -1,0 +1,89 @@
+/**
+ * Selects the rows that a batch takes out of the view (store.ts lists the selections). Each selection uses an
+ * index made for it and is bounded in rows and bytes. Inside the lane's transaction: the lane hides and
+ * announces the rows (I8).
+ */
+import type { Client } from 'pg';
+import { int2Array, int8Array } from '../../postgres/binary.js';
+import { KIND_VANISH } from '../rules/classify.js';
+import { factKey, type PlacedEvent, type RowRef } from '../rules/facts.js';
+import { DAY_MS, historySince } from '../rules/retention.js';
+import type { Authored, EventRef, Ordered, Selection } from '../store.js';
+import { selectExcess } from './capacity.js';
+import { takeOldRequests } from './old-requests.js';
+import { eventAt } from './places.js';
+import { selectRemovable } from './restore.js';
+import { bounded, COLUMNS, selectEvents, selectExpired, selectOldHistory } from './sweeps.js';
+
+export function selectServed(client: Client, which: Selection, now: number): Promise<readonly PlacedEvent[]> {
+  switch (which.by) {
+    case 'ids':
+      return selectRemovable(client, which.refs);
+    case 'expiration':
+      return selectExpired(client, Math.floor(now / 1_000), which.limit);
+    case 'history':
+      return selectOldHistory(client, which.rules.id, historySince(which.rules, now), which.limit);
+    case 'requests':
+      return takeOldRequests(client, which.community, now - which.keepDays * DAY_MS, which.limit);
+    case 'excess':
+      return selectExcess(client, which.scope, which.limits, which.places);
+    case 'author':
+      return selectEvents(client, SERVED_OF_SQL, [...ofAuthor(which.author), which.limit]);
+    case 'community':
+      return selectEvents(client, SERVED_IN_SQL, [which.community, which.limit]);
+    case 'places':
+      return selectEvents(client, SERVED_AT_SQL, [...placeValues(which.places), which.limit]);
+  }
+}
+
+/**
+ * Selects the events that orders of the control plane name. It notes in the same transaction which orders
+ * found their event.
+ */
+export async function selectOrdered(
+  client: Client,
+  orders: Ordered<boolean>,
+  now: number,
+): Promise<readonly PlacedEvent[]> {
+  const refs = await orders.due(client, now);
+  const keyOf = ({ community, id }: EventRef) => factKey(community, id);
+  const rows = await selectRemovable(client, [...new Map(refs.map((ref) => [keyOf(ref), ref])).values()]);
+  const taken = new Set(rows.map(({ community, event: { id } }) => keyOf({ community, id })));
+  await orders.note(
+    client,
+    refs.map((ref) => taken.has(keyOf(ref))),
+    now,
+  );
+  return rows;
+}
+
+// ── By author, community and place ─────────────────────────────────────────────────────────────────────────
+
+export const OF_AUTHOR = 'e.community = $1 AND e.pubkey = $2 AND e.created_at <= $3';
+export const spared = (column: string) => `(NOT $4 OR ${column} <> ${KIND_VANISH})`;
+export const ofAuthor = ({ community, pubkey, until, sparesRequest }: Authored) => [
+  community,
+  Buffer.from(pubkey, 'hex'),
+  until,
+  sparesRequest,
+];
+
+export const SERVED_OF_SQL = bounded(
+  `SELECT ${COLUMNS} FROM events e WHERE e.hidden IS NULL AND ${OF_AUTHOR} AND ${spared('e.kind')}
+   ORDER BY e.created_at DESC LIMIT $5`,
+);
+const SERVED_IN_SQL = bounded(
+  `SELECT ${COLUMNS} FROM events e WHERE e.community = $1 AND e.hidden IS NULL
+   ORDER BY e.created_at DESC LIMIT $2`,
+);
+
+export const AT_PLACES =
+  'unnest($1::bigint[], $2::bigint[], $3::smallint[]) AS asked (seq, ingested_at, keep)';
+export const placeValues = (places: readonly RowRef[]) => [
+  int8Array(places.map((place) => place.seq)),
+  int8Array(places.map((place) => place.ingestedAt)),
+  int2Array(places.map((place) => place.keep)),
+];
+const SERVED_AT_SQL = bounded(
+  `SELECT ${COLUMNS} FROM ${AT_PLACES} ${eventAt('asked')} WHERE e.hidden IS NULL LIMIT $4`,
+);

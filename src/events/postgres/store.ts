@@ -1,0 +1,84 @@
+/**
+ * The event store on PostgreSQL. Writes go through the lane (lane/); reads and changes use the connection
+ * pool of their query class. Nothing is decided here.
+ */
+import { readBus, readBusHead, readHead, readOutbox } from '../../outbox/outbox.sql.js';
+import type { QueryClass } from '../rules/query-cost.js';
+import type { EventStore, NamedChange, PendingMark, Position, ViewChange } from '../store.js';
+import { passHistory, pendingHistory } from './history.js';
+import { type LaneOptions, startLane } from './lane/lane.js';
+import { countEvents } from './read/count.js';
+import { findEvents, readEventsById, readNewest, readPayloads } from './read/find.js';
+import { readMarks } from './read/hidden-at-read.js';
+import { isServed, writeSeen } from './seen.js';
+
+export function startPostgresStore(options: LaneOptions): EventStore {
+  const { database, tagHash } = options;
+  const { pool, ownPool, queryPools } = database;
+  const lane = startLane(options);
+  const poolOf = (as: QueryClass | undefined) => (as === undefined ? ownPool : queryPools[as]);
+  return {
+    get depth() {
+      return lane.depth;
+    },
+    submit: lane.submit,
+    hide: lane.hide,
+    sweep: lane.sweep,
+    restore: lane.restore,
+    mark: lane.mark,
+    close: lane.close,
+    deleteHistory: async (rowsMax) => {
+      const [deletion] = await pendingHistory(pool, 1);
+      if (deletion === undefined) return { versions: 0, found: false };
+      const { versions, next } = await lane.deletePage(deletion, rowsMax);
+      await passHistory(pool, deletion, next);
+      return { versions, found: true };
+    },
+    countSeen: (seen) => writeSeen(pool, seen),
+    find: (query, as) => findEvents({ pool: queryPools[as], tagHash }, query),
+    count: (query, inSlot) =>
+      countEvents((filter, ask) => inSlot(filter, (as) => ask(queryPools[as])), tagHash, query),
+    payloads: (rows, as) => readPayloads(queryPools[as], rows),
+    byIds: (refs, as) => readEventsById(poolOf(as), refs),
+    newest: (community, after) => readNewest(pool, community, after),
+    isServed: (community, event) => isServed(pool, community, event),
+    head: () => readHead(ownPool),
+    changes: async (after, limit) => {
+      const { entries, lastSeq } = await readOutbox(ownPool, after, limit);
+      const without = positionsWithoutRow(entries, after, limit, lastSeq);
+      // Mostly there is none, and the rows stay as they were read.
+      if (without.length === 0) return { changes: entries, head: lastSeq };
+      return { changes: withUnnamed(entries, without, await readMarks(ownPool, without)), head: lastSeq };
+    },
+    broadcastHead: () => readBusHead(ownPool),
+    broadcasts: (after, limit) => readBus(ownPool, after, limit),
+  };
+}
+
+/** Each is a mark, or a row that is no longer kept. */
+function positionsWithoutRow(
+  rows: readonly NamedChange[],
+  after: Position,
+  limit: number,
+  head: Position,
+): Position[] {
+  const last = rows.at(-1)?.seq ?? after;
+  const end = rows.length < limit ? Math.max(head, last) : last;
+  if (rows.length === end - after) return [];
+  const known = new Set(rows.map(({ seq }) => seq));
+  return Array.from({ length: end - after }, (_, place) => after + 1 + place).filter(
+    (seq) => !known.has(seq),
+  );
+}
+
+/** Positions without a row that follow one another are one change. */
+function withUnnamed(
+  rows: readonly NamedChange[],
+  without: readonly Position[],
+  marks: readonly PendingMark[] | undefined,
+): ViewChange[] {
+  const known = new Set(without);
+  const last = without.filter((seq) => !known.has(seq + 1));
+  const unnamed = last.map((seq) => ({ op: 'unnamed', seq, marks }) as const);
+  return [...rows, ...unnamed].sort((a, b) => a.seq - b.seq);
+}

@@ -1,0 +1,299 @@
+/**
+ * The contract of the event store: what admission, relay, jobs, moderation and erasure need from it, and no
+ * more. `postgres/store.ts` implements it. The contract exposes no SQL, connection or lock.
+ *
+ * What every store guarantees:
+ * - `submit` decides and stores in one step, so that no interleaving of writers breaks I3–I6. `stored` means
+ *   durable (I1).
+ * - `submit` stores an event that moderation rules hold or hide out of view. The rules in force at that step
+ *   decide (I16).
+ * - Every change of the view by a write is in `changes` in the same step (I8). Readers get changes in the
+ *   order of their positions.
+ * - A `Position` has only an order: callers compare two of them and pass one back, and never calculate with
+ *   one.
+ * - No read finds events that were deleted, removed, erased or have vanished (I6), or that have expired by
+ *   the time of the query (I7).
+ *
+ * What only the PostgreSQL store guarantees:
+ * - One writer at a time over all instances (the lane). So positions follow the order of commits, and a
+ *   request with all its targets is one change.
+ * - `Ordered` and `mark` also write rows of the control plane, which is always PostgreSQL. In this store they
+ *   share the transaction of the change. A store elsewhere makes the change between `due` and `note`, before
+ *   the control plane commits. A crash in between repeats the change, so the change has to be idempotent.
+ *
+ * Maintenance of one store is not part of the contract, because another store has no use for it: purging
+ * hidden rows, forgetting ids, dropping months, dry runs, the counts of an erasure, and the join of search
+ * with its documents use the tables of PostgreSQL directly.
+ */
+import type { ControlTx } from '../postgres/transaction.js';
+import type { Limits } from './rules/capacity.js';
+import type { Decision } from './rules/decide.js';
+import type { NostrEvent } from './rules/event.js';
+import type { RowRef, Submission } from './rules/facts.js';
+import type { Filter } from './rules/filter.js';
+import type { Announced } from './rules/hidden.js';
+import type { QueryClass } from './rules/query-cost.js';
+import type { Outcome, Refusal } from './rules/reply.js';
+import type { HistoryRetention, Retention } from './rules/retention.js';
+import type { VanishMark } from './rules/writes.js';
+
+export interface EventStore extends EventWrites, EventReads, EventChanges {
+  /** Accepts nothing more and finishes what waits. */
+  close(): Promise<void>;
+}
+
+export interface EventRef {
+  readonly community: number;
+  readonly id: string;
+}
+
+// ── Writing ────────────────────────────────────────────────────────────────────────────────────────────────
+
+export interface EventWrites {
+  /** Events that wait to be written. */
+  readonly depth: number;
+  /**
+   * `from`: the line that it waits in, the widest part first (network, address, author); undefined for events
+   * of the operator or of the node itself.
+   */
+  submit(submission: Submission, from?: readonly string[]): Promise<Outcome | Refusal>;
+  /** Takes a bounded batch of events out of the view and announces it. Returns their number. */
+  hide(hiding: Hiding): Promise<number>;
+  /** One bounded step of the retention sweep. */
+  sweep(step: SweepOf): Promise<Swept>;
+  /** Deletes some of the superseded versions that a deletion by address has left for later. */
+  deleteHistory(rowsMax: number): Promise<HistoryDeleted>;
+  /**
+   * Restores events that a moderator removed, unless another rule now keeps them out. Returns the result of
+   * each, in the given order.
+   */
+  restore(which: readonly EventRef[] | Ordered<Restored>): Promise<Restored[]>;
+  /**
+   * Hides everything of some members at once, at read time, together with rows of the control plane that must
+   * take effect at the same moment.
+   */
+  mark(work: Marking): Promise<void>;
+  /** Adds to the counters of events that were sent again. */
+  countSeen(seen: readonly SeenAgain[]): Promise<void>;
+}
+
+export interface Hiding {
+  readonly hidden: Announced;
+  /** The content is deleted at once. */
+  readonly purge: boolean;
+  /** With `purge`: the ids are forgotten as well, because a mark of an erasure refuses these events. */
+  readonly forget?: boolean;
+  readonly which: Selection | Ordered<boolean>;
+}
+
+/**
+ * Which served events (or superseded ones, where stated) a batch takes. `limit` bounds its rows; the store
+ * bounds its bytes.
+ */
+export type Selection =
+  | { readonly by: 'ids'; readonly refs: readonly EventRef[] }
+  /** Events past their expiration. */
+  | { readonly by: 'expiration'; readonly limit: number }
+  /** Versions of a community that were superseded longer ago than its rules keep them. */
+  | {
+      readonly by: 'history';
+      readonly rules: HistoryRetention & { readonly id: number };
+      readonly limit: number;
+    }
+  /** Deletion requests older than these days, with their tombstones. */
+  | { readonly by: 'requests'; readonly community: number; readonly keepDays: number; readonly limit: number }
+  /** The oldest events at these places, until the community or its topic is below where a purge ends. */
+  | {
+      readonly by: 'excess';
+      readonly scope: { readonly community: number; readonly topic: string };
+      readonly limits: Limits;
+      readonly places: readonly RowRef[];
+    }
+  | { readonly by: 'author'; readonly author: Authored; readonly limit: number }
+  | { readonly by: 'community'; readonly community: number; readonly limit: number }
+  | { readonly by: 'places'; readonly places: readonly RowRef[]; readonly limit: number };
+
+/** The events that an author has signed up to a time. */
+export interface Authored {
+  readonly community: number;
+  readonly pubkey: string;
+  /** Seconds. */
+  readonly until: number;
+  /** The request to vanish itself is kept for the operator. */
+  readonly sparesRequest: boolean;
+}
+
+/**
+ * Events that orders of the control plane name. `due` reads the orders that are not carried out yet. `note`
+ * writes the result of each, in their order. Both run in one transaction, so that an order is carried out
+ * once.
+ */
+export interface Ordered<Result> {
+  due(tx: ControlTx, now: number): Promise<readonly EventRef[]>;
+  note(tx: ControlTx, results: readonly Result[], now: number): Promise<void>;
+}
+
+/**
+ * `stored`: it is served again. Otherwise the reason why not. `unknown`: there is no removed event with this
+ * id, or no longer.
+ */
+export type Restored = Decision | 'unknown';
+
+/** Without a mark, nothing is hidden. */
+export type Marking = (tx: ControlTx, now: number) => Promise<readonly VanishMark[]>;
+
+export interface SweepOf {
+  /** The `next` of the step before; 0 at the start. */
+  readonly after: Position;
+  readonly rules: ReadonlyMap<number, Retention>;
+}
+
+export interface Swept {
+  readonly hidden: number;
+  /** Kept, and moved to the bucket of the current rules. */
+  readonly moved: number;
+  /** The start of the next step; undefined when the end was reached. */
+  readonly next: Position | undefined;
+}
+
+export interface HistoryDeleted {
+  readonly versions: number;
+  /** False when no deletion was left to carry out. */
+  readonly found: boolean;
+}
+
+export interface SeenAgain extends EventRef {
+  readonly times: number;
+  readonly lastSeenAt: number;
+}
+
+// ── Reading ────────────────────────────────────────────────────────────────────────────────────────────────
+
+export interface EventReads {
+  /** The newest events that match, newest first. `as`: the query class, which has its own sessions. */
+  find(query: Query, as: QueryClass): Promise<FoundEvent[]>;
+  /** How many different events match any of the filters, counted up to `max + 1`. */
+  count(query: CountQuery, inSlot: InSlot): Promise<number>;
+  /** Payloads in the order of the rows; undefined where a row is no longer effective, or has moved. */
+  payloads(rows: readonly RowRef[], as: QueryClass): Promise<(string | undefined)[]>;
+  /** Effective events by `factKey`. Without a class, the node itself reads. */
+  byIds(refs: readonly EventRef[], as?: QueryClass): Promise<Map<string, ReadEvent>>;
+  /**
+   * A page of the events of a community after a place, newest first, to fill a memory. It includes events
+   * that have expired or are past their retention.
+   */
+  newest(community: number, after: NewestPlace): Promise<NewestPage>;
+  /** By its id alone. False for events covered by a request to vanish, which may not be erased yet. */
+  isServed(community: number, event: NostrEvent): Promise<boolean>;
+}
+
+export interface Query {
+  readonly community: number;
+  readonly filter: Filter;
+  readonly limit: number;
+  /** Milliseconds: events that have expired by then, or are past their days, are not found. */
+  readonly now: number;
+  /** The retention rules of the community; without rules no event is past its days. */
+  readonly rules?: Retention | undefined;
+}
+
+export interface CountQuery extends Pick<Query, 'community' | 'now' | 'rules'> {
+  readonly filters: readonly Filter[];
+  readonly max: number;
+}
+
+/** Runs the query of one filter when its client has a slot, in a query class. */
+export type InSlot = <T>(filter: Filter, query: (as: QueryClass) => Promise<T>) => Promise<T>;
+
+export interface FoundEvent extends RowRef {
+  readonly createdAt: number;
+  readonly kind: number;
+  readonly expiresAt: number | undefined;
+  readonly id: string;
+  readonly bytes: number;
+  /** Topics that it is bound to in addition to those it names. */
+  readonly bound: readonly string[];
+  /** Set where the store has read it in the same step. */
+  readonly payload: string | undefined;
+}
+
+export interface ReadEvent {
+  /** The position of its upsert. */
+  readonly seq: Position;
+  readonly ingestedAt: number;
+  readonly payload: string;
+  readonly bound: readonly string[];
+}
+
+/** The last event that was read. An empty id stands before all events of its second. */
+export interface NewestPlace {
+  readonly createdAt: number;
+  readonly id: string;
+}
+
+export interface NewestPage {
+  readonly events: readonly (ReadEvent & NewestPlace)[];
+  /** There are no older ones. */
+  readonly isLast: boolean;
+}
+
+// ── Following ──────────────────────────────────────────────────────────────────────────────────────────────
+
+export type Position = number;
+
+export interface EventChanges {
+  /** The last position assigned. */
+  head(): Promise<Position>;
+  /** The next changes of the view. Throws an OutboxBehind when some of them are no longer kept. */
+  changes(after: Position, limit: number): Promise<ChangesPage>;
+  /** The same for ephemeral events, which have positions of their own and are kept for some minutes. */
+  broadcastHead(): Promise<Position>;
+  broadcasts(after: Position, limit: number): Promise<Broadcast[]>;
+}
+
+export interface ChangesPage {
+  readonly changes: readonly ViewChange[];
+  /** The last position assigned when they were read. */
+  readonly head: Position;
+}
+
+export type ViewChange = NamedChange | UnnamedChange;
+
+export interface NamedChange extends EventRef {
+  readonly op: 'upsert' | 'delete';
+  readonly seq: Position;
+  readonly ingestedAt: number;
+}
+
+/** Events were hidden that no change names. */
+export interface UnnamedChange {
+  readonly op: 'unnamed';
+  readonly seq: Position;
+  /**
+   * Marks that hold now, with those of this change among them: they hide what they name. Undefined when
+   * nobody can say what was hidden: whoever remembers events forgets all of them.
+   */
+  readonly marks: readonly PendingMark[] | undefined;
+}
+
+/** Hides the events of a public key up to a time, in seconds, and gift wraps to it, until they are erased. */
+export type PendingMark = Pick<VanishMark, 'community' | 'pubkey' | 'until'>;
+
+export interface Broadcast {
+  readonly position: Position;
+  readonly community: number;
+  readonly payload: string;
+}
+
+/**
+ * The reader is further behind than the kept changes. The changes that it missed are deleted, so it must
+ * rebuild.
+ */
+export class OutboxBehind extends Error {
+  constructor(
+    readonly after: Position,
+    readonly floor: Position,
+  ) {
+    super(`the outbox begins at ${floor}, but the reader has only read up to ${after}: it must be rebuilt`);
+  }
+}

@@ -1,0 +1,35 @@
+/**
+ * The cost of input on the event loop, in milliseconds. `Work` charges it to the sender (I18). Each cost is
+ * rounded up: a client that pays too much waits a little, one that pays too little slows everybody.
+ * `docs/limits.md` says which are measured.
+ */
+
+/** One read of a socket, of any size. */
+export const READ_MS = 0.015;
+/** A data frame: its header, its scheduling, a reply. */
+export const FRAME_MS = 0.01;
+/** A ping or pong. Only the last ping of a read is answered. */
+export const CONTROL_MS = 0.002;
+/** A byte: unmasked, checked as UTF-8, converted to a string. */
+export const BYTE_MS = 0.000_008;
+/** A member of an array or object, parsed. */
+export const VALUE_MS = 0.000_1;
+/** A key of an object, parsed: V8 keeps each new one. */
+export const KEY_MS = 0.001;
+/** An event beyond its bytes, for each unit of its weight: checks, its part of a batch of the lane. */
+export const EVENT_MS = 0.1;
+/** A byte of an event that is matched against the word lists and rules of its community. */
+export const TEXT_BYTE_MS = 0.000_1;
+/** A character that is matched with one step of a pattern: 0.18 s for 20,000,000 of them. */
+export const PATTERN_STEP_MS = 0.000_01;
+/** A proof of a key: its signature checked in a thread, its rights read from the database. */
+export const AUTH_MS = 1;
+/** An invalid signature. Without the native library checking it takes this long. */
+export const FORGED_MS = 0.5;
+/** A connection: HTTP, the handshake, its memory. */
+export const CONNECTION_MS = 0.5;
+
+/** The cost of parsing a message. */
+export function parseMs({ values, keys }: { readonly values: number; readonly keys: number }): number {
+  return values * VALUE_MS + keys * KEY_MS;
+}

@@ -1,0 +1,121 @@
+/**
+ * Fair turns on the event loop for the work of clients: opening their connections, reading and sending their
+ * answers (I18). In each pass of the event loop the turns of all clients together take about 1 ms. What does
+ * not fit waits for the next pass, and the community, in it the network (an IPv6 /48), and in it the address
+ * that has used least is next. So a burst of one network delays a client of another by one turn, however
+ * large the burst is.
+ *
+ * Bounded by those who ask (I14): an HTTP request waits for one turn, a websocket for one of each query
+ * class.
+ */
+import { FairTags, isBefore, type Shares } from './fair-tags.js';
+
+/** Measured as a whole: a turn that has begun is finished. */
+const PASS_MS = 1;
+
+/** Whose turn it is. */
+export interface TurnClient {
+  readonly community: number;
+  readonly networkKey: string;
+  readonly rateKey: string;
+}
+
+/** The waiting turns of one address in one community. */
+interface Line extends Shares {
+  readonly waiting: (() => number)[];
+}
+
+export class LoopTurns {
+  private readonly lines = new Map<string, Line>();
+  private readonly communities = new FairTags();
+  private readonly networks = new FairTags();
+  private readonly addresses = new FairTags();
+  /** Of this pass. */
+  private usedMs = 0;
+  private isScheduled = false;
+
+  /** `now`: a monotonic clock in milliseconds. */
+  constructor(private readonly now: () => number = () => performance.now()) {}
+
+  /** Runs the work at the client's turn: at once if nobody waits and this pass has time left. */
+  run<T>(client: TurnClient, work: () => T): Promise<T> {
+    return new Promise<T>((resolve, reject) =>
+      this.take(client, () => {
+        const begunMs = this.now();
+        try {
+          resolve(work());
+        } catch (error) {
+          reject(error as Error);
+        }
+        return this.now() - begunMs;
+      }),
+    );
+  }
+
+  /** Resolves at the client's turn. For work that cannot be measured here: it is taken to cost this much. */
+  wait(client: TurnClient, costMs: number): Promise<void> {
+    return new Promise((resolve) =>
+      this.take(client, () => {
+        resolve();
+        return costMs;
+      }),
+    );
+  }
+
+  /** `turn` returns what it took. */
+  private take(client: TurnClient, turn: () => number): void {
+    const line = this.lineOf(client);
+    if (this.lines.size === 0 && this.usedMs < PASS_MS) {
+      this.count(line, turn());
+      return;
+    }
+    line.waiting.push(turn);
+    this.lines.set(keyOf(client), line);
+    this.schedule();
+  }
+
+  private lineOf(client: TurnClient): Line {
+    return (
+      this.lines.get(keyOf(client)) ?? {
+        waiting: [],
+        community: this.communities.of(String(client.community)),
+        network: this.networks.of(client.networkKey),
+        address: this.addresses.of(client.rateKey),
+      }
+    );
+  }
+
+  private count({ community, network, address }: Line, tookMs: number): void {
+    this.usedMs += tookMs;
+    this.communities.use(community, tookMs);
+    this.networks.use(network, tookMs);
+    this.addresses.use(address, tookMs);
+    this.schedule();
+  }
+
+  private schedule(): void {
+    if (this.isScheduled) return;
+    this.isScheduled = true;
+    setImmediate(() => this.pass());
+  }
+
+  private pass(): void {
+    this.isScheduled = false;
+    this.usedMs = 0;
+    while (this.lines.size > 0 && this.usedMs < PASS_MS) this.serveNext();
+    if (this.lines.size > 0) this.schedule();
+  }
+
+  private serveNext(): void {
+    let first: [string, Line] | undefined;
+    for (const entry of this.lines) if (first === undefined || isBefore(entry[1], first[1])) first = entry;
+    const [key, line] = first!;
+    const turn = line.waiting.shift()!;
+    if (line.waiting.length === 0) this.lines.delete(key);
+    this.count(line, turn());
+  }
+}
+
+function keyOf({ community, rateKey }: TurnClient): string {
+  return `${community}/${rateKey}`;
+}

@@ -1,0 +1,73 @@
+/** The role api: opens the sessions and adds the routes of the HTTP API to the port. */
+import { addApi } from '../api/server.js';
+import { erase } from '../erasure/jobs.js';
+import { carryOut } from '../moderation/pending-actions.js';
+import { exportPersonalData } from '../personal-data/jobs.js';
+import { isExempt } from '../port/rate.js';
+import type { Database } from '../postgres/database.js';
+import { openSessions, type Sessions } from '../sessions/shared.js';
+import type { Config } from './config.js';
+import type { Entry } from './entry.js';
+import type { Log } from './log.js';
+import { fixCursorSecret, fixDownloadSecret, fixTokenSecret } from './state.sql.js';
+import type { Stores } from './stores.js';
+import { SOFTWARE_VERSION } from './version.js';
+
+export interface ApiRoleOptions {
+  readonly database: Database;
+  readonly config: Config;
+  readonly log: Log;
+  readonly now: () => number;
+  /** Queues a job for now. Without a worker in this process, another one finds the work within a minute. */
+  readonly runSoon: (job: string) => Promise<void>;
+}
+
+/** Returns the sessions. The caller closes them after everything that uses them. */
+export async function startApi(
+  { database, config, log, now, runSoon }: ApiRoleOptions,
+  { limits, rates, writer }: Stores,
+  { http, addressOf, gate }: Entry,
+): Promise<Sessions> {
+  const { audit, bases, communities, disk, erasing, networkId, store, tagHash, verifier } = writer;
+  const sessions = await openSessions(config.redisUrl, database.apiPool, log);
+  addApi(http, {
+    pool: database.apiPool,
+    audit,
+    networkId,
+    communities,
+    bases,
+    verifier,
+    useOnce: (...credential) => limits.useOnce(...credential),
+    tokenSecret: await fixTokenSecret(database.ownPool),
+    subjectOf: (community, pubkey) => erasing.subjectKey.tryHash(community, pubkey),
+    adminPubkeys: config.adminPubkeys,
+    disk: () => disk.now(),
+    sessions,
+    carryOut: (about) => carryOut({ store, pool: database.apiPool, now }, about),
+    downloadSecret: await fixDownloadSecret(database.ownPool),
+    exportSoon: () => runSoon(exportPersonalData.name),
+    eraseSoon: () => runSoon(erase.name),
+    hashOf: async (community, pubkey) => erasing.subjectKey.tryHash(community, pubkey)?.toString('hex'),
+    search: {
+      pool: database.pool,
+      searchPool: database.searchPool,
+      tagHash,
+      cursorSecret: await fixCursorSecret(database.ownPool),
+    },
+    inSlot: ({ client, community }, cost, query) => {
+      const queryClient = {
+        client,
+        community: community.id,
+        isExempt: isExempt(client, community.settings),
+        isHasty: true,
+      };
+      return gate.run(queryClient, cost, (kind) => query(database.queryPools[kind]));
+    },
+    rates,
+    addressOf,
+    version: SOFTWARE_VERSION,
+    log,
+    now,
+  });
+  return sessions;
+}

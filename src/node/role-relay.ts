@@ -1,0 +1,89 @@
+/** The role relay: adds the websocket, NIP-11 and the landing page to the port. */
+import { isDenial } from '../api/rules-errors.js';
+import { addressesOf } from '../communities/addresses.js';
+import { refusal } from '../events/rules/reply.js';
+import { Membership } from '../members/joining.js';
+import { Rights } from '../members/rights.js';
+import { countUse, giveBack } from '../plans/usage.sql.js';
+import type { Database } from '../postgres/database.js';
+import { Intake } from '../relay/input/intake.js';
+import { OpenValues } from '../relay/open-values.js';
+import type { SearchUse } from '../relay/search-use.js';
+import { addRelay, type Relay } from '../relay/server.js';
+import type { Config } from './config.js';
+import type { Entry } from './entry.js';
+import type { Log } from './log.js';
+import type { Stores } from './stores.js';
+
+export interface RelayRoleOptions {
+  readonly database: Database;
+  readonly config: Config;
+  readonly log: Log;
+  readonly now: () => number;
+  /** The API answers on the same port. */
+  readonly hasApi: boolean;
+}
+
+export function startRelay(
+  { database, config, log, now, hasApi }: RelayRoleOptions,
+  { rates, fanout, memory, writer }: Stores,
+  { http, addressOf, work, gate, turns, input, output }: Entry,
+): Relay {
+  const { admission, bases, communities, keys, metrics, store, tagHash, verifier } = writer;
+  return addRelay(http, {
+    hasApi,
+    publicUrl: config.publicUrl,
+    rights: new Rights(database.ownPool, communities, log),
+    verifier,
+    addressesOf: (community) => addressesOf(community, bases()),
+    admission,
+    communities,
+    fanout,
+    stored: {
+      events: store,
+      queryPools: database.queryPools,
+      searchPool: database.searchPool,
+      tagHash,
+      memory,
+      metrics,
+      now,
+      caughtUp: () => fanout.caughtUp(),
+    },
+    searchUse: searchUse(database.apiPool, now),
+    membership: new Membership({
+      pool: database.apiPool,
+      keys,
+      rates,
+      adminPubkeys: config.adminPubkeys,
+      log,
+      now,
+    }),
+    ownPool: database.ownPool,
+    gate,
+    turns,
+    intake: new Intake(),
+    input,
+    output,
+    openValues: new OpenValues(() => communities.share()),
+    rates,
+    work,
+    addressOf,
+    metrics,
+    log,
+    now,
+  });
+}
+
+/** Counts each search, also one that repeats an earlier search. */
+function searchUse(pool: Database['apiPool'], now: () => number): SearchUse {
+  const counting = (community: number, pubkey: string) =>
+    ({ community, pubkey, metric: 'search', now: now() }) as const;
+  return {
+    count: async (community, pubkey) => {
+      const used = await countUse(pool, counting(community, pubkey));
+      if (!isDenial(used)) return undefined;
+      return refusal('rate-limited', `quota exceeded: search, ${used.details?.limit} a day`);
+    },
+    giveBack: (community, pubkey) => giveBack(pool, counting(community, pubkey)),
+  };
+}

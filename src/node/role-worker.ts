@@ -1,0 +1,80 @@
+/** The role worker: jobs on their schedule, the outbox consumers, and a relay key for each community. */
+import type { Communities } from '../communities/communities.js';
+import { startErasureGauge } from '../erasure/jobs-gauge.js';
+import type { Job } from '../jobs/job.js';
+import { JOBS } from '../jobs/list.js';
+import { type Schedule, startSchedule } from '../jobs/schedule.js';
+import type { NodeKeys } from '../keys/keys.js';
+import type { Consumer } from '../outbox/consumers/consumer.js';
+import { consumersOf } from '../outbox/consumers/list.js';
+import { type RunningConsumers, startConsumers } from '../outbox/consumers/start.js';
+import type { Database } from '../postgres/database.js';
+import type { Log } from './log.js';
+import type { Stores } from './stores.js';
+
+export interface WorkerOptions {
+  readonly database: Database;
+  readonly log: Log;
+  readonly now: () => number;
+  /** By default those of src/outbox/consumers/list.ts. A function selects from these. */
+  readonly consumers?:
+    | readonly Consumer[]
+    | ((listed: readonly Consumer[]) => readonly Consumer[])
+    | undefined;
+  /** By default all jobs of src/jobs/list.ts. */
+  readonly jobs?: readonly Job[] | undefined;
+  /** How often consumers look whether their rules have changed. */
+  readonly upkeepMs?: number | undefined;
+}
+
+export interface Worker {
+  readonly schedule: Schedule;
+  readonly consumers: RunningConsumers;
+  /** Finishes the batches in progress. */
+  stop(): Promise<void>;
+}
+
+export function startWorker(
+  { database, log, now, consumers: chosen, jobs = JOBS, upkeepMs }: WorkerOptions,
+  { writer, wakeups, recentChanges, jobContext }: Stores,
+): Worker {
+  const { communities, erasing, keys, metrics, store } = writer;
+  communities.afterPoll(makeRelayKeys(communities, keys, log));
+  const schedule = startSchedule({ context: jobContext, jobs, metrics, log });
+  const stopGauge = startErasureGauge({ pool: database.ownPool, metrics, log });
+  const { subjectKey } = erasing;
+  const listed = consumersOf({ communities, database, store, keys, subjectKey, log, now });
+  const consumers = startConsumers({
+    database,
+    communities,
+    consumers: typeof chosen === 'function' ? chosen(listed) : (chosen ?? listed),
+    wakeups,
+    metrics,
+    log,
+    now,
+    diskLevel: jobContext.diskLevel,
+    upkeepMs,
+    recent: recentChanges,
+  });
+  const stop = async (): Promise<void> => {
+    await Promise.all([schedule.stop(), consumers.stop(), stopGauge()]);
+  };
+  return { schedule, consumers, stop };
+}
+
+/** Makes the relay key of every community that has none yet: NIP-11 names it. */
+function makeRelayKeys(communities: Communities, keys: NodeKeys, log: Log): () => Promise<void> {
+  let hasFailed = false;
+  return async () => {
+    if (hasFailed) return;
+    try {
+      for (const { id, self } of communities.all()) if (self === undefined) await keys.pubkey(id, 'relay');
+    } catch (error) {
+      hasFailed = true;
+      log.warn(
+        { error: String(error) },
+        'the key of the relay cannot be made; it signs nothing until a restart',
+      );
+    }
+  };
+}

@@ -1,0 +1,105 @@
+/**
+ * Opens the port before the database, and holds connections until the node serves. A client that is refused
+ * may not retry: NDK tries once, a second after a disconnect, and snort once, after four. The number and the
+ * time of held connections are bounded (I14), and nothing is read from them.
+ */
+import { once } from 'node:events';
+import { createServer, isIP, type Server, type Socket } from 'node:net';
+
+const HELD_MAX = 10_000;
+/**
+ * Longer than a start takes, also on a busy machine. The recovery of a database after a crash may take
+ * longer: then the client gets 503.
+ */
+const HELD_MS_MAX = 30_000;
+const NOT_YET =
+  'HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: close\r\nContent-Length: 0\r\n\r\n';
+
+export interface EarlyPortOptions {
+  readonly heldMax?: number;
+  readonly heldMsMax?: number;
+}
+
+export class EarlyPort {
+  private readonly held = new Map<Socket, NodeJS.Timeout>();
+
+  private constructor(
+    private readonly server: Server,
+    private readonly options: EarlyPortOptions,
+  ) {
+    server.on('connection', (socket: Socket) => this.hold(socket));
+  }
+
+  /**
+   * Undefined if the port cannot be opened: the node gets the error when it listens, and reports it. Also
+   * undefined for a host name, which may have several addresses: the node opens them later.
+   */
+  static async open(
+    host: string,
+    port: number,
+    options: EarlyPortOptions = {},
+  ): Promise<EarlyPort | undefined> {
+    if (isIP(host) === 0) return undefined;
+    const server = createServer({ pauseOnConnect: true, allowHalfOpen: true, noDelay: true });
+    const early = new EarlyPort(server, options);
+    server.listen(port, host);
+    try {
+      await once(server, 'listening');
+      return early;
+    } catch {
+      return undefined;
+    }
+  }
+
+  get size(): number {
+    return this.held.size;
+  }
+
+  get port(): number {
+    const address = this.server.address();
+    return typeof address === 'object' && address !== null ? address.port : 0;
+  }
+
+  /** The open port for `listen`, so that no connection is refused in between. */
+  get handle(): object {
+    return { _handle: (this.server as unknown as { _handle: object })._handle };
+  }
+
+  /** Passes the held connections to the server that listens now. */
+  transfer(to: Server): void {
+    for (const [socket, timer] of this.held) {
+      clearTimeout(timer);
+      to.emit('connection', socket);
+      socket.resume();
+    }
+    this.held.clear();
+  }
+
+  /** After a start that failed. */
+  close(): void {
+    for (const [socket, timer] of this.held) {
+      clearTimeout(timer);
+      socket.destroy();
+    }
+    this.held.clear();
+    this.server.close();
+  }
+
+  private hold(socket: Socket): void {
+    socket.on('error', () => undefined);
+    const { heldMax = HELD_MAX, heldMsMax = HELD_MS_MAX } = this.options;
+    if (this.held.size >= heldMax) {
+      socket.destroy();
+      return;
+    }
+    const refuse = () => {
+      this.held.delete(socket);
+      socket.end(NOT_YET, () => socket.destroy());
+    };
+    this.held.set(socket, setTimeout(refuse, heldMsMax));
+    socket.once('close', () => {
+      clearTimeout(this.held.get(socket));
+      this.held.delete(socket);
+    });
+  }
+}

@@ -1,0 +1,144 @@
+/**
+ * The checks of every HTTP request before its route: debt of the client (I18), its turn on the event loop,
+ * blocked address, rate. Routes with a rate of their own do the last two themselves, after they have
+ * authenticated the client. A large answer is charged by its bytes, and written in turns.
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { Readable } from 'node:stream';
+import { setTimeout as delay } from 'node:timers/promises';
+import { type Denial, denial } from '../api/rules-errors.js';
+import { isKeptOut } from '../blocks/rules.js';
+import type { Communities, Community } from '../communities/communities.js';
+import type { LoopTurns } from '../limits/loop-turns.js';
+import type { Rates } from '../limits/rates.js';
+import type { Work } from '../limits/work.js';
+import type { HeldBytes } from '../relay/input/held-bytes.js';
+import type { AddressOf } from './client-address.js';
+import { hostOf } from './host.js';
+import { isExempt, refuseRate, tooMany } from './rate.js';
+
+/** The cost of a request on the event loop, refused or not: its head, its route and a small answer. */
+const REQUEST_MS = 0.25;
+/** The cost of a byte of its body: received, hashed and scanned. What is parsed is charged by its shape. */
+const BODY_BYTE_MS = 0.000_01;
+/** The cost of checking a signature (NIP-98) and its one-time use. */
+const SIGNED_MS = 1;
+/** The cost of a byte of a large answer: 1.2 ms for 0.9 MB, beside a thousand others that are not read. */
+const ANSWER_BYTE_MS = 0.000_001_5;
+/** What is written of an answer in one turn. */
+export const SLICE_BYTES = 65_536;
+const BODY_BYTES_CHARGED_MAX = 131_072;
+/** A client in debt waits at most this long; with more debt it is refused. */
+const WAIT_MS_MAX = 10_000;
+
+export interface EntranceOptions {
+  readonly communities: Pick<Communities, 'find'>;
+  readonly rates: Pick<Rates, 'take'>;
+  readonly work: Pick<Work, 'charge' | 'waitMs' | 'refusedMs'>;
+  readonly turns: LoopTurns;
+  /** The budget of input that is not processed yet, of all clients. */
+  readonly input: Pick<HeldBytes, 'join'>;
+  readonly addressOf: AddressOf;
+  readonly now: () => number;
+}
+
+export class Entrance {
+  constructor(private readonly options: EntranceOptions) {}
+
+  /**
+   * Charges the request, and waits for the client's turn. A client in debt waits for more, at most
+   * `waitMsMax`; with more debt it is refused.
+   */
+  async pace(request: IncomingMessage, waitMsMax = WAIT_MS_MAX): Promise<Denial | undefined> {
+    const { work, turns, addressOf } = this.options;
+    const client = addressOf(request);
+    const community = this.communityOf(request);
+    if (community === undefined || isExempt(client, community.settings)) return undefined;
+    const bodyBytes = Math.min(BODY_BYTES_CHARGED_MAX, Number(request.headers['content-length'] ?? 0) || 0);
+    const signedMs = /^nostr /i.test(request.headers.authorization ?? '') ? SIGNED_MS : 0;
+    work.charge(client, REQUEST_MS + signedMs + bodyBytes * BODY_BYTE_MS);
+    const refusedMs = work.refusedMs(client);
+    if (refusedMs > 0) return tooMany({ allowed: false, retryAfterMs: refusedMs });
+    const waitMs = work.waitMs(client);
+    if (waitMs > 0) await delay(Math.min(waitMs, waitMsMax));
+    if (waitMs > waitMsMax) return tooMany({ allowed: false, retryAfterMs: waitMs });
+    await turns.wait({ ...client, community: community.id }, REQUEST_MS);
+    return undefined;
+  }
+
+  /**
+   * To be called before the body of a request is read. Until the request is answered its bytes count towards
+   * the input of all clients (I14); a client that holds more than a fair share is cut off when that is used
+   * up. A body of unknown length is charged as it arrives; the others were charged with their request.
+   */
+  receive(request: IncomingMessage, response: ServerResponse): void {
+    const { headers, socket } = request;
+    const isChunked = headers['transfer-encoding'] !== undefined;
+    if (!isChunked && !(Number(headers['content-length'] ?? 0) > 0)) return;
+    const client = this.options.addressOf(request);
+    const community = this.communityOf(request);
+    if (community === undefined || isExempt(client, community.settings)) return;
+    const held = this.options.input.join(community.id, client.networkKey, () => socket.destroy());
+    response.once('close', () => held.leave());
+    request.on('data', (chunk: Buffer) => {
+      held.set(held.bytes + chunk.length);
+      if (isChunked) this.options.work.charge(client, chunk.length * BODY_BYTE_MS);
+    });
+  }
+
+  /** Charges work that belongs to a request. */
+  charge(request: IncomingMessage, costMs: number): void {
+    const client = this.options.addressOf(request);
+    const community = this.communityOf(request);
+    if (community !== undefined && !isExempt(client, community.settings))
+      this.options.work.charge(client, costMs);
+  }
+
+  /**
+   * Charges an answer of more than a slice. It becomes a stream of slices, each written at the client's turn:
+   * 0.9 MB took more than a millisecond in one step. The next slice waits until the last one is taken.
+   */
+  answer(request: IncomingMessage, bytes: Buffer): Buffer | Readable {
+    const { work, turns, addressOf } = this.options;
+    const client = addressOf(request);
+    const community = this.communityOf(request);
+    if (community === undefined || isExempt(client, community.settings)) return bytes;
+    work.charge(client, bytes.length * ANSWER_BYTE_MS);
+    let from = 0;
+    return new Readable({
+      highWaterMark: SLICE_BYTES,
+      read() {
+        void turns.run({ ...client, community: community.id }, () => {
+          if (this.destroyed) return;
+          this.push(bytes.subarray(from, from + SLICE_BYTES));
+          from += SLICE_BYTES;
+          if (from >= bytes.length) this.push(null);
+        });
+      },
+    });
+  }
+
+  /** Checks blocks and the rate of public routes. */
+  async admit(request: IncomingMessage): Promise<Denial | undefined> {
+    const { rates, addressOf, now } = this.options;
+    const client = addressOf(request);
+    const community = this.communityOf(request);
+    if (community === undefined) return undefined;
+    if (isKeptOut(community.blocks, client)) return denial('ADDRESS_BLOCKED');
+    const taking = {
+      community,
+      client,
+      by: client.rateKey,
+      who: 'public',
+      isSubscriptionRequest: false,
+    } as const;
+    return refuseRate(rates, taking, now());
+  }
+
+  /** The community whose rules apply: the default one if the path names no existing community. */
+  private communityOf({ headers, url = '/' }: IncomingMessage): Community | undefined {
+    const { communities } = this.options;
+    const [, slug] = /^\/c\/([^/?]+)/.exec(url) ?? [];
+    return communities.find(hostOf(headers), slug) ?? communities.find(undefined, undefined);
+  }
+}

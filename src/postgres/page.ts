@@ -1,0 +1,82 @@
+/**
+ * Reads lists in pages. The cursor of a page contains the key of its last row, so that no row is repeated or
+ * skipped.
+ */
+import { z } from 'zod';
+import { type Denial, denial } from '../api/rules-errors.js';
+import { isStorable } from '../events/rules/text.js';
+
+export interface PageOf {
+  readonly limit: number;
+  readonly cursor?: string | undefined;
+}
+
+export interface Page<T> {
+  readonly items: readonly T[];
+  /** The cursor of the next page; undefined after the last. */
+  readonly cursor: string | undefined;
+}
+
+/** The type of the keys of a list, and the key before its first row. */
+export interface Order<K extends [unknown, ...unknown[]]> {
+  readonly schema: z.ZodType<K>;
+  readonly start: K;
+}
+
+const time = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
+const timeAndId = z.tuple([time, z.guid()]);
+
+export const NEWEST_FIRST: Order<[number, string]> = {
+  schema: timeAndId,
+  start: [Number.MAX_SAFE_INTEGER, 'ffffffff-ffff-ffff-ffff-ffffffffffff'],
+};
+export const OLDEST_FIRST: Order<[number, string]> = {
+  schema: timeAndId,
+  start: [0, '00000000-0000-0000-0000-000000000000'],
+};
+export const BY_TOPIC: Order<[string]> = {
+  schema: z.tuple([z.string().max(1_000).refine(isStorable)]),
+  start: [''],
+};
+export const BY_PUBKEY: Order<[string]> = {
+  schema: z.tuple([z.string().regex(/^[0-9a-f]{64}$/)]),
+  start: [''],
+};
+export const NEWEST_POSITION: Order<[number, number]> = {
+  schema: z.tuple([time, time]),
+  start: [Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER],
+};
+
+/**
+ * Reads one page. `read` gets the key after which it begins and the number of rows: one more than the limit,
+ * to know whether there is a next page.
+ */
+export async function readPage<T, K extends [unknown, ...unknown[]]>(
+  { limit, cursor }: PageOf,
+  order: Order<K>,
+  keyOf: (item: T) => K,
+  read: (after: K, rows: number) => Promise<readonly T[]>,
+): Promise<Page<T> | Denial> {
+  const after = cursor === undefined ? order.start : decode(cursor, order.schema);
+  if (after === undefined)
+    return denial('INVALID_REQUEST', {
+      problems: [{ path: 'cursor', message: 'not a cursor of this list' }],
+    });
+  const rows = await read(after, limit + 1);
+  const items = rows.slice(0, limit);
+  const last = items.at(-1);
+  const more = rows.length > limit && last !== undefined;
+  return { items, cursor: more ? encode(keyOf(last)) : undefined };
+}
+
+function encode(key: readonly unknown[]): string {
+  return Buffer.from(JSON.stringify(key)).toString('base64url');
+}
+
+function decode<K>(cursor: string, schema: z.ZodType<K>): K | undefined {
+  try {
+    return schema.safeParse(JSON.parse(Buffer.from(cursor, 'base64url').toString())).data;
+  } catch {
+    return undefined;
+  }
+}

