@@ -1,4 +1,7 @@
-/** What a query must be answered with, by the corpus, and the full check of one answer. It runs outside the measured time. */
+/**
+ * The rows that a query must return according to the corpus, and the full check of one answer. The check runs
+ * outside the measured time.
+ */
 import type { Bench, Findings } from './measure.js';
 import type { BenchEvent } from './sign.js';
 
@@ -24,7 +27,10 @@ export interface KeptAnswer {
   readonly rows: Buffer[];
 }
 
-/** Reads one answer in full: each row matches, none is double, newest first, unaltered, and none that is due is missing. */
+/**
+ * Reads one answer in full. Each row matches, is unaltered and comes once, newest first, and no row is
+ * missing.
+ */
 export function checkAnswer({ query, rows }: KeptAnswer, bench: Bench, findings: Findings): void {
   const events = rows.map((row) => (JSON.parse(row.toString()) as [string, string, BenchEvent])[2]);
   const seen = new Set(events.map((event) => event.id));
@@ -64,7 +70,7 @@ export function sameEvent(a: BenchEvent, b: BenchEvent): boolean {
   );
 }
 
-/** A full answer may leave out what is as old as its last row or older; a short one nothing. */
+/** An answer that reached its limit may omit rows as old as its last row or older; a shorter one may not. */
 function missingRows(
   query: Query,
   events: readonly BenchEvent[],

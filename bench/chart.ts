@@ -1,6 +1,7 @@
 /**
- * A bar chart as one SVG without outside parts, readable on a light and on a dark page. Rates and latencies are two panels, each
- * on a logarithmic axis, because the rows span four decades; each bar carries its figure and a line from min to max.
+ * A bar chart as one self-contained SVG, readable on a light and on a dark page. Rates and latencies
+ * are two panels, each on a logarithmic axis, because the rows span four decades; each bar carries its figure
+ * and a line from min to max.
  */
 import { formatNumber, headlineOf, type Report, type RowReport } from './report.js';
 
@@ -67,7 +68,7 @@ export function renderChart(report: Report, other: Report | undefined): string {
     return svg;
   });
   return [
-    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${top}" width="${WIDTH}" height="${top}" role="img" aria-label="Bench of ${escapeXml(report.label)}">`,
+    openSvg(WIDTH, top, `Bench of ${report.label}`),
     `<style>${STYLE}</style>`,
     text(0, 20, reports.map((each) => each.label).join(' and '), 'title'),
     text(0, 40, subtitle(report), 'faint'),
@@ -80,7 +81,8 @@ export function renderChart(report: Report, other: Report | undefined): string {
 
 function subtitle({ machine, date, storedEvents, quick }: Report): string {
   const stored = `${storedEvents.toLocaleString('en')} events stored`;
-  return `${machine.cores} cores shared by relay and load, ${stored}, ${date.slice(0, 10)}${quick ? ', quick smoke test' : ''}`;
+  const about = `${machine.cores} cores shared by relay and load, ${stored}, ${date.slice(0, 10)}`;
+  return quick ? `${about}, quick smoke test` : about;
 }
 
 function legend(reports: readonly Report[]): string[] {
@@ -133,9 +135,12 @@ function drawPanel(panel: Panel, top: number): string {
 function drawBar(bar: Bar, index: number, y: number, scale: Scale): string {
   const middle = y + BAR_HEIGHT / 2 - 1;
   const end = Math.max(scale.x(bar.value), scale.x(bar.max));
+  const width = (scale.x(bar.value) - LABEL_WIDTH).toFixed(1);
+  const [from, to] = [bar.min, bar.max].map((value) => scale.x(value).toFixed(1));
   return [
-    `<rect class="bar${index}" x="${LABEL_WIDTH}" y="${y}" width="${(scale.x(bar.value) - LABEL_WIDTH).toFixed(1)}" height="${BAR_HEIGHT - 2}" rx="2"/>`,
-    `<line class="spread" x1="${scale.x(bar.min).toFixed(1)}" x2="${scale.x(bar.max).toFixed(1)}" y1="${middle}" y2="${middle}"/>`,
+    `<rect class="bar${index}" x="${LABEL_WIDTH}" y="${y}" width="${width}" ` +
+      `height="${BAR_HEIGHT - 2}" rx="2"/>`,
+    `<line class="spread" x1="${from}" x2="${to}" y1="${middle}" y2="${middle}"/>`,
     text(end + 6, y + 12, bar.text),
   ].join('\n');
 }
@@ -145,7 +150,7 @@ interface Scale {
   x(value: number): number;
 }
 
-/** From one decade below the smallest bar, so that it too has a length, to the decade above the largest. */
+/** From one decade below the smallest bar, so that it has a length, to the decade above the largest. */
 function logScale(bars: readonly Bar[]): Scale {
   const low = Math.floor(Math.log10(Math.min(...bars.map((bar) => bar.min))) - 0.5);
   const high = Math.max(low + 1, Math.ceil(Math.log10(Math.max(...bars.map((bar) => bar.max)))));
@@ -182,10 +187,17 @@ function heightOfLine(line: Line): number {
 
 export function text(x: number, y: number, content: string, style = '', anchor = 'start'): string {
   const attributes = style === '' ? '' : ` class="${style}"`;
-  return `<text${attributes} x="${x.toFixed(1)}" y="${y}" text-anchor="${anchor}">${escapeXml(content)}</text>`;
+  const place = `x="${x.toFixed(1)}" y="${y}" text-anchor="${anchor}"`;
+  return `<text${attributes} ${place}>${escapeXml(content)}</text>`;
 }
 
-function escapeXml(content: string): string {
+/** The opening tag of a chart, with its title for screen readers. */
+export function openSvg(width: number, height: number, title: string): string {
+  const size = `viewBox="0 0 ${width} ${height}" width="${width}" height="${height}"`;
+  return `<svg xmlns="http://www.w3.org/2000/svg" ${size} role="img" aria-label="${escapeXml(title)}">`;
+}
+
+export function escapeXml(content: string): string {
   return content
     .replaceAll('&', '&amp;')
     .replaceAll('<', '&lt;')

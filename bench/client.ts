@@ -1,18 +1,19 @@
 /**
- * The load generator's side of a websocket. It shares the machine with the relay, so it does as little as it can per frame:
- * frames stay bytes, their type is read from two of them, and only unusual answers are parsed.
+ * The load generator's side of a WebSocket. It shares the machine with the relay, so it does as little as
+ * possible per frame: it keeps frames as bytes, reads their type from two bytes, and parses only unusual
+ * answers.
  */
 import { WebSocket } from 'ws';
 import type { Outgoing } from './corpus.js';
 
 const OPEN_TIMEOUT_MS = 30_000;
-/** A relay that says nothing for so long while answers are due has lost them. */
+/** If the relay sends nothing for this time while answers are due, they count as lost. */
 export const STALL_MS = 120_000;
 
 export type FrameType = 'EVENT' | 'EOSE' | 'OK' | 'COUNT' | 'CLOSED' | 'NOTICE' | 'other';
 
 export class Connection {
-  /** Set by whoever uses the connection at the moment. */
+  /** Set by the current user of the connection. */
   onFrame: (frame: Buffer) => void = () => {};
   onLost: (why: Error) => void = () => {};
   readonly #socket: WebSocket;
@@ -24,8 +25,9 @@ export class Connection {
     socket.on('close', (code, reason) => this.onLost(new Error(`the relay closed: ${code} ${reason}`)));
   }
 
-  static open(url: string): Promise<Connection> {
+  static open(url: string, headers: Readonly<Record<string, string>> = {}): Promise<Connection> {
     const socket = new WebSocket(url, {
+      headers,
       perMessageDeflate: false,
       skipUTF8Validation: true,
       handshakeTimeout: OPEN_TIMEOUT_MS,
@@ -51,7 +53,7 @@ export class Connection {
 }
 const TEXT = { binary: false };
 
-/** Opens connections, lends them to `work` and closes them whatever happens. */
+/** Opens connections for `work` and closes them in every case. */
 export async function withConnections<T>(
   url: string,
   count: number,
@@ -95,7 +97,10 @@ export function subscriptionOf(frame: Buffer): string {
   return frame.toString('latin1', start, frame.indexOf(QUOTE, start));
 }
 
-/** The id of the event in an EVENT frame. Inside a JSON string the quotes are escaped, so only the key itself matches. */
+/**
+ * The id of the event in an EVENT frame. Inside a JSON string the quotes are escaped, so only the key itself
+ * matches.
+ */
 export function eventIdOf(frame: Buffer): string {
   const start = frame.indexOf(ID_KEY) + ID_KEY.length;
   return frame.toString('latin1', start, start + 64);
@@ -107,7 +112,7 @@ export interface Ok {
   readonly message: string;
 }
 
-/** `["OK","<64 hex>",true,""]` is 81 bytes; whatever looks otherwise is parsed. */
+/** `["OK","<64 hex>",true,""]` is 81 bytes; anything else is parsed. */
 export function readOk(frame: Buffer): Ok {
   if (frame.length === 81 && frame[73] === 0x74 && frame[6] === QUOTE) {
     return { id: frame.toString('latin1', 7, 71), accepted: true, message: '' };
@@ -120,16 +125,16 @@ export interface Published {
   readonly seconds: number;
   readonly latenciesMs: number[];
   readonly refused: string[];
-  /** Answered as already there: a fresh relay says this for none. */
+  /** Events that the relay had already; a fresh relay has none. */
   readonly duplicates: number;
-  /** Replaceable events that a newer version had overtaken. */
+  /** Replaceable events that a newer version superseded. */
   readonly superseded: number;
   readonly notices: string[];
 }
 
 /**
- * Publishes all events, each connection keeping `inFlight` unanswered, and waits for every OK. Connections take the next
- * event from one list, so a slow one does not hold the others back.
+ * Publishes all events, with up to `inFlight` unanswered on each connection, and waits for every OK.
+ * Connections take the next event from one list, so a slow one does not delay the others.
  */
 export async function publish(
   connections: readonly Connection[],
@@ -168,7 +173,7 @@ class PublishRun {
     };
   }
 
-  /** Resolves when the list is empty and all that this connection sent is answered. */
+  /** Resolves when the list is empty and everything this connection sent is answered. */
   attach(
     connection: Connection,
     inFlight: number,
@@ -203,7 +208,7 @@ class PublishRun {
     });
   }
 
-  /** Relays differ in how they answer an overtaken version: `duplicate:` with true, or `replaced:` with false. */
+  /** Relays answer a superseded version differently: `duplicate:` with true, or `replaced:` with false. */
   #sort(ok: Ok, event: Outgoing): void {
     const known = /^(duplicate|replaced):/.test(ok.message);
     if (known && event.replaceable) this.#superseded++;
@@ -212,7 +217,7 @@ class PublishRun {
   }
 }
 
-/** Runs `start` and gives up when `progress` was not called for STALL_MS: nothing here waits for ever. */
+/** Runs `start` and fails when `progress` was not called for STALL_MS. */
 export async function untilSettled<T>(
   start: (progress: () => void, reject: (why: Error) => void) => Promise<T>,
   what: string,

@@ -1,4 +1,4 @@
-/** A process that signs parts of a corpus: it gets a range of indexes and gives back their JSON lines. */
+/** A process that signs parts of a corpus: it receives a range of indexes and returns their JSON lines. */
 import { type CorpusSpec, corpusMaker } from './generate.js';
 import { openSigner } from './sign.js';
 

@@ -1,7 +1,8 @@
 /**
- * The corpus: made once for a seed and a size, kept as JSON lines in bench/.cache, and read as bytes plus the few
- * columns that the checks need. The first line of the file is its header; it holds the time that the events are dated from,
- * because relays refuse what is too old or too far ahead, and a date that moved would give other ids.
+ * The corpus: made once for a seed and a size, kept as JSON lines in bench/.cache, and read as bytes plus the
+ * few columns that the checks need. The first line of the file is its header. It holds the time that the
+ * events are dated from: relays refuse events that are too old or too far in the future, and another date
+ * would give other ids.
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import {
@@ -22,8 +23,8 @@ import type { Range } from './corpus-signer.js';
 import { type CorpusSpec, isReplaceable } from './generate.js';
 import type { BenchEvent } from './sign.js';
 
-/** Raised whenever the events themselves change. */
-const FORMAT = 1;
+/** Raised whenever the generated events change. */
+const FORMAT = 2;
 const AGE_SECONDS_MAX = 20 * 86_400;
 const RANGE_EVENTS = 5_000;
 const HEADER_BYTES_MAX = 512;
@@ -34,11 +35,11 @@ interface Header extends CorpusSpec {
   readonly format: number;
 }
 
-/** One event as it goes out: the frame is made before the clock starts. */
+/** One event to send. Its frame is made before the clock starts. */
 export interface Outgoing {
   readonly id: string;
   readonly frame: Buffer;
-  /** A newer version may have overtaken it on another connection. */
+  /** A newer version on another connection may have superseded it. */
   readonly replaceable: boolean;
 }
 
@@ -149,7 +150,7 @@ function readHeader(file: string): Header | undefined {
   return JSON.parse(start.toString('utf8', 0, read).split('\n')[0]!) as Header;
 }
 
-/** Written aside and renamed, so that an interrupted run leaves no half corpus. */
+/** Writes a temporary file and renames it, so that an interrupted run leaves no incomplete corpus. */
 async function writeCorpus(file: string, header: Header, say: (text: string) => void): Promise<void> {
   const part = `${file}.${process.pid}.part`;
   const out = await open(part, 'w');
@@ -166,7 +167,7 @@ async function writeCorpus(file: string, header: Header, say: (text: string) => 
   }
 }
 
-/** Yields the ranges in order; each signer has one range at work, so memory stays at a few ranges. */
+/** Yields the ranges in order; each signer works on one range, so memory holds only a few ranges. */
 async function* signInParallel(spec: CorpusSpec): AsyncGenerator<{ lines: string; to: number }> {
   const ranges = splitRanges(spec.size);
   const count = Math.min(availableParallelism(), ranges.length);

@@ -1,6 +1,6 @@
 /**
- * `pg` or `postgres` (postgres.js)? The two jobs that matter here, on the same embedded server:
- * a batch of 500 events written by one statement, and a page of 500 rows read. Run: node --import tsx bench/drivers.ts
+ * `pg` or `postgres` (postgres.js)? The two jobs that matter here, on the same embedded server: a batch of
+ * 500 events written by one statement, and a page of 500 rows read. Run: node --import tsx bench/drivers.ts
  */
 import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -8,8 +8,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
 import postgres from 'postgres';
+import { hexArray, int8Array, textArray } from '../src/postgres/binary.js';
 import { startEmbedded } from '../src/postgres/embedded.js';
-import { hexArray, int8Array, textArray } from '../src/store/binary.js';
 
 const BATCH = 500;
 const BATCHES = 40;

@@ -1,7 +1,7 @@
 /**
- * The yardstick's server, a process of its own: it answers each message with the same frames, the socket corked around
- * the sends, and does nothing else. What it pushes is the most that a relay on `ws` could.
- * Arguments: frames of one answer, bytes of a frame. Tells its parent the port.
+ * The yardstick's server, a separate process. It answers each message with the same frames, with the socket
+ * corked around the sends, and does nothing else. Its rate is the most that a relay on `ws` can reach.
+ * Arguments: frames of one answer, bytes of a frame. It sends its port to its parent.
  */
 import { WebSocketServer } from 'ws';
 

@@ -1,13 +1,16 @@
 /**
- * The bench's events: event `index` of a seed is always the same, so that any part of a corpus can be made alone.
- * Shape: about 10 tags, 200 bytes of content and 1.1 kB as JSON; 200 authors and 500 topics, both skewed as in life
- * (Zipf: the busiest author writes a sixth of everything).
+ * The bench's events: event `index` of a seed is always the same, so that any part of a corpus can be made
+ * alone. Shape: about 10 tags, 200 bytes of content and 1.1 kB as JSON; 1,000 authors and 1,000 topics. Four
+ * fifths of all are spread evenly over them and one fifth by Zipf's law, so that the busiest has some 33
+ * times as many as the least busy. Of 100,000 events nearly every author has 50 and every topic 100, so the
+ * answer for a random one reaches its limit.
  */
 import { createHash } from 'node:crypto';
 import type { BenchEvent, Sign, Unsigned } from './sign.js';
 
-export const AUTHORS = 200;
-export const TOPICS = 500;
+export const AUTHORS = 1_000;
+export const TOPICS = 1_000;
+const EVEN_SHARE = 0.8;
 const SPAN_SECONDS = 7 * 86_400;
 const JITTER_SECONDS = 120;
 const CONTENT_BYTES = 200;
@@ -23,10 +26,10 @@ const KINDS: readonly (readonly [kind: number, perMille: number])[] = [
   [3, 7],
   [10_002, 6],
 ];
-export const WORDS =
-  'harbour tide lantern relay signal crane anchor rope market morning boat letter river bridge stone quiet north wind salt glass copper paper night train window garden 港 波 灯台 café'.split(
-    ' ',
-  );
+export const WORDS = (
+  'harbour tide lantern relay signal crane anchor rope market morning boat letter river bridge stone ' +
+  'quiet north wind salt glass copper paper night train window garden 港 波 灯台 café'
+).split(' ');
 
 export interface CorpusSpec {
   readonly seed: number;
@@ -43,8 +46,8 @@ export function corpusMaker(spec: CorpusSpec, sign: Sign): MakeEvent {
   const pubkeys = secretKeys.map(
     (key) => sign({ created_at: 0, kind: 1, tags: [], content: '' }, key).pubkey,
   );
-  const pickAuthor = zipf(AUTHORS);
-  const pickTopic = zipf(TOPICS);
+  const pickAuthor = skewed(AUTHORS);
+  const pickTopic = skewed(TOPICS);
   const pickNote = zipf(POPULAR_NOTES);
   return (index) => {
     const random = seededRandom(spec.seed, index);
@@ -54,7 +57,7 @@ export function corpusMaker(spec: CorpusSpec, sign: Sign): MakeEvent {
       ...topicTags(random, pickTopic),
       ...repeat(random, 2, 4, () => ['e', noteId(spec.seed, pickNote(random)), '', 'mention']),
       ...repeat(random, 2, 4, () => ['p', pubkeys[pickAuthor(random)]!]),
-      // The size is part of the event, so that corpora of two sizes share none.
+      // The size is part of the event, so that corpora of two sizes share no event.
       ['r', `https://example.org/${spec.size}/${index}`],
       ['client', 'bench'],
       ['subject', words(random, 24)],
@@ -66,7 +69,7 @@ export function corpusMaker(spec: CorpusSpec, sign: Sign): MakeEvent {
   };
 }
 
-/** Events for the rows that write their own: dated now, all with one topic, and by one author, that nothing stored has. */
+/** Events for rows that write their own: dated now, all with one new topic and by one new author. */
 export function makeLiveEvents(seed: number, count: number, topic: string, sign: Sign): BenchEvent[] {
   const secretKey = liveKey(seed, topic);
   const created_at = Math.floor(Date.now() / 1000);
@@ -77,6 +80,41 @@ export function makeLiveEvents(seed: number, count: number, topic: string, sign:
     const event: Unsigned = { created_at, kind: 1, tags, content: words(random, CONTENT_BYTES) };
     return sign(event, secretKey);
   });
+}
+
+/**
+ * Events for live delivery to many: dated now, by a hundred authors, event n in topic `n % topics` of this
+ * run, in the shape of the corpus.
+ */
+export function makeSpreadEvents(
+  seed: number,
+  count: number,
+  run: string,
+  topics: number,
+  sign: Sign,
+): BenchEvent[] {
+  const keys = Array.from({ length: SPREAD_AUTHORS }, (_, author) => liveKey(seed, `${run}/${author}`));
+  const created_at = Math.floor(Date.now() / 1000);
+  const note: Unsigned = { created_at: 0, kind: 1, tags: [], content: '' };
+  const pubkeys = keys.map((key) => sign(note, key).pubkey);
+  return Array.from({ length: count }, (_, index) => {
+    const random = seededRandom(seed, index);
+    const anyOf = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)]!;
+    const tags = [
+      ['t', spreadTopic(run, index % topics)],
+      ...repeat(random, 3, 3, () => ['e', noteId(seed, Math.floor(random() * POPULAR_NOTES))]),
+      ...repeat(random, 3, 3, () => ['p', anyOf(pubkeys)]),
+      ['r', `https://example.org/${run}/${index}`],
+      ['client', 'bench'],
+      ['subject', words(random, 24)],
+    ];
+    return sign({ created_at, kind: 1, tags, content: words(random, CONTENT_BYTES) }, anyOf(keys));
+  });
+}
+const SPREAD_AUTHORS = 100;
+
+export function spreadTopic(run: string, number: number): string {
+  return `${run}-${number}`;
 }
 
 /** The request of their author to delete all of these. */
@@ -107,7 +145,10 @@ function isAddressable(kind: number): boolean {
   return kind >= 30_000 && kind < 40_000;
 }
 
-/** Rises with the index. Replaceable events have no jitter: a later version of the same key must be the newer one. */
+/**
+ * Rises with the index. Replaceable events have no jitter: a later version of the same key must be the newer
+ * one.
+ */
 function createdAt(spec: CorpusSpec, index: number, kind: number, random: Random): number {
   const rising = Math.floor((index / spec.size) * SPAN_SECONDS);
   const jitter = isReplaceable(kind) ? 0 : Math.floor(random() * JITTER_SECONDS);
@@ -148,6 +189,12 @@ function pickKind(random: Random): number {
     if (rest < 0) return kind;
   }
   return 1;
+}
+
+/** Four fifths evenly, the rest by Zipf's law. */
+function skewed(count: number): (random: Random) => number {
+  const pickByRank = zipf(count);
+  return (random) => (random() < EVEN_SHARE ? Math.floor(random() * count) : pickByRank(random));
 }
 
 /** Ranks 0 … count-1, rank r in proportion to 1/(r+1). */

@@ -1,5 +1,5 @@
-/** The growth of each query as a small panel of its own, all on one logarithmic scale: flat is what one hopes to see. */
-import { STYLE, text } from './chart.js';
+/** One small panel for the growth of each query, all on one logarithmic scale. A flat line is good. */
+import { openSvg, STYLE, text } from './chart.js';
 import { type Growth, type GrowthShape, growthOf, type Point } from './growth.js';
 import { formatNumber } from './report.js';
 
@@ -17,9 +17,11 @@ export function renderGrowthChart(growth: Growth): string {
   const scale = scaleOf(shapes.flatMap(({ points }) => points));
   const width = COLUMNS * PANEL.width;
   const height = TOP + Math.ceil(shapes.length / COLUMNS) * PANEL.height;
-  const about = `${machine.cores} cores shared by node, PostgreSQL and client, one query at a time, ${date.slice(0, 10)}`;
+  const about =
+    `${machine.cores} cores shared by node, PostgreSQL and client, ` +
+    `one query at a time, ${date.slice(0, 10)}`;
   return [
-    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" role="img" aria-label="Time of queries by events stored">`,
+    openSvg(width, height, 'Time of queries by events stored'),
     `<style>${STYLE}
   .p99 { fill: none; stroke: #2f6fdb; stroke-width: 2; }
   .p50 { fill: none; stroke: #9aa4af; stroke-width: 2; }
@@ -66,7 +68,8 @@ function gridLine(decade: number, scale: Scale): string[] {
   const y = scale.y(10 ** decade);
   const label = (10 ** decade).toLocaleString('en', { maximumFractionDigits: 4 });
   return [
-    `<line class="grid" x1="${PANEL.left}" x2="${PANEL.width - PANEL.right}" y1="${y.toFixed(1)}" y2="${y.toFixed(1)}"/>`,
+    `<line class="grid" x1="${PANEL.left}" x2="${PANEL.width - PANEL.right}" ` +
+      `y1="${y.toFixed(1)}" y2="${y.toFixed(1)}"/>`,
     text(PANEL.left - 5, Math.round(y + 4), label, 'faint', 'end'),
   ];
 }

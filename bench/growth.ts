@@ -1,21 +1,27 @@
 /**
- * `npm run bench -- --growth`: does a query cost more when more is stored? The same shapes are asked at several sizes, each in a
- * store of its own that was filled by SQL (sql-store.ts), by one client with one query at a time: the time is that of the query and
- * not of a queue. Hot and cold topics, an author with a tenth of everything and authors with one event stand side by side.
+ * `npm run bench -- --growth`: does a query cost more when more is stored? It runs the same queries at
+ * several sizes, each in a separate store filled by SQL (sql-store.ts). One client runs one query at a time,
+ * so the time is that of the query and not of a queue. It covers hot and cold topics, an author with a tenth
+ * of all events and authors with one event.
  */
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Filter, Query } from './answers.js';
 import { withConnections } from './client.js';
+import { pauseConsumers } from './consumers.js';
 import { seededRandom } from './generate.js';
 import { Findings, type Sample, type Spread, summarize } from './measure.js';
-import { type BootedNode, makeFolder, removeFolder, startNode, withCleanUp } from './node.js';
+import { type BootedNode, makeFolder, PROGRAM, removeFolder, startNode, withCleanUp } from './node.js';
 import type { Options } from './options.js';
 import { alignColumns, describeMachine, formatNumber, type Machine } from './report.js';
 import { type CountedTopic, checkCount, countForSeconds } from './rows/count.js';
-import { askForSeconds, toQuery, WARM_UP_SECONDS } from './rows/queries.js';
+import { askForSeconds, inShuffledRounds, toQuery, WARM_UP_SECONDS } from './rows/queries.js';
+import { untilUpToDate } from './settle.js';
 import {
+  AUTHORS,
+  anyAuthor,
+  anyTopic,
   BUSY_AUTHOR,
   COLD_TOPIC_EVENTS,
   COLD_TOPICS,
@@ -23,8 +29,10 @@ import {
   eventId,
   fillBySql,
   HOT_TOPIC,
+  isAuthor,
   lackOfSpace,
   ownAuthor,
+  TOPICS,
   withStore,
 } from './sql-store.js';
 
@@ -48,7 +56,7 @@ export interface Growth {
   readonly machine: Machine;
   readonly repeat: number;
   readonly shapes: readonly GrowthShape[];
-  /** Sizes that were left out, and why. */
+  /** Sizes that were skipped, and why. */
   readonly notes: readonly string[];
   readonly failures: readonly string[];
 }
@@ -58,48 +66,76 @@ type Measure = (url: string, seconds: number, findings: Findings) => Promise<Sam
 interface Shape {
   readonly id: string;
   readonly title: string;
-  /** What to ask of a store of so many events. */
-  readonly ask: (events: number) => Measure;
+  /** The query for a store of this many events. */
+  readonly prepare: (events: number) => Measure;
 }
 
 const IDS_PER_QUERY = 20;
+/** Consumers read some thousands of events a second. */
+const READ_ALL_MS_MAX = 2 * 60 * 60_000;
 const ONE_EVENT_AUTHORS = 200;
 const range = (length: number): number[] => Array.from({ length }, (_, number) => number);
 
-/** A value that nobody has. With it no two filters are the same, and no answer comes from the node's memory of filters. */
+/**
+ * A value that no event has. It makes every filter different, so no answer comes from the node's cache of
+ * filters.
+ */
 const nobody = (): string => randomBytes(32).toString('hex');
-const unusedKind = (turn: number): number => 40_000 + (turn % 25_000);
+const unusedKind = (round: number): number => 40_000 + (round % 25_000);
 
 const SHAPES: readonly Shape[] = [
   {
     id: 'author-busy',
     title: 'busy author, newest 50',
-    ask: () => requests(50, () => ({ authors: [BUSY_AUTHOR, nobody()], limit: 50 })),
+    prepare: () => requests(50, () => ({ authors: [BUSY_AUTHOR, nobody()], limit: 50 })),
   },
   {
     id: 'author-one',
     title: 'author with one event',
-    ask: (events) => {
+    prepare: (events) => {
       const authors = Math.min(ONE_EVENT_AUTHORS, events / 100);
       const every = Math.floor(events / 100 / authors) * 100;
-      const author = (turn: number) => ownAuthor((turn % authors) * every + 1);
-      return requests(1, (turn) => ({ authors: [author(turn), nobody()], limit: 50 }));
+      const author = (round: number) => ownAuthor((round % authors) * every + 1);
+      return requests(1, (round) => ({ authors: [author(round), nobody()], limit: 50 }));
+    },
+  },
+  {
+    id: 'author-random',
+    title: 'author at random, newest 50',
+    prepare: (events) => {
+      const draw = inShuffledRounds(range(AUTHORS).filter(isAuthor), seededRandom(events, -5));
+      return requests(Math.min(50, Math.floor(events / AUTHORS)), () => ({
+        authors: [anyAuthor(draw())],
+        limit: 50,
+      }));
+    },
+  },
+  {
+    id: 'topic-random',
+    title: '#t at random, newest 100',
+    prepare: (events) => {
+      const draw = inShuffledRounds(range(TOPICS), seededRandom(events, -6));
+      return requests(Math.min(100, Math.floor(events / TOPICS)), () => ({
+        '#t': [anyTopic(draw())],
+        limit: 100,
+      }));
     },
   },
   {
     id: 'topic-hot',
     title: '#t of a fifth of all, newest 100',
-    ask: () => requests(100, () => ({ '#t': [HOT_TOPIC, nobody()], limit: 100 })),
+    prepare: () => requests(100, () => ({ '#t': [HOT_TOPIC, nobody()], limit: 100 })),
   },
   {
     id: 'topic-cold',
     title: '#t of 100 events, all 100',
-    ask: () => requests(100, (turn) => ({ '#t': [coldTopic(turn % COLD_TOPICS), nobody()], limit: 100 })),
+    prepare: () =>
+      requests(100, (round) => ({ '#t': [coldTopic(round % COLD_TOPICS), nobody()], limit: 100 })),
   },
   {
     id: 'ids',
     title: '20 ids at random',
-    ask: (events) => {
+    prepare: (events) => {
       const random = seededRandom(events, -1);
       const anyId = () => eventId(Math.floor(random() * events));
       return requests(1, () => ({ ids: range(IDS_PER_QUERY).map(anyId), limit: IDS_PER_QUERY }));
@@ -108,26 +144,26 @@ const SHAPES: readonly Shape[] = [
   {
     id: 'newest',
     title: 'newest 500 of kind 1',
-    ask: () => requests(500, (turn) => ({ kinds: [1, unusedKind(turn)], limit: 500 })),
+    prepare: () => requests(500, (round) => ({ kinds: [1, unusedKind(round)], limit: 500 })),
   },
   {
     id: 'count-hot',
     title: 'COUNT of a fifth of all',
-    ask: (events) => counts([{ name: HOT_TOPIC, count: events / 5 }]),
+    prepare: (events) => counts([{ name: HOT_TOPIC, count: events / 5 }]),
   },
   {
     id: 'count-cold',
     title: 'COUNT of 100 events',
     // The last cold topic has no event of kind 1.
-    ask: () =>
+    prepare: () =>
       counts(range(COLD_TOPICS - 1).map((number) => ({ name: coldTopic(number), count: COLD_TOPIC_EVENTS }))),
   },
 ];
 
-/** How many rows an answer has is known; what is in them is not compared, since nothing of it was sent. */
-function requests(rowsMin: number, filterOf: (turn: number) => Filter): Measure {
-  let asked = 0;
-  const pickNext = (): Query => ({ ...toQuery(filterOf(asked++), []), rowsMin });
+/** Checks the number of rows of an answer, not their content: the events were made by SQL. */
+function requests(rowsMin: number, filterOf: (round: number) => Filter): Measure {
+  let count = 0;
+  const pickNext = (): Query => ({ ...toQuery(filterOf(count++), []), rowsMin });
   return (url, seconds, findings) =>
     withConnections(url, 1, async (connections) => {
       await askForSeconds(connections, pickNext, WARM_UP_SECONDS, findings);
@@ -138,7 +174,7 @@ function requests(rowsMin: number, filterOf: (turn: number) => Filter): Measure 
 function counts(topics: readonly CountedTopic[]): Measure {
   return (url, seconds, findings) =>
     withConnections(url, 1, async (connections) => {
-      const check = (answer: Buffer, asked: CountedTopic) => checkCount(answer, asked, true, findings);
+      const check = (answer: Buffer, topic: CountedTopic) => checkCount(answer, topic, true, findings);
       await countForSeconds(connections, topics, WARM_UP_SECONDS, check);
       return countForSeconds(connections, topics, seconds, check);
     });
@@ -146,7 +182,7 @@ function counts(topics: readonly CountedTopic[]): Measure {
 
 export async function measureGrowth(options: Options, say: (text: string) => void): Promise<Growth> {
   if (options.target !== undefined || options.nodeEnv.DATABASE_URL !== undefined) {
-    throw new Error('--growth fills stores of its own: it takes neither --target nor DATABASE_URL');
+    throw new Error('--growth fills its own stores and takes neither --target nor DATABASE_URL');
   }
   const shapes = SHAPES.map(({ id, title }): GrowthShape => ({ id, title, points: [] }));
   const findings = new Findings();
@@ -169,7 +205,7 @@ export async function measureGrowth(options: Options, say: (text: string) => voi
   };
 }
 
-/** The store is filled before the node starts, so the node's own memory holds nothing of it yet. */
+/** The store is filled before the node starts, so the node's caches are empty. */
 async function measureSize(
   events: number,
   shapes: readonly GrowthShape[],
@@ -189,9 +225,13 @@ async function measureSize(
     );
     node = await startNode(folder, options.nodeEnv);
     await node.ready();
-    for (const [place, { id, ask }] of SHAPES.entries()) {
+    const bench = { node, folder, nodeEnv: options.nodeEnv };
+    // Otherwise the consumers would read their backlog beside the queries.
+    if (options.consumers) await untilUpToDate(bench, { withinMs: READ_ALL_MS_MAX, say });
+    else await pauseConsumers({ ...bench, program: PROGRAM });
+    for (const [place, { id, prepare }] of SHAPES.entries()) {
       say(`${id} at ${events.toLocaleString('en')} events`);
-      const measure = ask(events);
+      const measure = prepare(events);
       const samples: Sample[] = [];
       while (samples.length < options.sizes.repeat) {
         samples.push(await measure(node.url, options.sizes.querySeconds, findings));
@@ -205,11 +245,14 @@ async function measureSize(
 export function readGrowth(file: string): Growth {
   const growth = JSON.parse(readFileSync(file, 'utf8')) as Growth;
   if (growth.format !== 1 || growth.shapes === undefined)
-    throw new Error(`${file} is no --growth of this bench`);
+    throw new Error(`${file} is not a --growth report of this bench`);
   return growth;
 }
 
-/** p99 at the largest size over p99 at the smallest: 1 is a query that does not feel how much is stored. */
+/**
+ * p99 at the largest size over p99 at the smallest: 1 means that the number of stored events makes no
+ * difference.
+ */
 export function growthOf({ points }: GrowthShape): number | undefined {
   const [first, last] = [points[0], points.at(-1)];
   return first === undefined || last === undefined || first === last

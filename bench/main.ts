@@ -1,59 +1,23 @@
-/**
- * `npm run bench`: measures a relay over real websockets, row by row, and says what it found wrong. The order of the rows is
- * part of the measurement: ingest meets an empty store, queries a full one, live rows come last because they add events.
- */
+/** `npm run bench`: measures a relay over real WebSockets, row by row, and reports failed checks. */
 import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { renderChart } from './chart.js';
+import { measureComparison } from './compare.js';
+import { readComparison, renderComparison, renderComparisonMarkdown } from './comparison.js';
 import { type Corpus, loadCorpus } from './corpus.js';
+import { drawProfiles } from './flame.js';
+import { appendFloods, measureFloods, readFloods } from './floods/measure.js';
+import { renderFloods, renderFloodsMarkdown } from './floods/report.js';
 import { measureGrowth, readGrowth, renderGrowth } from './growth.js';
 import { renderGrowthChart } from './growth-chart.js';
 import { renderGrowthMarkdown, renderMarkdown } from './markdown.js';
-import { type Bench, Findings, type Row, type Sample, Skip, summarize } from './measure.js';
-import {
-  type BootedNode,
-  cleanUpOnSignal,
-  makeFolder,
-  removeFolder,
-  startNode,
-  withCleanUp,
-} from './node.js';
-import { type Options, readOptions, type Sizes } from './options.js';
+import type { Bench } from './measure.js';
+import { cleanUpOnSignal } from './node.js';
+import { FLOODS_ROW, type Options, readOptions } from './options.js';
 import type { Peer } from './peers.js';
 import { describeMachine, type Report, type RowReport, readReport, renderTable } from './report.js';
-import { count } from './rows/count.js';
-import { deletion } from './rows/delete.js';
-import { erase } from './rows/erase.js';
-import { exportFile, importFile } from './rows/files.js';
-import { fill, ingest, memory, single } from './rows/ingest.js';
-import { deliver, fanout } from './rows/live.js';
-import { purge, sweep } from './rows/purge.js';
-import { author, ids, newest, topic } from './rows/queries.js';
-import { gone, search, searchable, searches } from './rows/search.js';
-import { openSigner } from './sign.js';
+import { chosenRows, corpusSize, expectedSeconds, minutesText, ROWS, RowRun, withRelay } from './run.js';
 import { measureYardsticks, type Yardsticks } from './yardsticks.js';
-
-const ROWS: readonly Row[] = [
-  memory,
-  ingest,
-  single,
-  author,
-  topic,
-  ids,
-  newest,
-  count,
-  search,
-  fanout,
-  deliver,
-  deletion,
-  searchable,
-  gone,
-  erase,
-  importFile,
-  exportFile,
-  searches,
-  sweep,
-  purge,
-];
 
 function say(text: string): void {
   process.stderr.write(`bench: ${text}\n`);
@@ -64,7 +28,30 @@ async function main(): Promise<void> {
     process.argv.slice(2),
     ROWS.map((row) => row.id),
   );
-  return options.growth ? showGrowth(options) : showRows(options);
+  if (options.growth) return showGrowth(options);
+  if (options.only?.[0] === FLOODS_ROW) return showFloods(options);
+  return options.compare?.with === 'revision' ? showComparison(options) : showRows(options);
+}
+
+async function showComparison(options: Options): Promise<void> {
+  const comparison =
+    options.from === undefined ? await measureComparison(options, say) : readComparison(options.from);
+  process.stdout.write(
+    options.markdown ? renderComparisonMarkdown(comparison) : renderComparison(comparison),
+  );
+  if (options.json !== undefined)
+    writeFileSync(options.json, `${JSON.stringify(comparison, undefined, 2)}\n`);
+  const failed = [...comparison.before, ...comparison.after].reduce((sum, row) => sum + row.failed, 0);
+  process.exitCode = failed > 0 ? 1 : 0;
+}
+
+async function showFloods(options: Options): Promise<void> {
+  const measured = options.from === undefined ? await measureFloods(options, say) : readFloods(options.from);
+  const report = options.append ? appendFloods(options.json!, measured) : measured;
+  process.stdout.write(options.markdown ? renderFloodsMarkdown(report) : renderFloods(report));
+  if (options.json !== undefined) writeFileSync(options.json, `${JSON.stringify(report, undefined, 2)}\n`);
+  const failed = report.failures.length + report.floods.reduce((sum, row) => sum + row.failures.length, 0);
+  process.exitCode = failed > 0 ? 1 : 0;
 }
 
 async function showGrowth(options: Options): Promise<void> {
@@ -76,7 +63,7 @@ async function showGrowth(options: Options): Promise<void> {
 }
 
 async function showRows(options: Options): Promise<void> {
-  const compared = options.compare === undefined ? undefined : readReport(options.compare);
+  const compared = options.compare?.with === 'file' ? readReport(options.compare.file) : undefined;
   const report = options.from === undefined ? await measureAll(options) : readReport(options.from);
   const other = report.peer ?? compared;
   process.stdout.write(options.markdown ? renderMarkdown(report) : renderTable(report, other));
@@ -97,7 +84,7 @@ async function measureAll(options: Options): Promise<Report> {
   return { ...report, peer: await run(forPeer(options, options.peer), corpus, options.peer) };
 }
 
-/** The same rows as far as the peer knows them, with its own smaller numbers, never with larger ones. */
+/** The rows that the peer supports, with its sizes where they are smaller. */
 function forPeer(options: Options, { label, rows, sizes }: Peer): Options {
   const smaller = Object.entries(sizes).map(([size, most]) => [
     size,
@@ -107,106 +94,36 @@ function forPeer(options: Options, { label, rows, sizes }: Peer): Options {
     ...options,
     target: undefined,
     label,
-    only: rows.filter((id) => options.only?.includes(id) ?? true),
+    only: rows.filter((id) => chosenRows(options.only, 'all').some((row) => row.id === id)),
     nodeEnv: {},
     sizes: { ...options.sizes, ...Object.fromEntries(smaller) },
   };
 }
 
 async function run(options: Options, corpus: Corpus, peer?: Peer): Promise<Report> {
-  const folder = makeFolder(options.temp);
-  let node: BootedNode | undefined;
-  const cleanUp = async (): Promise<void> => {
-    await node?.stop();
-    removeFolder(folder);
-  };
-  return withCleanUp(cleanUp, async () => {
+  let yardsticks: Yardsticks;
+  const prepare = async (folder: string): Promise<void> => {
     say('measuring the yardsticks');
-    const yardsticks = await measureYardsticks(corpus, folder, options.sizes.yardstickSeconds);
-    if (options.target === undefined) {
-      say(`booting ${options.label} on an empty folder`);
-      node = await (peer === undefined ? startNode(folder, options.nodeEnv) : peer.boot(folder, say));
-      await node.ready();
-    }
-    const bench: Bench = {
-      url: options.target ?? node!.url,
-      node,
-      folder,
-      nodeEnv: options.nodeEnv,
-      corpus,
-      sizes: options.sizes,
-      seed: options.seed,
-      sign: await openSigner(),
-      stored: 0,
-      imported: 0,
-      say,
-    };
-    const rows = await measureRows(bench, options.only, yardsticks);
-    return toReport(options, bench, yardsticks, rows);
-  });
-}
-
-/** Ingest, one in flight and the fill all take from the corpus, one after the other. */
-function corpusSize(sizes: Sizes): number {
-  const written = (sizes.ingestEvents + sizes.singleEvents) * sizes.repeat;
-  return Math.max(sizes.storedEvents, written + 1);
-}
-
-async function measureRows(
-  bench: Bench,
-  only: readonly string[] | undefined,
-  yardsticks: Yardsticks,
-): Promise<RowReport[]> {
-  const reports: RowReport[] = [];
-  for (const row of ROWS.filter((each) => only?.includes(each.id) ?? true)) {
-    if (row.afterNode) await bench.node?.stop();
-    reports.push(await measureRow(row, bench, yardsticks));
-  }
-  return reports;
-}
-
-/** A row that breaks is a failed row; the others are still measured. */
-async function measureRow(row: Row, bench: Bench, yardsticks: Yardsticks): Promise<RowReport> {
-  const findings = new Findings();
-  const samples: Sample[] = [];
-  let skipped: string | undefined;
-  try {
-    if (row.needsStored) await fill(bench, findings);
-    const repeats = row.once ? 1 : bench.sizes.repeat;
-    for (let repeat = 0; repeat < repeats; repeat++) {
-      say(`${row.id} ${repeat + 1}/${repeats}`);
-      const measure = (): Promise<Sample> => row.measure(bench, findings, repeat);
-      samples.push(row.once ? await measure() : await withLoadCores(measure));
-    }
-  } catch (error) {
-    if (error instanceof Skip) skipped = error.message;
-    else findings.fail((error as Error).message);
-  }
-  const summary = summarize(samples);
-  const ratio = row.ratio?.(summary, yardsticks);
-  return {
-    id: row.id,
-    title: row.title,
-    headline: row.headline,
-    unit: row.unit,
-    summary,
-    samples,
-    ...(ratio === undefined ? {} : { ratio }),
-    notes: [...findings.notes],
-    failures: findings.failures,
-    failed: findings.failed,
-    ...(skipped === undefined ? {} : { skipped }),
+    yardsticks = await measureYardsticks(corpus, folder, options.sizes.yardstickSeconds);
   };
-}
-
-/** Adds what the load generator itself took, since it shares the cores with the relay. */
-async function withLoadCores(measure: () => Promise<Sample>): Promise<Sample> {
-  const startMs = performance.now();
-  const before = process.cpuUsage();
-  const sample = await measure();
-  const used = process.cpuUsage(before);
-  const elapsedMs = performance.now() - startMs;
-  return { ...sample, loadCores: (used.user + used.system) / 1000 / elapsedMs };
+  const rows = chosenRows(options.only, options.quick ? 'main' : 'all');
+  say(`${rows.length} rows: about ${minutesText(expectedSeconds(rows, options.sizes))} on a quiet machine`);
+  const profileFolder = options.profile === undefined ? undefined : join(options.profile, 'node');
+  const report = await withRelay({ options, corpus, peer, prepare, profileFolder, say }, async (bench) => {
+    const reports: RowReport[] = [];
+    for (const row of rows) {
+      const rowRun = new RowRun(row, bench);
+      for (let repeat = 0; repeat < rowRun.repeats; repeat++) {
+        say(`${row.id} ${repeat + 1}/${rowRun.repeats}`);
+        await rowRun.measure(repeat);
+      }
+      reports.push(rowRun.report(yardsticks));
+    }
+    return toReport(options, bench, yardsticks, reports);
+  });
+  const drawn = profileFolder === undefined ? undefined : drawProfiles(profileFolder, options.label);
+  if (drawn !== undefined) say(`flame graph: ${drawn}`);
+  return report;
 }
 
 function toReport(
@@ -225,6 +142,7 @@ function toReport(
     seed: options.seed,
     sizes: options.sizes,
     nodeEnv: options.nodeEnv,
+    consumers: options.consumers,
     machine: describeMachine(),
     yardsticks,
     storedEvents: bench.stored,

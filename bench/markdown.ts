@@ -1,32 +1,26 @@
-/** `--markdown`: a report as the table of docs/performance.md, with the targets, and a line for each that is not met. */
+/**
+ * `--markdown`: a report as the table of docs/performance.md, with the targets, and a line for each missed
+ * target.
+ */
 import { type Growth, growthOf } from './growth.js';
 import type { Spread } from './measure.js';
-import { formatNumber, type Machine, type Report } from './report.js';
-import { GROWTH_TARGET, isMet, LINES, type Line, OTHERS } from './targets.js';
+import { formatNumber, type Machine, machineText, markdownTable, QUICK_MARK, type Report } from './report.js';
+import { GROWTH_TARGET, isMet, LINES, type Line } from './targets.js';
 
 export function renderMarkdown(report: Report): string {
   const lines = LINES.map((line) => ({ line, figure: figureOf(report, line) })).filter(
     ({ figure }) => figure !== undefined,
   );
-  const peer = report.peer;
-  const head = ['work', 'Minato', 'least – most', 'target', ...OTHERS.map((name) => `${name} ¹`)];
-  if (peer !== undefined) head.push(`${peer.label} in this run ²`);
+  const head = ['work', 'figure', 'least – most', 'target'];
   const rows = lines.map(({ line, figure }) => [
     line.work,
     `**${formatNumber(figure!.median)}** ${line.unit}`,
     figure!.min === figure!.max ? '' : `${formatNumber(figure!.min)} – ${formatNumber(figure!.max)}`,
     targetText(line),
-    ...OTHERS.map((_, place) => numberOr(line.others?.[place])),
-    ...(peer === undefined ? [] : [numberOr(figureOf(peer, line)?.median)]),
   ]);
   return [
     headOf(report, report.machine, report.sizes.repeat),
-    table(head, rows),
-    '',
-    '¹ measured once, on a machine of this size (2 cores, 24 GiB), with events of the same shape.',
-    ...(peer === undefined
-      ? []
-      : [`² its queries on ${formatNumber(peer.storedEvents)} events stored; see bench/README.md.`]),
+    markdownTable(head, rows),
     '',
     ...notMet(lines.map(({ line, figure }) => ({ line, figure: figure!.median }))),
     ...report.rows
@@ -51,7 +45,7 @@ export function renderGrowthMarkdown(growth: Growth): string {
   const missed = growth.shapes.filter((shape) => (growthOf(shape) ?? 0) > GROWTH_TARGET);
   return [
     headOf(growth, growth.machine, growth.repeat),
-    table(['query, p50 / p99 in ms', ...sizes, `p99, last to first (target ${GROWTH_TARGET})`], rows),
+    markdownTable(['query, p50 / p99 in ms', ...sizes, `p99, last to first (target ${GROWTH_TARGET})`], rows),
     '',
     ...missed.map(
       (shape) =>
@@ -69,7 +63,8 @@ function headOf(
   repeat: number,
 ): string {
   return [
-    `\`${command}\`, ${date.slice(0, 10)}: ${machine.cores} cores (${machine.cpu}), ${machine.memoryGigabytes} GB, ${machine.platform}, Node ${machine.node}, shared by relay, database and load. Median of ${repeat}.${quick ? ' **A quick smoke test, not a measurement.**' : ''}`,
+    `\`${command}\`, ${date.slice(0, 10)}: ${machineText(machine)}, ` +
+      `shared by relay, database and load. Median of ${repeat}.${quick ? QUICK_MARK : ''}`,
     '',
   ].join('\n');
 }
@@ -99,11 +94,4 @@ function notMet(lines: readonly { line: Line; figure: number }[]): string[] {
 
 function numberOr(figure: number | undefined): string {
   return figure === undefined ? '–' : formatNumber(figure);
-}
-
-function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
-  const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
-  return [line(head), line(head.map((_, place) => (place === 0 ? '---' : '---:'))), ...rows.map(line)].join(
-    '\n',
-  );
 }

@@ -1,4 +1,4 @@
-/** What a row is, what one repeat of it gives, and the small statistics over repeats. */
+/** What a row is, what one repeat of it returns, and the statistics over repeats. */
 import type { Corpus } from './corpus.js';
 import type { BootedNode } from './node.js';
 import type { Sizes } from './options.js';
@@ -13,15 +13,35 @@ export interface Sample {
   readonly p95Ms?: number;
   readonly p99Ms?: number;
   readonly slowestMs?: number;
-  /** The drop of a month, and of one a hundredth of its size in the same run. */
+  /** The time to drop a month, and to drop one of a hundredth of its size in the same run. */
   readonly dropMs?: number;
   readonly smallDropMs?: number;
+  /** Memory of the node and its database, shared pages counted once. */
   readonly megabytes?: number;
-  /** Memory of PostgreSQL's processes, shared pages counted once. */
+  readonly nodeMegabytes?: number;
   readonly databaseMegabytes?: number;
-  /** CPU time of the node and its database. */
+  /** CPU time of the node and its database, until the last OK. */
   readonly cpuMicrosPerEvent?: number;
-  /** How many cores the load generator itself took from the relay. */
+  /** The same until every consumer is up to date and the node is quiet. */
+  readonly cpuSettledMicrosPerEvent?: number;
+  readonly cpuQuietMicrosPerEvent?: number;
+  /** From the last OK until every consumer is up to date. */
+  readonly settleSeconds?: number;
+  /** CPU of the node and its database, in percent of one core. */
+  readonly cpuPercent?: number;
+  /** The size of the data folder on the disk. */
+  readonly diskMegabytes?: number;
+  /** Its parts, see database.ts. */
+  readonly diskEvents?: number;
+  readonly diskTags?: number;
+  readonly diskIndexes?: number;
+  readonly diskDedupe?: number;
+  readonly diskOutbox?: number;
+  readonly diskSearch?: number;
+  readonly diskTrust?: number;
+  readonly diskWal?: number;
+  readonly diskOther?: number;
+  /** How many cores the load generator used. */
   readonly loadCores?: number;
 }
 export type Metric = keyof Sample;
@@ -40,9 +60,21 @@ export interface Ratio {
 
 /** What the rows share while a relay is measured. */
 export interface Bench {
-  readonly url: string;
-  /** Only when the bench booted the relay itself; it has stopped when the rows `afterNode` run. */
-  readonly node: BootedNode | undefined;
+  url: string;
+  /** Set only when the bench booted the relay. It has stopped when the rows with `afterNode` run. */
+  node: BootedNode | undefined;
+  /**
+   * Stops the node and boots another on an empty folder. This, `rest` and `wake` do nothing to a `--target`.
+   */
+  bootFresh(): Promise<void>;
+  /** Stops the node and keeps its data. */
+  rest(): Promise<void>;
+  /** Boots the node again on its data, if it has stopped, and waits until it is quiet. */
+  wake(): Promise<void>;
+  /** The node's program, for rows that run commands. */
+  readonly program: string;
+  /** False with `--consumers off`: search, moderation and trust are paused. */
+  readonly consumersOn: boolean;
   /** Holds the node's data and other files of this run; removed at the end. */
   readonly folder: string;
   readonly nodeEnv: Readonly<Record<string, string>>;
@@ -57,7 +89,7 @@ export interface Bench {
   say(text: string): void;
 }
 
-/** Collects what a row found wrong; a row with failures makes the bench exit non-zero. */
+/** Collects the failed checks of a row; a row with failures makes the bench exit non-zero. */
 export class Findings {
   readonly failures: string[] = [];
   readonly notes = new Set<string>();
@@ -88,10 +120,22 @@ export interface Row {
   readonly unit: string;
   /** Measured once, not `--repeat` times. */
   readonly once?: true;
+  /** Belongs to the rows by which commits are compared: `--only main`. */
+  readonly main?: true;
+  /** Each repeat has a fresh node, booted on an empty folder. */
+  readonly fresh?: true;
+  /** The most repeats, because one takes long. */
+  readonly repeatsMax?: number;
+  /** Writes events: before the next row the bench waits until the consumers have read them. */
+  readonly writes?: true;
+  /** About how long one repeat takes, for the announced time. */
+  seconds?(sizes: Sizes): number;
   /** Needs at least `--stored` events in the relay. */
   readonly needsStored?: true;
-  /** Runs when the booted node has stopped, so that it takes nothing from the machine. */
+  /** Runs after the booted node has stopped, so that the node uses no CPU meanwhile. */
   readonly afterNode?: true;
+  /** Imports the source of this tree, so it cannot measure the node of another commit. */
+  readonly fromSource?: true;
   ratio?(summary: Summary, yardsticks: Yardsticks): Ratio | undefined;
   measure(bench: Bench, findings: Findings, repeat: number): Promise<Sample>;
 }
@@ -104,7 +148,7 @@ export function summarize(samples: readonly Sample[]): Summary {
   }
   return summary;
 }
-const METRICS: readonly Metric[] = [
+export const METRICS: readonly Metric[] = [
   'perSecond',
   'rowsPerSecond',
   'p50Ms',
@@ -114,8 +158,23 @@ const METRICS: readonly Metric[] = [
   'dropMs',
   'smallDropMs',
   'megabytes',
+  'nodeMegabytes',
   'databaseMegabytes',
   'cpuMicrosPerEvent',
+  'cpuSettledMicrosPerEvent',
+  'cpuQuietMicrosPerEvent',
+  'settleSeconds',
+  'cpuPercent',
+  'diskMegabytes',
+  'diskEvents',
+  'diskTags',
+  'diskIndexes',
+  'diskDedupe',
+  'diskOutbox',
+  'diskSearch',
+  'diskTrust',
+  'diskWal',
+  'diskOther',
   'loadCores',
 ];
 
@@ -142,7 +201,7 @@ export function ratioTo(
   return value === undefined || yardstick === undefined ? undefined : { value: value / yardstick, to };
 }
 
-/** A durable commit waits for at least one flush of the disk: how many flushes fit into this latency. */
+/** How many flushes of the disk fit into this latency. A durable commit waits for at least one. */
 export function flushesIn(p50Ms: number | undefined, flushesPerSecond: number): Ratio | undefined {
   return p50Ms === undefined ? undefined : { value: (p50Ms / 1000) * flushesPerSecond, to: 'fsyncs' };
 }

@@ -1,12 +1,13 @@
 /**
- * Boots the node on an empty folder, as a default install would run it, and stops it again. Also reads what its
- * processes cost: memory and CPU of the node, and of the PostgreSQL that it started.
+ * Boots the node on an empty folder with the default settings, and stops it. Also reads the memory and the
+ * CPU time of the node and of the PostgreSQL that it started.
  */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import {
   chmodSync,
   closeSync,
   existsSync,
+  mkdirSync,
   mkdtempSync,
   openSync,
   readdirSync,
@@ -14,28 +15,32 @@ import {
   rmSync,
 } from 'node:fs';
 import { createServer } from 'node:net';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 
-const PROGRAM = fileURLToPath(new URL('../bin/minato.js', import.meta.url));
+/** This tree's own node. */
+export const PROGRAM = fileURLToPath(new URL('../bin/minato.js', import.meta.url));
 const READY_MS_MAX = 120_000;
 const READY_POLL_MS = 100;
 const STOP_MS_MAX = 60_000;
 const COMMAND_MS_MAX = 30 * 60_000;
 const LOG_TAIL_CHARS = 8_000;
-/** Settings of whoever runs the bench must not leak into the node, least of all an address of a real database. */
+/**
+ * Settings in the environment of the bench must not reach the node, least of all the URL of a real database.
+ */
 const FOREIGN_SETTING = /^(MINATO_|DATABASE_URL$|REDIS_URL$|DYNAMODB_|AWS_|PG[A-Z]+$)/;
 
 export interface BootedNode {
   readonly url: string;
   readonly pid: number;
-  /** Resolves when the node answers; explains with the end of its log why it does not. */
+  /** Resolves when the node answers. The error holds the end of the node's log. */
   ready(): Promise<void>;
   stop(): Promise<void>;
+  hasEnded(): boolean;
 }
 
-/** A folder for one run's data. Others may enter it, because PostgreSQL does not run as root. */
+/** A folder for one run's data. Other users can enter it, because PostgreSQL does not run as root. */
 export function makeFolder(temp: string): string {
   const folder = mkdtempSync(join(temp, 'minato-bench-'));
   chmodSync(folder, 0o755);
@@ -48,7 +53,7 @@ export function removeFolder(folder: string): void {
 
 const atWork = new Set<() => Promise<void>>();
 
-/** Cleans up once, after the work or when the run is interrupted: neither a server nor its data may be left behind. */
+/** Cleans up once, after the work or when the run is interrupted, so that no server and no data is left. */
 export async function withCleanUp<T>(cleanUp: () => Promise<void>, work: () => Promise<T>): Promise<T> {
   let done: Promise<void> | undefined;
   const once = (): Promise<void> => {
@@ -64,7 +69,7 @@ export async function withCleanUp<T>(cleanUp: () => Promise<void>, work: () => P
   }
 }
 
-/** What was begun last is cleaned up first: a server before its folder. */
+/** Cleans up in reverse order: a server before its folder. */
 export function cleanUpOnSignal(say: (text: string) => void): void {
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {
     process.once(signal, async () => {
@@ -91,15 +96,18 @@ export function nodeEnvironment(
   };
 }
 
-/** Only starts the process, so that whoever called can stop it also while it boots. */
+/** Only starts the process, so that the caller can stop it while it boots. */
 export async function startNode(
   folder: string,
   extra: Readonly<Record<string, string>>,
+  program = PROGRAM,
+  profileFolder?: string,
 ): Promise<BootedNode> {
   const port = await freePort();
   const log = join(folder, 'node.log');
   const descriptor = openSync(log, 'a');
-  const child = spawn(process.execPath, [PROGRAM, 'serve'], {
+  const profiling = profileFolder === undefined ? [] : profileInto(profileFolder);
+  const child = spawn(process.execPath, [...profiling, program, 'serve'], {
     env: nodeEnvironment(join(folder, 'data'), port, extra),
     stdio: ['ignore', descriptor, descriptor],
   });
@@ -112,15 +120,24 @@ export async function startNode(
         throw new Error(`the node did not start: ${error.message}\n${tail(log)}`);
       }),
     stop: () => stopProcess(child),
+    hasEnded: () => hasEnded(child),
   };
 }
 
-/** Runs one of the node's commands to its end; the exit code and what it printed. */
+/** The folder is writable for everybody, because a node started by root changes to another user. */
+function profileInto(folder: string): string[] {
+  mkdirSync(folder, { recursive: true });
+  chmodSync(folder, 0o777);
+  return ['--cpu-prof', '--cpu-prof-dir', resolve(folder)];
+}
+
+/** Runs one of the node's commands to its end. Returns the exit code and the output. */
 export function runCommand(
   args: readonly string[],
   env: NodeJS.ProcessEnv,
+  program = PROGRAM,
 ): Promise<{ code: number | null; output: string }> {
-  const child = spawn(process.execPath, [PROGRAM, ...args], {
+  const child = spawn(process.execPath, [program, ...args], {
     env,
     stdio: ['ignore', 'pipe', 'pipe'],
     timeout: COMMAND_MS_MAX,
@@ -148,7 +165,7 @@ async function untilReady(child: ChildProcess, port: number): Promise<void> {
   throw new Error(`GET /readyz did not answer 200 within ${READY_MS_MAX / 1000} s`);
 }
 
-/** A forked server tells its port in its first message. */
+/** A forked server sends its port in its first message. */
 export function portOf(server: ChildProcess): Promise<number> {
   return new Promise((resolve, reject) => {
     server.once('message', (port) => resolve(port as number));
@@ -165,7 +182,7 @@ export async function stopProcess(child: ChildProcess): Promise<void> {
   if (!hasEnded(child)) child.kill('SIGKILL');
 }
 
-function hasEnded(child: ChildProcess): boolean {
+export function hasEnded(child: ChildProcess): boolean {
   return child.exitCode !== null || child.signalCode !== null;
 }
 
@@ -190,24 +207,36 @@ export function residentMegabytes(pid: number): number {
   return (kibibytes * 1024) / 1e6;
 }
 
-/** Memory of the PostgreSQL that this process started, where Linux tells it with shared pages counted once. */
-export function databaseMegabytes(pid: number): number | undefined {
-  if (!existsSync('/proc/self/smaps_rollup')) return undefined;
-  const servers = descendants(pid).filter((child) => readProc(child, 'comm').trim() === 'postgres');
-  if (servers.length === 0) return undefined;
-  const kibibytes = servers.map((server) =>
-    Number(/^Pss:\s+(\d+)/m.exec(readProc(server, 'smaps_rollup'))?.[1] ?? 0),
-  );
-  return (kibibytes.reduce((sum, each) => sum + each, 0) * 1024) / 1e6;
+export interface Memory {
+  readonly node: number;
+  readonly database: number;
 }
 
-/** CPU seconds that a process and its living descendants have used; undefined where there is no /proc. */
+/**
+ * Memory of a process and of the PostgreSQL that it started, in MB. A shared page is divided among the
+ * processes (PSS). Undefined where the system does not report it.
+ */
+export function memoryOf(pid: number): Memory | undefined {
+  if (!existsSync('/proc/self/smaps_rollup')) return undefined;
+  const servers = descendants(pid).filter((child) => readProc(child, 'comm').trim() === 'postgres');
+  const database = servers.reduce((sum, server) => sum + proportionalMegabytes(server), 0);
+  return { node: proportionalMegabytes(pid), database };
+}
+
+function proportionalMegabytes(pid: number): number {
+  const kibibytes = Number(/^Pss:\s+(\d+)/m.exec(readProc(pid, 'smaps_rollup'))?.[1] ?? 0);
+  return (kibibytes * 1024) / 1e6;
+}
+
+/**
+ * CPU seconds that a process and its descendants have used, including ended ones. Undefined without /proc.
+ */
 export function treeCpuSeconds(pid: number): number | undefined {
   if (!existsSync('/proc/self/stat')) return undefined;
   let ticks = 0;
   for (const each of [pid, ...descendants(pid)]) {
-    const fields = statFields(each);
-    ticks += Number(fields[11] ?? 0) + Number(fields[12] ?? 0);
+    // Its own time, user and system, and that of its ended children.
+    for (const field of statFields(each).slice(11, 15)) ticks += Number(field);
   }
   return ticks / TICKS_PER_SECOND;
 }
@@ -231,7 +260,9 @@ function descendants(pid: number): number[] {
   return found;
 }
 
-/** Fields of /proc/PID/stat after the command's name, which may hold spaces: state, parent, … utime, stime. */
+/**
+ * Fields of /proc/PID/stat after the command's name, which may hold spaces: state, parent, … utime, stime.
+ */
 function statFields(pid: number): string[] {
   const stat = readProc(pid, 'stat');
   return stat.slice(stat.lastIndexOf(')') + 2).split(' ');

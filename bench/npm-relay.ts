@@ -1,7 +1,7 @@
 /**
- * The peer's process: `@nostr-relay/core` with its SQLite repository and its validator, put together as its own documentation
- * does, with the defaults of each. Arguments: the folder that the packages were installed into, the database file. Tells its
- * parent the port.
+ * The peer's process: `@nostr-relay/core` with its SQLite repository and its validator, combined as in its
+ * documentation, with the default settings. Arguments: the folder of the installed packages, the database
+ * file. It sends its port to its parent.
  */
 import { createRequire } from 'node:module';
 import { join } from 'node:path';

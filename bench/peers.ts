@@ -1,20 +1,20 @@
 /**
- * Other relays that the bench can run beside the node. They are no dependency of the project: what one needs is installed into
- * bench/.cache on demand, in pinned versions, and runs as a process of its own.
+ * Other relays that the bench can measure. They are not dependencies of the project: the bench installs them
+ * into bench/.cache on demand, in pinned versions, and runs them as separate processes.
  */
 import { execFile, fork } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { type BootedNode, portOf, stopProcess } from './node.js';
+import { type BootedNode, hasEnded, portOf, stopProcess } from './node.js';
 import type { Sizes } from './options.js';
 
 export interface Peer {
   readonly label: string;
-  /** What it can be measured by; the others would fail or stand still. */
+  /** The rows that it supports; others would fail or stall. */
   readonly rows: readonly string[];
-  /** Where it needs smaller numbers to come to an end. */
+  /** Smaller sizes where it would take too long. */
   readonly sizes: Partial<Pick<Sizes, 'ingestEvents' | 'singleEvents' | 'storedEvents'>>;
   boot(folder: string, say: (text: string) => void): Promise<BootedNode>;
 }
@@ -28,7 +28,7 @@ const PACKAGES = ['core', 'event-repository-sqlite', 'validator'].map((name) => 
 /** It ignores tag filters in live delivery, so `fanout` and `deliver` would measure something else. */
 const npm: Peer = {
   label: `@nostr-relay/core ${VERSION}`,
-  rows: ['ingest', 'memory', 'single', 'author', 'topic', 'ids', 'newest', 'count'],
+  rows: ['ingest', 'single', 'author', 'topic', 'ids', 'newest', 'count'],
   sizes: { ingestEvents: 2_000, singleEvents: 200, storedEvents: 10_000 },
   async boot(folder, say) {
     await install(say);
@@ -41,6 +41,7 @@ const npm: Peer = {
       pid: child.pid!,
       ready: async () => undefined,
       stop: () => stopProcess(child),
+      hasEnded: () => hasEnded(child),
     };
   },
 };
@@ -58,7 +59,8 @@ async function install(say: (text: string) => void): Promise<void> {
   } catch (error) {
     const { stderr } = error as { stderr?: string };
     throw new Error(
-      `the peer could not be installed (it needs the npm registry, and a compiler for better-sqlite3): ${stderr ?? error}`,
+      'the peer could not be installed (it needs the npm registry, and a compiler for better-sqlite3): ' +
+        `${stderr ?? error}`,
     );
   }
 }

@@ -4,6 +4,7 @@ import { availableParallelism, cpus, totalmem } from 'node:os';
 import type { Metric, Ratio, Sample, Spread, Summary } from './measure.js';
 import type { Sizes } from './options.js';
 import { nativeSchnorr } from './sign.js';
+import { LINES } from './targets.js';
 import type { Yardsticks } from './yardsticks.js';
 
 export interface RowReport {
@@ -41,6 +42,8 @@ export interface Report {
   readonly seed: number;
   readonly sizes: Sizes;
   readonly nodeEnv: Readonly<Record<string, string>>;
+  /** False with `--consumers off`. */
+  readonly consumers: boolean;
   readonly machine: Machine;
   readonly yardsticks: Yardsticks;
   readonly storedEvents: number;
@@ -60,6 +63,14 @@ export function describeMachine(): Machine {
   };
 }
 
+/** The machine in one phrase. */
+export function machineText({ cores, cpu, memoryGigabytes, platform, node }: Machine): string {
+  return `${cores} cores (${cpu}), ${memoryGigabytes} GB, ${platform}, Node ${node}`;
+}
+
+/** Ends the introduction of a Markdown table of a quick run. */
+export const QUICK_MARK = ' **A quick smoke test, not a measurement.**';
+
 export function readReport(file: string): Report {
   const report = JSON.parse(readFileSync(file, 'utf8')) as Report;
   if (report.format !== 1 || report.rows === undefined)
@@ -67,7 +78,7 @@ export function readReport(file: string): Report {
   return report;
 }
 
-/** The measured value that a row is known by. */
+/** The main figure of a row. */
 export function headlineOf(row: RowReport): Spread | undefined {
   return row.summary[row.headline];
 }
@@ -92,8 +103,9 @@ function headOf(report: Report): string {
   const what = unnamed ? report.label : `${report.label} at ${report.target}`;
   return [
     `${what}, ${report.date}${report.quick ? ', QUICK: a smoke test, not a measurement' : ''}`,
-    `${machine.cores} cores (${machine.cpu}), ${machine.memoryGigabytes} GB, ${machine.platform}, Node ${machine.node}, ${machine.verifier}`,
-    `relay and load share this machine; ${report.storedEvents.toLocaleString('en')} events stored; median and min–max of ${sizes.repeat}`,
+    `${machineText(machine)}, ${machine.verifier}`,
+    `relay and load share this machine; ${report.storedEvents.toLocaleString('en')} events stored; ` +
+      `consumers ${report.consumers ? 'on' : 'paused'}; median and min–max of ${sizes.repeat}`,
     '',
   ].join('\n');
 }
@@ -119,7 +131,7 @@ function cells(row: RowReport, other: Report | undefined): string[] {
   return line;
 }
 
-/** Above 1 is always better here: a latency or a memory counts the other way round. */
+/** A ratio above 1 is always better: for a latency or a memory it is inverted. */
 function comparison(row: RowReport, other: Report): string {
   const theirs = other.rows.find((candidate) => candidate.id === row.id);
   const [mine, its] = [headlineOf(row)?.median, theirs && headlineOf(theirs)?.median];
@@ -129,22 +141,26 @@ function comparison(row: RowReport, other: Report): string {
 
 function yardstickLines(yardsticks: Yardsticks): string[] {
   const { verificationsPerSecond, framesPerSecond, flushesPerSecond } = yardsticks;
+  const verified =
+    verificationsPerSecond === undefined ? 'no native verifier here' : formatNumber(verificationsPerSecond);
   return [
-    `verify/s of one core   ${verificationsPerSecond === undefined ? 'no native verifier here' : formatNumber(verificationsPerSecond)}`,
+    `verify/s of one core   ${verified}`,
     `frames/s of bare ws    ${formatNumber(framesPerSecond)}`,
     `fsync/s of the disk    ${formatNumber(flushesPerSecond)}`,
     ...yardsticks.notes.map((note) => `note: ${note}`),
   ];
 }
 
+/** The other figures of a row, named as in targets.ts. */
 function remarksOf(row: RowReport): string[] {
-  const { cpuMicrosPerEvent, databaseMegabytes, slowestMs, smallDropMs } = row.summary;
+  const { slowestMs, smallDropMs } = row.summary;
   const remarks: string[] = [];
   if (row.skipped !== undefined) remarks.push(`skipped: ${row.skipped}`);
-  if (cpuMicrosPerEvent !== undefined) {
-    remarks.push(`${formatMedian(cpuMicrosPerEvent)} µs CPU per event, relay and database`);
+  for (const { row: id, metric, work, unit } of LINES) {
+    if (id !== row.id || metric === 'ratio' || metric === row.headline || IN_TABLE.has(metric)) continue;
+    const figure = row.summary[metric];
+    if (figure !== undefined) remarks.push(`${work.replace(/^– /, '')}: ${formatMedian(figure)} ${unit}`);
   }
-  if (databaseMegabytes !== undefined) remarks.push(`PostgreSQL ${formatMedian(databaseMegabytes)} MB`);
   if (slowestMs !== undefined) remarks.push(`slowest ${formatMedian(slowestMs)} ms`);
   if (smallDropMs !== undefined) remarks.push(`a month of a 100th of it ${formatMedian(smallDropMs)} ms`);
   remarks.push(...row.notes, ...row.failures.map((failure) => `FAILED: ${failure}`));
@@ -152,6 +168,9 @@ function remarksOf(row: RowReport): string[] {
   if (more > 0) remarks.push(`FAILED: ${more} more checks`);
   return remarks.map((remark) => `${row.id}: ${remark}`);
 }
+
+/** Figures that have their own columns. */
+const IN_TABLE: ReadonlySet<Metric> = new Set(['p50Ms', 'p95Ms', 'p99Ms', 'rowsPerSecond', 'loadCores']);
 
 function formatMedian(spread: Spread | undefined): string {
   return spread === undefined ? '' : formatNumber(spread.median);
@@ -163,7 +182,7 @@ export function formatNumber(value: number): string {
   return value.toLocaleString('en', { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
-/** The first column to the left, all others to the right. */
+/** Aligns the first column to the left, all others to the right. */
 export function alignColumns(lines: readonly (readonly string[])[]): string {
   const widths = lines[0]!.map((_, column) => Math.max(...lines.map((line) => (line[column] ?? '').length)));
   return lines
@@ -174,4 +193,11 @@ export function alignColumns(lines: readonly (readonly string[])[]): string {
         .trimEnd(),
     )
     .join('\n');
+}
+
+export function markdownTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
+  return [line(head), line(head.map((_, place) => (place === 0 ? '---' : '---:'))), ...rows.map(line)].join(
+    '\n',
+  );
 }

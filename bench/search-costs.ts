@@ -1,25 +1,29 @@
 /**
- * What search costs, without sockets: the words of an event, documents written a second, and the answers at 100,000 documents, for a
- * rare word, a common one, and those between. `node --import tsx bench/search-costs.ts [documents]`; docs/search.md has the figures.
+ * What search costs, without sockets: splitting an event into words, documents written per second, and
+ * queries at 100,000 documents for rare, medium and common words. `node --import tsx bench/search-costs.ts
+ * [documents]`; docs/search.md has the figures.
  */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { isDenial } from '../src/core/errors.js';
-import { type Filter, parseFilter } from '../src/core/filter.js';
-import { toTsvector, wordsOf } from '../src/core/search-words.js';
-import { countSearched, searchPage } from '../src/store/search.js';
+import { isDenial } from '../src/api/rules-errors.js';
+import { type Filter, parseFilter } from '../src/events/rules/filter.js';
+import { toTsvector, wordsOf } from '../src/search/rules-words.js';
+import { countSearched, searchPage } from '../src/search/search.sql.js';
 import { community, pubkey, type SearchStore, withSearchStore } from './search-store.js';
 
 const DOCUMENTS = Number(process.argv[2] ?? 100_000);
 const ENGLISH =
-  'The quick brown fox jumps over the lazy dog while developers are building decentralized networks, relays and clients that run everywhere. Fine, says @alice to #nostr, see https://example.com/notes/1 today';
+  'The quick brown fox jumps over the lazy dog while developers are building decentralized networks, ' +
+  'relays and clients that run everywhere. ' +
+  'Fine, says @alice to #nostr, see https://example.com/notes/1 today';
 const JAPANESE =
   '今日は港町で友達と美味しい寿司を食べました。東京から電車で二時間くらい、天気も良くて最高の一日でした。また来月も行きたい。';
 const KOREAN =
   '오늘은 항구 도시에서 친구들과 맛있는 초밥을 먹었습니다. 서울에서 기차로 두 시간쯤, 날씨도 좋아서 최고의 하루였어요. 다음 달에도 가고 싶다.';
 const ARABIC =
-  'زرت المدينة القديمة اليوم مع الأصدقاء وأكلنا السمك في الميناء، كان الطقس جميلا والطريق من القاهرة ساعتين بالقطار';
+  'زرت المدينة القديمة اليوم مع الأصدقاء وأكلنا السمك في الميناء، ' +
+  'كان الطقس جميلا والطريق من القاهرة ساعتين بالقطار';
 const QUERIES: readonly (readonly [string, object])[] = [
   ['in 1 of 10,000', { search: 'raregem' }],
   ['in 1 of 100', { search: 'middling' }],
@@ -67,7 +71,8 @@ try {
   await withSearchStore(folder, DOCUMENTS, async (store) => {
     const perSecond = Math.round((DOCUMENTS * 1_000) / store.indexMs);
     console.log(
-      `${DOCUMENTS.toLocaleString('en')} documents, ${perSecond.toLocaleString('en')} written a second, ${Math.round(store.bytes / DOCUMENTS)} bytes each`,
+      `${DOCUMENTS.toLocaleString('en')} documents, ${perSecond.toLocaleString('en')} written per second, ` +
+        `${Math.round(store.bytes / DOCUMENTS)} bytes each`,
     );
     for (const [name, raw] of QUERIES) await ask(store, name, raw);
   });

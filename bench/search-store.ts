@@ -1,16 +1,16 @@
 /**
- * A store of posts with their documents of search, written by the lane and by the consumer as a node would,
- * without sockets: words of a vocabulary of which few are in most posts and most in few, Japanese and Korean
- * among them, and some marks that are as rare as asked.
+ * A store of posts with their search documents, written by the lane and by the consumer as in a node, without
+ * sockets. Few words of the vocabulary are in most posts and most words in few posts. Some are Japanese and
+ * Korean, and some marker words have a chosen frequency.
  */
-import type { Community } from '../src/communities.js';
-import { type NostrEvent, serializeEvent } from '../src/core/event.js';
-import { settingsFrom } from '../src/core/settings.js';
-import { startLane } from '../src/lane.js';
-import { createMetrics } from '../src/metrics.js';
-import { searchConsumer } from '../src/services/search.js';
-import { readChanges } from '../src/store/changes.js';
-import type { PagePools } from '../src/store/search.js';
+import type { Community } from '../src/communities/communities.js';
+import { settingsFrom } from '../src/communities/rules-settings.js';
+import { startLane } from '../src/events/postgres/lane/lane.js';
+import { type NostrEvent, serializeEvent } from '../src/events/rules/event.js';
+import { createMetrics } from '../src/node/metrics.js';
+import { readChanges } from '../src/outbox/changes.sql.js';
+import { searchConsumer } from '../src/search/consumer.js';
+import type { PagePools } from '../src/search/search.sql.js';
 import { type Random, seededRandom } from './generate.js';
 import { type SqlStore, withStore } from './sql-store.js';
 
@@ -70,7 +70,7 @@ function textOf(random: Random, number: number): string {
   return [text, ...marks.filter(Boolean)].join(' ');
 }
 
-/** The texts of so many posts, the same each time. */
+/** The texts of this many posts, the same each time. */
 export function textsOf(documents: number): string[] {
   const random = seededRandom(7_447, 1);
   return Array.from({ length: documents }, (_, number) => textOf(random, number));
@@ -90,7 +90,7 @@ function eventOf(number: number, startSeconds: number, content: string): NostrEv
   };
 }
 
-/** The newest posts have some each, as those that a search ranks would. */
+/** Only the newest posts have reactions, because search ranks those. */
 const REACTED = 1_000;
 const REACTIONS = 10;
 
@@ -119,7 +119,9 @@ async function write({ database, tagHash, log, now }: SqlStore, texts: readonly 
   await lane.close();
 }
 
-/** As the runner does: transactions of 500 rows that do not wait for the disk, in slices of a hundred. */
+/**
+ * Works as the runner does: transactions of 500 rows without waiting for the disk, in slices of a hundred.
+ */
 async function index({ database }: SqlStore): Promise<void> {
   const consumer = searchConsumer({ communities: { all: () => [community], get: () => community } });
   const client = await database.connect({ indexWalks: true });
@@ -140,7 +142,7 @@ async function index({ database }: SqlStore): Promise<void> {
   await client.end();
 }
 
-/** As autovacuum would have done by then. */
+/** Does what autovacuum would have done by then. */
 async function tidyUp({ database }: SqlStore): Promise<number> {
   const client = await database.connect();
   await client.query('VACUUM ANALYZE');
@@ -178,11 +180,11 @@ export async function withSearchStore<T>(
   });
 }
 
-// ── Random queries ────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Random queries ─────────────────────────────────────────────────────────────────────────────────────────
 
 /**
- * What people might ask: words of one post, alone, together, in a row, without another; now and then what
- * nobody wrote.
+ * A likely query: words of one post, alone, together, as a phrase or with an excluded word; sometimes a word
+ * that is in no post.
  */
 export function randomQuery(random: Random, texts: readonly string[]): string {
   const text = pick(random, texts);

@@ -1,6 +1,6 @@
 /**
- * Signs the bench's events. The auxiliary randomness is always zero, so that the same corpus comes out each time,
- * whichever library signs: bcrypto (native, about 17,000/s on a core) or nostr-wasm (about 2,700/s).
+ * Signs the bench's events. The auxiliary randomness is always zero, so that every library gives the same
+ * corpus: bcrypto (native, about 17,000/s on a core) or nostr-wasm (about 2,700/s).
  */
 import { createHash } from 'node:crypto';
 import { createRequire } from 'node:module';

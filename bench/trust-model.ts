@@ -1,8 +1,8 @@
 /**
- * The rules of trust in memory, the naive way: every question looks at everything. The simulation of docs/trust.md runs on it, and tests
- * compare the database with it.
+ * A naive model of trust in memory: every query scans everything. The simulation of docs/trust.md runs on it,
+ * and tests compare the database with it.
  */
-import { settingsFrom } from '../src/core/settings.js';
+import { settingsFrom } from '../src/communities/rules-settings.js';
 import {
   contactWeight,
   ESTABLISHED_DAYS,
@@ -16,7 +16,7 @@ import {
   type TrustSettings,
   tieOf,
   windowStart,
-} from '../src/core/trust.js';
+} from '../src/trust/rules.js';
 
 const DAY_MS = 86_400_000;
 
@@ -25,7 +25,7 @@ export interface ModelContact {
   readonly named: string;
   readonly kind: number;
   readonly at: number;
-  /** How many the note names. */
+  /** How many people the note names. */
   readonly shared?: number;
 }
 
@@ -41,7 +41,7 @@ export interface ModelLabel {
   readonly at: number;
   /** Milliseconds. */
   readonly lapsesAt: number;
-  /** Of the event that is labelled; none where it is the person. */
+  /** Topics of the labelled event; empty where a person is labelled. */
   readonly topics: readonly string[];
   withdrawn: boolean;
 }
@@ -52,7 +52,7 @@ export class TrustModel {
   readonly reports: ModelReport[] = [];
   readonly labels: ModelLabel[] = [];
   readonly approved = new Set<string>();
-  /** By author, then by whom they named. */
+  /** By author, then by the person they named. */
   private readonly contacts = new Map<string, Map<string, ModelContact[]>>();
   contactCount = 0;
   /** Undefined where anyone may read every topic. */
@@ -60,7 +60,7 @@ export class TrustModel {
 
   constructor(
     readonly settings: TrustSettings = settingsFrom(new Map()),
-    /** When the community was made. */
+    /** When the community was created. */
     readonly createdAt = 0,
   ) {}
 
@@ -92,7 +92,7 @@ export class TrustModel {
     return standingOf(known, this.settings);
   }
 
-  /** What the daily look does: everybody by the state before it. */
+  /** The daily review: everybody is judged by the state before it. */
   review(now: number): void {
     const founded = foundedUntil(this.createdAt, this.settings);
     for (const [pubkey, seen] of this.firstSeen) {
@@ -111,7 +111,7 @@ export class TrustModel {
     return isFounder ? seen + ESTABLISHED_DAYS * DAY_MS : Number.POSITIVE_INFINITY;
   }
 
-  /** The strengths of ties with people of standing, added up. */
+  /** The sum of the strengths of ties with established people. */
   ties(subject: string, now: number): number {
     let thousandths = 0;
     for (const partner of this.contacts.get(subject)?.keys() ?? [])
@@ -122,7 +122,7 @@ export class TrustModel {
     return thousandths / 1_000;
   }
 
-  /** The greatest contact of each day, added up. */
+  /** The sum of the largest contact of each day. */
   private said(author: string, named: string, now: number): number {
     const since = windowStart(now, this.settings);
     const days = new Map<number, number>();
@@ -147,7 +147,7 @@ export class TrustModel {
         !label.withdrawn &&
         this.isPublic(label),
     );
-    // In thousandths, as weights are rounded: the order of adding makes no difference.
+    // In thousandths, as weights are rounded, so that the order of the sum makes no difference.
     const thousandths = [...greatest.values()].reduce((sum, weight) => sum + Math.round(weight * 1_000), 0);
     return scoreOf('report-based', { weight: thousandths / 1_000, labels: labels.length }, this.settings);
   }

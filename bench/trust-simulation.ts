@@ -1,17 +1,18 @@
 /**
- * What it takes to move somebody's scores: an honest community that grows for four months, then attacks, each on a copy of it. It uses the rules of
- * the node (`src/core/trust.ts`) on a model in memory. Gives the tables of docs/trust.md:
+ * What it takes to change somebody's scores: an honest community grows for four months, then attacks run,
+ * each on a copy of it. It uses the rules of the node (`src/trust/rules.ts`) on a model in memory. Prints the
+ * tables of docs/trust.md:
  *   npm run simulate:trust [-- --seed 7447 --members 120]
  */
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { settingsFrom } from '../src/core/settings.js';
-import { type Claim, rankOf, type TrustSettings } from '../src/core/trust.js';
+import { settingsFrom } from '../src/communities/rules-settings.js';
+import { type Claim, rankOf, type TrustSettings } from '../src/trust/rules.js';
 import { TrustModel } from './trust-model.js';
 
 const DAY_MS = 86_400_000;
 const START = 1_700_000_000_000;
-/** The community is this old when it is attacked. */
+/** The age of the community when it is attacked. */
 const AGE_DAYS = 120;
 const ATTACK = START + AGE_DAYS * DAY_MS;
 
@@ -31,12 +32,15 @@ const people = (name: string, count: number) => Array.from({ length: count }, (_
 export interface SimulationOptions {
   readonly seed?: number;
   readonly members?: number;
-  /** Of each crowd, from small to large. */
+  /** The size of each crowd, from small to large. */
   readonly crowds?: readonly number[];
   readonly settings?: Partial<TrustSettings>;
 }
 
-/** The honest community: half of it are there in the first month, the others come one by one; each talks with a circle of friends. */
+/**
+ * The honest community: half of its members join in the first month, the others one by one. Each talks with a
+ * circle of friends.
+ */
 class Simulation {
   readonly random: () => number;
   readonly members: readonly string[];
@@ -59,7 +63,7 @@ class Simulation {
     return items[Math.floor(this.random() * items.length)]!;
   }
 
-  /** Day by day. Most of what is said is answered; some is said to several at once. */
+  /** Runs day by day. Most messages get an answer; some name several people. */
   grow(eachDay: (day: number) => void = () => undefined): void {
     const friends = new Map(this.members.map((one) => [one, this.friendsOf(one)]));
     const lively = new Map(this.members.map((one) => [one, 0.1 + this.random() ** 2]));
@@ -98,7 +102,7 @@ class Simulation {
     return this.members.filter((one) => !except.includes(one) && this.model.standing(one, ATTACK) > 0.9);
   }
 
-  /** Two say something to each other on each of so many days before the attack. */
+  /** Two people talk to each other on each of `days` days before the attack. */
   chat(one: string, other: string, days: number, shared = 1): void {
     for (let day = 1; day <= days; day += 1) {
       const at = ATTACK - day * DAY_MS;
@@ -107,7 +111,7 @@ class Simulation {
     }
   }
 
-  /** Keys that came so many days before the attack; they talk with ten others of their own every day from then on. */
+  /** Keys that joined `days` days before the attack. Each talks with ten others of the crowd every day. */
   crowd(size: number, days: number): string[] {
     const crowd = people('crowd', size);
     for (const one of crowd) this.model.see(one, ATTACK - days * DAY_MS);
@@ -117,7 +121,7 @@ class Simulation {
     return crowd;
   }
 
-  /** The daily look, day after day, while nothing else happens. */
+  /** The daily review, day after day, while nothing else happens. */
   reviewAll(): void {
     for (let day = 29; day >= 0; day -= 1) this.model.review(ATTACK - day * DAY_MS);
   }
@@ -127,7 +131,7 @@ export interface Growth {
   readonly day: number;
   readonly members: number;
   readonly established: number;
-  /** The median of all who have been there for a month, and of those who came less than a month ago. */
+  /** The median of members older than a month, and of those who joined less than a month ago. */
   readonly density: number;
   readonly newcomers: number;
 }
@@ -197,7 +201,7 @@ export function simulate(options: SimulationOptions = {}): Outcome[] {
     const { keys, helpers } = run(simulation);
     outcomes.push({ attack: name, claim, keys, helpers, before, after: rank() });
   };
-  /** These report the member who is attacked. */
+  /** The reporters report the attacked member. */
   const sink = (name: string, gather: (s: Simulation) => { reporters: readonly string[]; helpers: number }) =>
     attack(name, 'report-based', TARGET, (simulation) => {
       const { reporters, helpers } = gather(simulation);
@@ -211,7 +215,7 @@ export function simulate(options: SimulationOptions = {}): Outcome[] {
       simulation.reviewAll();
       return attacked;
     });
-  /** Keys that are old enough, each in talk with these members on ten days. */
+  /** Keys that are old enough, each with contacts to these members on ten days. */
   const infiltrate = (simulation: Simulation, helpers: readonly string[]): string[] => {
     const crowd = simulation.crowd(50, 60);
     for (const one of crowd) for (const helper of helpers) simulation.chat(one, helper, 10);

@@ -1,5 +1,6 @@
 /**
- * What this machine can do at best, measured in the same run: figures travel between machines only as ratios to these.
+ * The limits of this machine, measured in the same run. Figures of different machines are comparable only as
+ * ratios to these.
  */
 import { fork } from 'node:child_process';
 import { closeSync, fdatasyncSync, openSync, writeSync } from 'node:fs';
@@ -59,28 +60,30 @@ function verifications(corpus: Corpus, seconds: number): number | undefined {
     const sig = Buffer.from(event.sig, 'hex');
     return { id: hashEvent(event, event.pubkey), sig, pubkey: Buffer.from(event.pubkey, 'hex') };
   });
-  return rate(seconds, (turn) => {
-    const { id, sig, pubkey } = prepared[turn % prepared.length]!;
+  return rate(seconds, (round) => {
+    const { id, sig, pubkey } = prepared[round % prepared.length]!;
     if (!schnorr.verify(id, sig, pubkey))
       throw new Error(`corpus event ${id.toString('hex')} does not verify`);
   });
 }
 
-/** One page written and flushed at a time into a file that already has its size, as a write-ahead log does. */
+/**
+ * One page written and flushed at a time into a file that already has its size, as a write-ahead log does.
+ */
 function flushes(folder: string, seconds: number): number {
   const descriptor = openSync(join(folder, 'flush.yardstick'), 'w');
   const page = Buffer.alloc(PAGE_BYTES, 1);
   writeSync(descriptor, Buffer.alloc(PAGE_BYTES * FLUSH_FILE_PAGES));
   fdatasyncSync(descriptor);
-  const perSecond = rate(seconds, (turn) => {
-    writeSync(descriptor, page, 0, PAGE_BYTES, (turn % FLUSH_FILE_PAGES) * PAGE_BYTES);
+  const perSecond = rate(seconds, (round) => {
+    writeSync(descriptor, page, 0, PAGE_BYTES, (round % FLUSH_FILE_PAGES) * PAGE_BYTES);
     fdatasyncSync(descriptor);
   });
   closeSync(descriptor);
   return perSecond;
 }
 
-function rate(seconds: number, work: (turn: number) => void): number {
+function rate(seconds: number, work: (round: number) => void): number {
   const startMs = performance.now();
   let turns = 0;
   while (performance.now() - startMs < seconds * 1000) work(turns++);

@@ -1,4 +1,6 @@
-/** COUNT (NIP-45). A relay that does not know it answers with NOTICE or CLOSED, or not at all: then the row is skipped. */
+/**
+ * COUNT (NIP-45). A relay without it answers with NOTICE or CLOSED, or not at all: then the row is skipped.
+ */
 import { type Connection, frameType, untilSettled, withConnections } from '../client.js';
 import { type Bench, type Findings, latency, type Row, type Sample, Skip } from '../measure.js';
 
@@ -12,8 +14,8 @@ export const count: Row = {
     const topics = countedTopics(bench);
     return withConnections(bench.url, bench.sizes.queryLoops, async (connections) => {
       await probeCount(connections[0]!, topics[0]!);
-      return countForSeconds(connections, topics, bench.sizes.querySeconds, (answer, asked) =>
-        checkCount(answer, asked, bench.node !== undefined, findings),
+      return countForSeconds(connections, topics, bench.sizes.querySeconds, (answer, topic) =>
+        checkCount(answer, topic, bench.node !== undefined, findings),
       );
     });
   },
@@ -25,12 +27,12 @@ export interface CountedTopic {
   readonly count: number;
 }
 
-/** Closed loops, as for REQ: ask, wait, ask for the next topic. */
+/** Closed loops, as for REQ: query, wait, query the next topic. */
 export async function countForSeconds(
   connections: readonly Connection[],
   topics: readonly CountedTopic[],
   seconds: number,
-  check: (answer: Buffer, asked: CountedTopic) => void,
+  check: (answer: Buffer, topic: CountedTopic) => void,
 ): Promise<Sample> {
   const startMs = performance.now();
   const endMs = startMs + seconds * 1000;
@@ -41,13 +43,13 @@ export async function countForSeconds(
     progress: () => void,
     reject: (why: Error) => void,
   ) => {
-    for (let turn = number * 7; performance.now() < endMs; turn++) {
-      const asked = topics[turn % topics.length]!;
-      const askedMs = performance.now();
-      const answer = await askCount(connection, asked.name, reject);
-      latenciesMs.push(performance.now() - askedMs);
+    for (let index = number * 7; performance.now() < endMs; index++) {
+      const topic = topics[index % topics.length]!;
+      const sentMs = performance.now();
+      const answer = await requestCount(connection, topic.name, reject);
+      latenciesMs.push(performance.now() - sentMs);
       progress();
-      check(answer, asked);
+      check(answer, topic);
     }
   };
   await untilSettled(
@@ -67,18 +69,18 @@ function countedTopics(bench: Bench): CountedTopic[] {
   }));
 }
 
-async function probeCount(connection: Connection, asked: CountedTopic): Promise<void> {
+async function probeCount(connection: Connection, topic: CountedTopic): Promise<void> {
   const probe = untilSettled(
-    (_, reject) => askCount(connection, asked.name, reject),
+    (_, reject) => requestCount(connection, topic.name, reject),
     'probing',
     COUNT_PROBE_MS,
   );
   await probe.catch((error: Error) => {
-    throw new Skip(`the relay does not COUNT: ${error.message}`);
+    throw new Skip(`the relay does not support COUNT: ${error.message}`);
   });
 }
 
-function askCount(connection: Connection, name: string, reject: (why: Error) => void): Promise<Buffer> {
+function requestCount(connection: Connection, name: string, reject: (why: Error) => void): Promise<Buffer> {
   return new Promise((resolve) => {
     connection.onLost = reject;
     connection.onFrame = (frame) => {
@@ -91,7 +93,7 @@ function askCount(connection: Connection, name: string, reject: (why: Error) => 
 }
 
 /** A relay at `--target` may hold events of others. */
-export function checkCount(answer: Buffer, asked: CountedTopic, alone: boolean, findings: Findings): void {
+export function checkCount(answer: Buffer, topic: CountedTopic, alone: boolean, findings: Findings): void {
   const [, , found] = JSON.parse(answer.toString()) as [
     string,
     string,
@@ -101,6 +103,6 @@ export function checkCount(answer: Buffer, asked: CountedTopic, alone: boolean, 
     findings.note('some counts were approximate');
     return;
   }
-  const wrong = alone ? found.count !== asked.count : found.count < asked.count;
-  if (wrong) findings.fail(`COUNT of ${asked.name} gave ${found.count}, stored are ${asked.count}`);
+  const wrong = alone ? found.count !== topic.count : found.count < topic.count;
+  if (wrong) findings.fail(`COUNT of ${topic.name} returned ${found.count}, expected ${topic.count}`);
 }

@@ -1,6 +1,7 @@
 /**
- * One request that deletes many events of its author (NIP-09): the time to its OK, which comes after all of them are hidden,
- * in one transaction. The events are written first, unmeasured; afterwards none of them may be found.
+ * One request that deletes many events of its author (NIP-09): the time to its OK, which comes after all of
+ * them are hidden, in one transaction. The events are written first, unmeasured; afterwards none of them may
+ * be found.
  */
 import { type Connection, frameType, publish, untilSettled, withConnections } from '../client.js';
 import { deletionOf } from '../generate.js';
@@ -9,6 +10,7 @@ import { outgoingOf, prepare } from './live.js';
 
 export const deletion: Row = {
   id: 'delete',
+  writes: true,
   title: 'one deletion of 1,000 events',
   headline: 'p50Ms',
   unit: 'ms',
@@ -33,7 +35,7 @@ export const deletion: Row = {
 };
 const IN_FLIGHT = 100;
 
-/** Our own node takes it by default; another relay may have smaller limits. */
+/** The node accepts it by default; another relay may have smaller limits. */
 function refuse(why: string, bench: Bench): never {
   if (bench.node === undefined) throw new Skip(`the relay refused the request: ${why}`);
   throw new Error(`refused: ${why}`);
@@ -42,15 +44,15 @@ function refuse(why: string, bench: Bench): never {
 function checkOneBatch(before: number | undefined, after: number | undefined, findings: Findings): void {
   if (before === undefined || after === undefined) return;
   findings.note('one batch of the lane');
-  if (after - before !== 1) findings.fail(`the lane wrote ${after - before} batches, due is one`);
+  if (after - before !== 1) findings.fail(`the lane wrote ${after - before} batches, expected one`);
 }
 
-/** How many batches the node's lane has committed, by its own metrics; nobody else writes meanwhile. */
+/** How many batches the node's lane has committed, from its metrics. Nothing else writes meanwhile. */
 async function laneBatches(bench: Bench): Promise<number | undefined> {
   if (bench.node === undefined) return undefined;
   const metrics = await fetch(`${bench.url.replace(/^ws/, 'http')}/metrics`);
   const [, count] = /^minato_lane_batch_events_count (\d+)$/m.exec(await metrics.text()) ?? [];
-  if (count === undefined) throw new Error('the node tells no minato_lane_batch_events_count');
+  if (count === undefined) throw new Error('the node has no metric minato_lane_batch_events_count');
   return Number(count);
 }
 

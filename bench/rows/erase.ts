@@ -1,20 +1,20 @@
 /**
- * A member with many events, documents, contacts, sessions and audit rows is erased by the running node while others post: how many
- * events a second from the fence to the proof, how long the others wait for their OK meanwhile, and how large the node grows. Afterwards
- * nothing of the member may be found, and everything of the others must be there.
+ * A member with many events, documents, contacts, sessions and audit rows is erased by the running node while
+ * others post. It measures the events per second from the fence to the certificate, how long the others wait
+ * for their OK meanwhile, and the peak memory of the node. Afterwards nothing of the member is left, and
+ * everything of the others is there.
  */
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Pool } from 'pg';
-import { createLog } from '../../src/log.js';
-import { openPostgres } from '../../src/postgres/open.js';
+import type { Client } from 'pg';
 import { type Connection, publish, withConnections } from '../client.js';
+import { withDatabase } from '../database.js';
 import { liveKey } from '../generate.js';
 import { type Bench, type Findings, latency, type Row, type Sample, Skip } from '../measure.js';
 import { nodeEnvironment, residentMegabytes, runCommand } from '../node.js';
+import { untilUpToDate } from '../settle.js';
 import type { BenchEvent } from '../sign.js';
 import { outgoingOf, prepare } from './live.js';
-import { caughtUp } from './search.js';
 
 const PORTION = 2_000;
 const IN_FLIGHT = 100;
@@ -29,30 +29,22 @@ export const erase: Row = {
   title: 'erasing a member, under load',
   headline: 'perSecond',
   unit: 'events/s',
+  main: true,
   once: true,
   needsStored: true,
+  seconds: ({ eraseEvents }) => 10 + eraseEvents / 1_000,
   async measure(bench, findings) {
-    const { node } = bench;
-    if (node === undefined) throw new Skip('needs a node that the bench has booted');
+    if (bench.node === undefined) throw new Skip('only for a node that the bench booted');
     const pubkey = await post(bench);
-    await caughtUp(bench);
-    const opened = await openPostgres({
-      databaseUrl: undefined,
-      dataDir: join(bench.folder, 'data'),
-      log: createLog('warn', 'stderr'),
-      attach: true,
+    await untilUpToDate(bench);
+    return withDatabase(bench, async (client) => {
+      await fillAround(client, pubkey);
+      return eraseUnderLoad(bench, findings, client, pubkey);
     });
-    try {
-      const { pool } = opened.database;
-      await fillAround(pool, pubkey);
-      return await eraseUnderLoad(bench, findings, pool, pubkey);
-    } finally {
-      await opened.close();
-    }
   },
 };
 
-/** All by one author, each naming somebody. */
+/** Posts events of one author, each naming somebody. */
 async function post(bench: Bench): Promise<string> {
   const topic = `bench-erase-${Date.now()}`;
   const key = liveKey(bench.seed, topic);
@@ -78,30 +70,38 @@ async function post(bench: Bench): Promise<string> {
   return pubkey;
 }
 
-/** What else a member leaves. */
-async function fillAround(pool: Pool, pubkey: string): Promise<void> {
+/** Adds what else a member leaves: sessions, contacts, audit rows. */
+async function fillAround(client: Client, pubkey: string): Promise<void> {
   const key = Buffer.from(pubkey, 'hex');
   const now = Date.now();
-  await pool.query(
+  await client.query(
     `INSERT INTO operator_sessions (community, created_at, expires_at, pubkey, token_hash)
-     SELECT 1, $2::bigint, $2::bigint + 3600000, $1, sha256(n::text::bytea) FROM generate_series(1, $3::int) n`,
+     SELECT 1, $2::bigint, $2::bigint + 3600000, $1, sha256(n::text::bytea)
+     FROM generate_series(1, $3::int) n`,
     [key, now, AROUND],
   );
-  await pool.query(
+  await client.query(
     `INSERT INTO audit_log (community, at, actor, action, target, details)
-     SELECT 1, $2::bigint, $1, 'member.change', encode(sha256(n::text::bytea), 'hex'), '{}' FROM generate_series(1, $3::int) n`,
+     SELECT 1, $2::bigint, $1, 'member.change', encode(sha256(n::text::bytea), 'hex'), '{}'
+     FROM generate_series(1, $3::int) n`,
     [key, now, AROUND],
   );
 }
 
-async function eraseUnderLoad(bench: Bench, findings: Findings, pool: Pool, pubkey: string): Promise<Sample> {
+async function eraseUnderLoad(
+  bench: Bench,
+  findings: Findings,
+  client: Client,
+  pubkey: string,
+): Promise<Sample> {
   const key = Buffer.from(pubkey, 'hex');
   const since = Date.now();
   const others = async () => {
-    const { rows } = await pool.query<{ count: number }>(
-      // What the node itself says about its members changes with them.
+    const { rows } = await client.query<{ count: number }>(
+      // Without the node's own events about its members, which change with them.
       `SELECT count(*) AS count FROM events
-       WHERE hidden IS NULL AND pubkey <> $1 AND ingested_at < $2 AND pubkey NOT IN (SELECT pubkey FROM node_keys)`,
+       WHERE hidden IS NULL AND pubkey <> $1 AND ingested_at < $2
+         AND pubkey NOT IN (SELECT pubkey FROM node_keys)`,
       [key, since],
     );
     return rows[0]!.count;
@@ -111,33 +111,37 @@ async function eraseUnderLoad(bench: Bench, findings: Findings, pool: Pool, pubk
   const calm = residentMegabytes(pid);
   return withConnections(bench.url, 1, async ([connection]) => {
     const load = startLoad(bench, connection!);
-    const asked = await runCommand(
+    const request = await runCommand(
       ['erase', 'member', pubkey, '--yes', '--no-wait'],
       nodeEnvironment(join(bench.folder, 'data'), 0, bench.nodeEnv),
+      bench.program,
     );
-    if (asked.code !== 0) throw new Error(`it could not be asked for: ${asked.output}`);
-    const { tookMs, peak, events } = await untilErased(pool, pid);
+    if (request.code !== 0) throw new Error(`the erasure could not be requested: ${request.output}`);
+    const { tookMs, peak, events } = await untilErased(client, pid);
     const latenciesMs = await load.stop();
     findings.note(
-      `${events.toLocaleString('en')} events, ${AROUND.toLocaleString('en')} sessions and audit rows each; OK of others beside it`,
+      `${events.toLocaleString('en')} events, ${AROUND.toLocaleString('en')} sessions and audit rows each; ` +
+        'latency of the OK of others meanwhile',
     );
     findings.note(`memory ${calm.toFixed(0)} MB before, ${peak.toFixed(0)} at most`);
-    if ((await others()) !== before) findings.fail('something of others went');
-    const left = await pool.query('SELECT 1 FROM events WHERE community = 1 AND pubkey = $1 LIMIT 1', [key]);
+    if ((await others()) !== before) findings.fail('events of others are missing');
+    const left = await client.query('SELECT 1 FROM events WHERE community = 1 AND pubkey = $1 LIMIT 1', [
+      key,
+    ]);
     if (left.rowCount !== 0) findings.fail('something of the member is left');
     return { perSecond: (events / tookMs) * 1_000, ...latency(latenciesMs), megabytes: peak };
   });
 }
 
 async function untilErased(
-  pool: Pool,
+  client: Client,
   pid: number,
 ): Promise<{ tookMs: number; peak: number; events: number }> {
   let peak = 0;
   const deadline = performance.now() + ERASED_WITHIN_MS;
   while (performance.now() < deadline) {
     peak = Math.max(peak, residentMegabytes(pid));
-    const { rows } = await pool.query<{ fenced: number; completed: number | null; events: number }>(
+    const { rows } = await client.query<{ fenced: number; completed: number | null; events: number }>(
       `SELECT fenced_at AS fenced, completed_at AS completed, (counted->>'postgres:events')::bigint AS events
        FROM erasures ORDER BY requested_at DESC LIMIT 1`,
     );
@@ -145,7 +149,7 @@ async function untilErased(
     if (completed !== null) return { tookMs: completed - fenced, peak, events };
     await sleep(POLL_MS);
   }
-  throw new Error('it was not erased in time');
+  throw new Error('the member was not erased in time');
 }
 
 /** One post after another, at a steady pace. */
@@ -155,9 +159,9 @@ function startLoad(bench: Bench, connection: Connection): { stop(): Promise<numb
   const send = async (): Promise<void> => {
     const topic = `bench-erase-load-${Date.now()}`;
     const key = liveKey(bench.seed, topic);
-    for (let turn = 0; !stopped; turn += 1) {
+    for (let number = 0; !stopped; number += 1) {
       const event = bench.sign(
-        { kind: 1, created_at: Math.floor(Date.now() / 1_000), tags: [['t', topic]], content: `${turn}` },
+        { kind: 1, created_at: Math.floor(Date.now() / 1_000), tags: [['t', topic]], content: `${number}` },
         key,
       );
       const sent = await publish([connection], [outgoingOf(event)], 1);

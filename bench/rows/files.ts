@@ -1,6 +1,6 @@
 /**
- * `minato import` and `minato export` on a data folder of their own, after the node has stopped. The time is that of the
- * whole command, so it holds starting and stopping the database; the folder itself was made before.
+ * `minato import` and `minato export` on a separate data folder, after the node has stopped. The time is that
+ * of the whole command, so it includes starting and stopping the database. The folder exists before.
  */
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -40,24 +40,25 @@ export const exportFile: Row = {
   },
 };
 
-/** Importing one event makes the database, which is not what these rows measure. */
+/** Importing one event creates the database, which is not measured. */
 async function makeDataFolder(bench: Bench): Promise<void> {
   if (bench.node === undefined) throw new Skip('only for a node that the bench booted');
-  if (bench.nodeEnv.DATABASE_URL !== undefined) throw new Skip('needs an empty store: DATABASE_URL is given');
+  if (bench.nodeEnv.DATABASE_URL !== undefined)
+    throw new Skip('needs an empty store, but DATABASE_URL is set');
   if (bench.imported > 0) return;
   await requireCommands(bench);
   await importNext(bench, 1);
 }
 
 async function requireCommands(bench: Bench): Promise<void> {
-  const { output } = await runCommand(['--help'], await filesEnvironment(bench));
+  const { output } = await runCommand(['--help'], await filesEnvironment(bench), bench.program);
   for (const command of ['import', 'export']) {
     if (!new RegExp(`^\\s*${command}\\b`, 'm').test(output))
       throw new Skip(`this node has no ${command} command`);
   }
 }
 
-/** Imports the next corpus events; gives the seconds it took. */
+/** Imports the next corpus events. Returns the seconds it took. */
 async function importNext(bench: Bench, count: number): Promise<number> {
   const to = bench.imported + count;
   if (to > bench.corpus.size) throw new Error('the corpus is too small for this run');
@@ -71,7 +72,7 @@ async function importNext(bench: Bench, count: number): Promise<number> {
 async function timeCommand(bench: Bench, args: readonly string[]): Promise<number> {
   const env = await filesEnvironment(bench);
   const startMs = performance.now();
-  const { code, output } = await runCommand(args, env);
+  const { code, output } = await runCommand(args, env, bench.program);
   if (code !== 0) throw new Error(`minato ${args[0]} ended with ${code}:\n${output}`);
   return (performance.now() - startMs) / 1000;
 }
@@ -80,7 +81,7 @@ async function filesEnvironment(bench: Bench): Promise<NodeJS.ProcessEnv> {
   return nodeEnvironment(join(bench.folder, 'files-data'), await freePort(), bench.nodeEnv);
 }
 
-/** Every imported event that nothing can have superseded is in the file, and no event is there twice. */
+/** Every imported event that cannot have been superseded is in the file, and no event is there twice. */
 function checkExport(file: string, bench: Bench, findings: Findings): number {
   if (!existsSync(file)) throw new Error('minato export wrote no file');
   const lines = readFileSync(file, 'utf8').trimEnd().split('\n');

@@ -1,23 +1,25 @@
 /**
- * The end of a month, by the node's own jobs on a store of its own, after the node has stopped: the sweep that announces every
- * event past its days, batch by batch through the lane, and the drop of the month that is empty then. A month of a hundredth of
- * the size goes the same way first. The clock is given, so the months are the same on whichever day this runs.
+ * The end of a month, by the node's own jobs on a separate store, after the node has stopped. The sweep hides
+ * every expired event, batch by batch through the lane, and then the empty partition of the month is dropped.
+ * A month of a hundredth of the size is measured first. The test sets the clock, so the months do not depend
+ * on the day of the run.
  */
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { watchCommunities } from '../../src/communities.js';
-import { settingsFrom } from '../../src/core/settings.js';
-import type { Erasing } from '../../src/erasure/all.js';
-import { Certificates } from '../../src/erasure/certificate.js';
+import { watchCommunities } from '../../src/communities/communities.js';
+import { settingsFrom } from '../../src/communities/rules-settings.js';
+import { Certificates } from '../../src/erasure/certificates/sign.js';
+import type { Erasing } from '../../src/erasure/stores/registry.js';
+import { dropMonths, retain } from '../../src/events/jobs/retain.js';
+import { SWEEP_ROWS_MAX } from '../../src/events/postgres/keeping.js';
+import { ensurePartitions } from '../../src/events/postgres/partitions.js';
+import { startPostgresStore } from '../../src/events/postgres/store.js';
+import type { EventStore } from '../../src/events/store.js';
 import { BOUNDS, type Job, type JobContext } from '../../src/jobs/job.js';
-import { dropMonths, retain } from '../../src/jobs/retain.js';
 import { runJob } from '../../src/jobs/run.js';
-import { NodeKeys } from '../../src/keys.js';
-import { type Lane, startLane } from '../../src/lane.js';
-import { createMetrics } from '../../src/metrics.js';
-import { SWEEP_ROWS_MAX } from '../../src/store/keeping.js';
-import { ensurePartitions } from '../../src/store/partitions.js';
-import { SubjectKey } from '../../src/subject-key.js';
+import { NodeKeys } from '../../src/keys/keys.js';
+import { SubjectKey } from '../../src/keys/subject-key.js';
+import { createMetrics } from '../../src/node/metrics.js';
 import { type Bench, type Findings, latency, type Row, type Sample, Skip } from '../measure.js';
 import { formatNumber } from '../report.js';
 import { fillBySql, lackOfSpace, type SqlStore, withStore } from '../sql-store.js';
@@ -30,6 +32,7 @@ const SMALLER = 100;
 export const sweep: Row = {
   id: 'sweep',
   title: 'retention sweep, one batch',
+  fromSource: true,
   headline: 'p50Ms',
   unit: 'ms',
   once: true,
@@ -44,6 +47,7 @@ export const sweep: Row = {
 export const purge: Row = {
   id: 'purge',
   title: 'drop of a month',
+  fromSource: true,
   headline: 'dropMs',
   unit: 'ms',
   once: true,
@@ -51,7 +55,7 @@ export const purge: Row = {
   ratio: ({ dropMs, smallDropMs }) =>
     dropMs && smallDropMs && { value: dropMs.median / smallDropMs.median, to: '× a 100th of it' },
   measure: async (bench, findings) => {
-    findings.note(`${formatNumber(bench.sizes.purgeEvents)} events, filled by SQL and swept before`);
+    findings.note(`${formatNumber(bench.sizes.purgeEvents)} events, filled by SQL, swept before`);
     return (await measured(bench, findings)).drop;
   },
 };
@@ -61,7 +65,7 @@ interface Months {
   readonly drop: Sample;
 }
 
-/** Both rows look at the same two months, which take minutes to fill and sweep. */
+/** Both rows share the same two months, which take minutes to fill and sweep. */
 let months: Promise<Months> | undefined;
 
 function measured(bench: Bench, findings: Findings): Promise<Months> {
@@ -79,7 +83,7 @@ async function measureMonths(bench: Bench, findings: Findings): Promise<Months> 
   return { sweep: large.sweep, drop: { dropMs: large.dropMs, smallDropMs: small.dropMs } };
 }
 
-/** A month in a store of its own, from the first event to the drop. */
+/** Measures a month in a separate store, from the first event to the drop. */
 function endMonth(events: number, { folder, say }: Bench, findings: Findings): Promise<MonthFigures> {
   const dataDir = join(folder, `month-of-${events}`);
   return withStore(
@@ -118,7 +122,7 @@ async function sweepMonth(
   return { ...latency(tookMs), slowestMs: Math.max(...tookMs), perSecond: swept / seconds };
 }
 
-/** Months ahead are there already, so what is made here, and dropped later, is this month alone. */
+/** The later months exist already, so only this month is created here and dropped later. */
 async function makeMonth({ database }: SqlStore): Promise<void> {
   const client = await database.connect();
   await ensurePartitions(client, MONTH);
@@ -130,23 +134,25 @@ interface SweptBatch {
   readonly events: number;
 }
 
-/** What a node gives its jobs, with a lane that takes the time of each batch. */
+/** The context that a node gives its jobs, with a store that measures the time of each batch. */
 async function withJobs<T>(
   { database, tagHash, log, now }: SqlStore,
   work: (context: JobContext, batches: readonly SweptBatch[]) => Promise<T>,
 ): Promise<T> {
   const communities = await watchCommunities(database.ownPool, log);
   const settingsOf = () => settingsFrom(new Map());
-  const lane = startLane({ database, tagHash, metrics: createMetrics(), log, now, settingsOf });
+  const store = startPostgresStore({ database, tagHash, metrics: createMetrics(), log, now, settingsOf });
   const batches: SweptBatch[] = [];
-  const timed: Lane = {
-    ...lane,
-    hide: async (hiding) => {
-      const startMs = performance.now();
-      const events = await lane.hide(hiding);
-      batches.push({ ms: performance.now() - startMs, events });
-      return events;
-    },
+  const inTime = async <T>(work: Promise<T>, eventsOf: (done: T) => number): Promise<T> => {
+    const startMs = performance.now();
+    const done = await work;
+    batches.push({ ms: performance.now() - startMs, events: eventsOf(done) });
+    return done;
+  };
+  const timed: EventStore = {
+    ...store,
+    hide: (hiding) => inTime(store.hide(hiding), (events) => events),
+    sweep: (step) => inTime(store.sweep(step), ({ hidden }) => hidden),
   };
   try {
     const { signal } = new AbortController();
@@ -154,7 +160,7 @@ async function withJobs<T>(
     const keys = new NodeKeys({ folder, pool: database.pool, now });
     const erasing: Erasing = {
       pool: database.pool,
-      lane: timed,
+      store: timed,
       tagHash,
       subjectKey: new SubjectKey({ folder }),
       keys,
@@ -162,14 +168,14 @@ async function withJobs<T>(
       aheadSeconds: () => 0,
       others: () => [],
     };
-    return await work({ database, lane: timed, communities, erasing, now, signal, bounds: BOUNDS }, batches);
+    return await work({ database, store: timed, communities, erasing, now, signal, bounds: BOUNDS }, batches);
   } finally {
-    await lane.close();
+    await store.close();
     await communities.stop();
   }
 }
 
-/** Run after run, each bounded, until nothing is left. */
+/** Repeats the bounded run of the job until nothing is left to do. */
 async function runAll(job: Job, context: JobContext): Promise<number> {
   let changed = 0;
   for (let runs = 0; runs < RUNS_MAX; runs++) {
@@ -192,7 +198,7 @@ async function timeDrop(store: SqlStore, context: JobContext, findings: Findings
   return elapsedMs;
 }
 
-/** Events age out over weeks, and autovacuum follows; here all of a month is swept in minutes. */
+/** Normally events expire over weeks and autovacuum keeps up; here a whole month is swept in minutes. */
 async function vacuum({ database }: SqlStore): Promise<void> {
   const client = await database.connect();
   await client.query('VACUUM (ANALYZE) events, event_tags');

@@ -1,0 +1,139 @@
+/** The floods as a table on stdout and as the table of docs/performance.md. */
+import { alignColumns, formatNumber, machineText, QUICK_MARK } from '../report.js';
+import type { FloodRow, FloodsReport } from './measure.js';
+import type { Latency, Visit } from './visitors.js';
+
+/** p99 of a well-behaved client beside a flood over its p99 beside the same flood against a sink. */
+export const FLOOD_TARGET = 1.5;
+
+const QUESTIONS = ['ok', 'eose'] as const;
+type Question = (typeof QUESTIONS)[number];
+
+export function ratioOf({ besideSink, besideFlood }: FloodRow, question: Question): number {
+  return besideFlood[question].p99Ms / besideSink[question].p99Ms;
+}
+
+/** The larger of both ratios. */
+export function worstRatio(row: FloodRow): number {
+  return Math.max(...QUESTIONS.map((question) => ratioOf(row, question)));
+}
+
+const HEAD = [
+  'flood',
+  'OK alone',
+  'sink',
+  'flood',
+  'ratio',
+  'EOSE alone',
+  'sink',
+  'flood',
+  'ratio',
+  'MB before',
+  'most',
+  'after',
+];
+
+function cells(row: FloodRow): string[] {
+  const { before, most, after } = row.megabytes;
+  return [
+    ...QUESTIONS.flatMap((question) => [
+      ...[row.alone, row.besideSink, row.besideFlood].map((visit: Visit) => both(visit[question])),
+      formatNumber(ratioOf(row, question)),
+    ]),
+    ...[before, most].map(whole),
+    after.length === 0 ? '–' : after.map(whole).join(', '),
+  ];
+}
+
+const whole = (megabytes: number): string => (Number.isNaN(megabytes) ? '–' : String(Math.round(megabytes)));
+
+/** Explains the last three columns. */
+function memoryLine({ rounds, restSeconds }: FloodsReport): string {
+  const often = rounds === 1 ? 'its round' : `each of its ${rounds} rounds`;
+  return (
+    `MB: resident memory of the node's process, a fresh one for each flood: ` +
+    `before it, at most, and ${restSeconds} s after ${often}.`
+  );
+}
+
+const both = ({ p50Ms, p99Ms }: Latency): string => `${formatNumber(p50Ms)} / ${formatNumber(p99Ms)}`;
+
+export function renderFloods(report: FloodsReport): string {
+  const { machine, quick, seconds, rounds, storedEvents } = report;
+  const samples = report.floods[0]?.alone.ok.samples ?? 0;
+  return [
+    `floods, ${report.date}${quick ? ', QUICK: a smoke test, not a measurement' : ''}`,
+    `${machineText(machine)}, ${machine.verifier}`,
+    'node, database, attacker, sink and visitors share this machine; ' +
+      `${storedEvents.toLocaleString('en')} events stored`,
+    memoryLine(report),
+    `p50 / p99 in ms of well-behaved clients, about ${samples} of each (${rounds} × ${seconds} s a phase); ` +
+      'ratio: p99 beside the flood to p99 beside the sink',
+    '',
+    alignColumns([HEAD, ...report.floods.map((row) => [row.name, ...cells(row)])]),
+    '',
+    ...report.floods.map(sentLine),
+    '',
+    ...remarks(report).map((remark) => remark.replaceAll('**', '')),
+    '',
+  ].join('\n');
+}
+
+export function renderFloodsMarkdown(report: FloodsReport): string {
+  const { command, date, machine, quick, seconds, rounds, storedEvents } = report;
+  const line = (values: readonly string[]): string => `| ${values.join(' | ')} |`;
+  const head = ['flood', ...HEAD.slice(1)];
+  return [
+    `\`${command}\`, ${date.slice(0, 10)}: ${machineText(machine)}, ` +
+      'shared by node, database, attacker, sink and visitors. ' +
+      `${storedEvents.toLocaleString('en')} events stored, ` +
+      `${rounds} × ${seconds} s a phase.${quick ? QUICK_MARK : ''}`,
+    '',
+    memoryLine(report),
+    '',
+    line(head),
+    line(head.map((_, place) => (place === 0 ? '---' : '---:'))),
+    ...report.floods.map((row) => line([row.title, ...cells(row)])),
+    '',
+    ...remarks(report).map((remark) => `- ${remark}`),
+    '',
+  ].join('\n');
+}
+
+/** Floods above the target, and failed checks. */
+function remarks(report: FloodsReport): string[] {
+  const { loadBefore, machine } = report;
+  return [
+    ...(loadBefore > machine.cores / 4
+      ? [`The machine was busy before: a load of ${formatNumber(loadBefore)} on ${machine.cores} cores.`]
+      : []),
+    ...report.floods
+      .filter((row) => !(worstRatio(row) <= FLOOD_TARGET))
+      .map(
+        (row) =>
+          `**Not met**: ${row.name}: ${formatNumber(worstRatio(row))}, ` +
+          `the target is ${FLOOD_TARGET.toFixed(1)}. ${row.cause}`,
+      ),
+    ...report.floods.flatMap((row) =>
+      row.failures.map((failure) => `**Failed check**: ${row.name}: ${failure}.`),
+    ),
+    ...report.failures.map((failure) => `**Failed check**: ${failure}.`),
+  ];
+}
+
+/** How much the attacker sent to each, and what became of its sockets. */
+function sentLine({ name, toSink, toNode, cores }: FloodRow): string {
+  const rate = ({ messages, bytes, seconds }: FloodRow['toNode']): string =>
+    `${formatNumber(messages / seconds)} messages/s, ${formatNumber(bytes / 1e6 / seconds)} MB/s`;
+  const { besideSink, besideFlood } = cores;
+  return [
+    `${name}: ${rate(toSink)} to the sink; ${rate(toNode)} to the node`,
+    `${toNode.opened} sockets opened, ${toNode.closed} closed, ${toNode.refused} refused`,
+    ...(besideSink === undefined || besideFlood === undefined
+      ? []
+      : [
+          `cores of node and database ${formatNumber(besideSink)} beside the sink, ` +
+            `${formatNumber(besideFlood)} beside the flood`,
+        ]),
+  ].join('; ');
+}
