@@ -1,5 +1,6 @@
-// A service outside of the node: a tiny index of what is effective, in one JSON file, that follows every change and
-// every deletion, and acknowledges them, so that an erasure waits for it. It may be killed at any moment.
+// A service outside of the node: a tiny index of what is effective, in one JSON file, that follows every
+// change and every deletion, and acknowledges them, so that an erasure waits for it. It may be killed at any
+// moment.
 //   MINATO_SECRET_KEY=<hex of an operator's key> npx tsx docs/examples/follow-outbox.ts index.json [http://127.0.0.1:7447] [name]
 // The contract is in docs/outbox.md.
 import { createHash } from 'node:crypto';
@@ -98,7 +99,7 @@ async function* read(path: string): AsyncGenerator<Line> {
   }
 }
 
-// ── The registration ──────────────────────────────────────────────────────────────────────────────────────────────
+// ── The registration ───────────────────────────────────────────────────────────────────────────────────────
 
 /**
  * By its name, so that doing it again is harmless. A file from before it was registered says where it stands.
@@ -114,7 +115,7 @@ function acknowledge(seq: number, rebuilt = false): Promise<void> {
   return tell('POST', `/v1/admin/followers/${name}/acknowledge`, { seq, rebuilt });
 }
 
-// ── The index ─────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── The index ──────────────────────────────────────────────────────────────────────────────────────────────
 
 /** The effect of a row. The same row twice changes nothing; a delete of what is not here is nothing. */
 function apply(index: Index, line: Line): void {

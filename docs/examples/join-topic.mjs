@@ -1,5 +1,5 @@
-// From a name to a post: node docs/examples/join-topic.mjs "Old Boats" [http://127.0.0.1:7447]
-// Prints every request and its answer. The operator approves meanwhile: npx minato requests approve <request_id>
+// From a name to a post: node docs/examples/join-topic.mjs "Old Boats" [http://127.0.0.1:7447] Prints every
+// request and its answer. The operator approves meanwhile: npx minato requests approve <request_id>
 import { createHash } from 'node:crypto';
 import { finalizeEvent, generateSecretKey } from 'nostr-tools/pure';
 import { Relay, useWebSocketImplementation } from 'nostr-tools/relay';
