@@ -201,7 +201,7 @@ const IN_PAGE = {
   };`,
   findings: `axe
     .run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'] })
-    .then(({ violations }) => violations.filter(({ impact }) => impact === 'serious' || impact === 'critical'))
+    .then(({ violations }) => violations.filter(({ impact }) => ['serious', 'critical'].includes(impact)))
     .then((found) => found.map(({ id, nodes }) =>
       id + ': ' + nodes.map((each) => each.target + ' ' + each.failureSummary).join(' | ')))`,
 };
