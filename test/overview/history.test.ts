@@ -27,8 +27,8 @@ let two: TestNode;
 let api: Api;
 let client: RawClient;
 let context: JobContext;
-/** The clock of the history. */
-let now = Math.floor(Date.now() / HOUR_MS) * HOUR_MS + 30 * MINUTE_MS;
+/** The clock of the history: in the past, where the nodes themselves write nothing. */
+let now = Math.floor(Date.now() / HOUR_MS) * HOUR_MS - 90 * MINUTE_MS;
 
 beforeAll(async () => {
   const env = { MINATO_ADMIN_PUBKEYS: root.pubkey };

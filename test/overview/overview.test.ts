@@ -89,7 +89,7 @@ describe('jobs', () => {
   it('are listed with their schedule, and one that never ran says so', async () => {
     const { items } = (await api.ask<Listed>('GET', JOB_LIST, { as: viewer })).body;
     expect(items.map(({ name }) => name)).toEqual(JOBS.map(({ name }) => name));
-    expect(await jobOf('reaudit')).toMatchObject({ state: 'never', ok_at: null, failures: 0 });
+    expect(await jobOf('reaudit-erasures')).toMatchObject({ state: 'never', ok_at: null, failures: 0 });
   });
 
   it('are run by operators of the node, with an audit row, by any free worker', async () => {
