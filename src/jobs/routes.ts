@@ -66,12 +66,15 @@ export function jobRoutes(options: JobRouteOptions, jobs: readonly Job[]): Route
       url: '/admin/jobs',
       role: 'viewer',
       summary: 'List the jobs of the node with their schedule and last run',
-      response: z.strictObject({ items: z.array(job) }),
+      response: z.strictObject({
+        items: z.array(job),
+        may_run: z.boolean().describe('You are an operator of the node: you may run them'),
+      }),
       errors: [],
       handler: async (call) => {
         const runs = new Map((await readJobRuns(pool)).map((run) => [run.job, run]));
         const isOfNode = isNodeOperator(options, call);
-        return { items: jobs.map((one) => show(one, runs.get(one.name), isOfNode)) };
+        return { items: jobs.map((one) => show(one, runs.get(one.name), isOfNode)), may_run: isOfNode };
       },
     }),
     route({

@@ -66,7 +66,8 @@ describe('the overview', () => {
 
   it('names failed jobs to everybody, their errors and the findings to operators of the node', async () => {
     await relay.database.pool.query(
-      `INSERT INTO job_runs (job, started_at, finished_at, error, failures) VALUES ('gone', 1, 2, 'broken', 3)`,
+      `INSERT INTO job_runs (job, started_at, finished_at, error, failures)
+       VALUES ('gone', 1, 2, 'broken', 3)`,
     );
     const failed = (jobs: Overview['jobs']) => jobs.filter(({ name }) => name === 'gone');
     const seen = await overview();
