@@ -218,7 +218,7 @@ describe('SQL', () => {
         .map((line) => `${path}: ${line.trim()}`),
     );
     // Advice of doctor to the operator is a sentence, not a query.
-    const isAdvice = (line: string) => /^src\/cli\/doctor-database\.ts: .*ALTER SYSTEM SET /.test(line);
+    const isAdvice = (line: string) => /^src\/health\/server\.ts: .*ALTER SYSTEM SET /.test(line);
     // This file ends its transactions where it handles their outcome.
     const isEnd = (line: string) =>
       /^src\/outbox\/consumers\/batches\.ts: .*tx\.query\('(COMMIT|ROLLBACK)'\)/.test(line);
@@ -255,7 +255,7 @@ describe('SQL', () => {
     const asks =
       /(?<!performance\.)\bnow\(\)|clock_timestamp|CURRENT_(TIMESTAMP|DATE|TIME)|statement_timestamp/i;
     const store = sources.filter((file) => stageOf(file.path) === 'sql');
-    expect(breaking(store, (file) => asks.test(file.code))).toEqual(['src/cli/health.sql.ts']);
+    expect(breaking(store, (file) => asks.test(file.code))).toEqual(['src/health/health.sql.ts']);
     expect(breaking(migrations, ({ text }) => asks.test(text.replace(/--.*$/gm, '')))).toEqual([]);
   });
 

@@ -6,12 +6,16 @@ import { type CapacityOptions, capacityRoutes } from '../communities/routes-capa
 import { nodeSettingRoutes } from '../communities/routes-node-settings.js';
 import { settingRoutes } from '../communities/routes-settings.js';
 import { type ErasureOptions, erasureRoutes } from '../erasure/routes.js';
+import { JOBS } from '../jobs/list.js';
+import { jobRoutes } from '../jobs/routes.js';
 import { lifeRoutes } from '../life/routes.js';
 import { memberRoutes } from '../members/routes.js';
 import { type ModerationOptions, moderationRoutes } from '../moderation/routes.js';
 import { consumerRoutes } from '../outbox/consumers/routes.js';
 import { type OutboxOptions, outboxRoutes } from '../outbox/routes.js';
 import { followerRoutes } from '../outbox/routes-followers.js';
+import { type OverviewOptions, overviewRoutes } from '../overview/routes.js';
+import { type LogRouteOptions, logRoutes } from '../overview/routes-log.js';
 import { personalDataReviewRoutes } from '../personal-data/routes-admin.js';
 import { planRoutes } from '../plans/routes-admin.js';
 import { policyAdminRoutes } from '../policies/routes-admin.js';
@@ -26,6 +30,8 @@ export interface AdminOptions
     ModerationOptions,
     AdminSessionOptions,
     ErasureOptions,
+    OverviewOptions,
+    LogRouteOptions,
     CapacityOptions {
   readonly pool: Pool;
   /** Operators of every community. Nobody can remove or disable them. */
@@ -34,6 +40,7 @@ export interface AdminOptions
 
 export function adminRoutes(options: AdminOptions): Route[] {
   return [
+    ...overviewRoutes(options),
     ...sessionRoutes(options),
     ...reviewRoutes(options),
     ...nodeTopicRoutes(options),
@@ -51,6 +58,8 @@ export function adminRoutes(options: AdminOptions): Route[] {
     ...consumerRoutes(options),
     ...outboxRoutes(options),
     ...followerRoutes(options),
+    ...jobRoutes(options, JOBS),
+    ...logRoutes(options),
     auditRoute(options),
   ];
 }

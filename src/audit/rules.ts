@@ -62,6 +62,7 @@ export const AUDIT_ACTIONS = [
   'session.link',
   'session.start',
   'session.end',
+  'job.run',
   'erasure.request',
   'erasure.cancel',
   'erasure.hold',

@@ -17,10 +17,10 @@ import {
   TOPIC_STEP_WORDS,
   topicLimits,
 } from '../events/rules/capacity.js';
+import { type Finding, info, ok, warn } from '../health/finding.js';
 import { readDisk } from '../node/disk.js';
 import { DISK_UNKNOWN, DISK_WORDS } from '../node/rules-disk.js';
 import { readTopics } from '../topics/topics.sql.js';
-import { type Finding, info, ok, warn } from './finding.js';
 import { bytesText, count } from './progress.js';
 
 /** Topics in step 0 that are shown one by one; the others are only counted. */

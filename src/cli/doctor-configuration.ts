@@ -3,12 +3,12 @@ import { constants } from 'node:fs';
 import { access, stat } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { NODE_DEFAULTS } from '../communities/rules-node-settings.js';
+import { type Finding, fail, info, ok, warn } from '../health/finding.js';
 import { type Config, unknownVariables } from '../node/config.js';
 import { readDisk } from '../node/disk.js';
 import { DISK_UNKNOWN } from '../node/rules-disk.js';
 import { errorCode } from '../postgres/rules-error-code.js';
 import { DISK_ADVICE } from './doctor-capacity.js';
-import { type Finding, fail, info, ok, warn } from './finding.js';
 import { bytesText } from './progress.js';
 
 export function* checkEnvironment(config: Config): Generator<Finding> {

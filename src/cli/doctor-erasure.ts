@@ -4,12 +4,12 @@
 import type { Client } from 'pg';
 import { listWaiting } from '../erasure/erasures.sql.js';
 import { openAlarms } from '../erasure/people.sql.js';
+import { type Finding, fail, ok, warn } from '../health/finding.js';
 import { SubjectKey, SubjectKeyMissing } from '../keys/subject-key.js';
 import type { Config } from '../node/config.js';
 import { readSubjectFingerprint } from '../node/state.sql.js';
 import type { Database } from '../postgres/database.js';
 import { checkForgotten } from './doctor-keys.js';
-import { type Finding, fail, ok, warn } from './finding.js';
 import { count } from './progress.js';
 
 const WAITING_SHOWN_MAX = 20;

@@ -1,13 +1,12 @@
-/** The part of `minato doctor` about this program and the machine it runs on. */
+/** The part of `minato doctor` about this program and its signature checks. */
 import { finalizeEvent, generateSecretKey } from 'nostr-tools/pure';
 import { serializeEvent } from '../events/rules/event.js';
 import { startVerifier, type VerifyJob } from '../events/verify/pool.js';
+import { type Finding, fail, ok } from '../health/finding.js';
+import { verifierFinding } from '../health/machine.js';
 import { NODE_VERSIONS, runsOnNode, SOFTWARE_VERSION } from '../node/version.js';
-import { machineSize } from '../postgres/server-settings.js';
-import { type Finding, fail, ok, warn } from './finding.js';
-import { bytesText, count } from './progress.js';
+import { count } from './progress.js';
 
-const MEMORY_BYTES_MIN = 512 * 1_024 ** 2;
 const MEASURE_MS = 200;
 const MEASURE_BATCH = 256;
 
@@ -18,29 +17,17 @@ export function* checkProgram(): Generator<Finding> {
     yield fail(`Node.js ${node} is not supported`, `Install Node.js ${NODE_VERSIONS} (https://nodejs.org).`);
 }
 
-export function* checkMachine(): Generator<Finding> {
-  const { memoryBytes, cores } = machineSize();
-  const text = `${bytesText(memoryBytes)} of memory, ${cores} ${cores === 1 ? 'core' : 'cores'}`;
-  if (memoryBytes >= MEMORY_BYTES_MIN) yield ok(text);
-  else yield warn(text, 'Give the machine 512 MiB or more: PostgreSQL and the node share them.');
-}
-
 export async function* checkVerifier(): AsyncGenerator<Finding> {
   const verifier = await startVerifier();
   try {
     const perSecond = await measure((job) => verifier.verify(job));
     const threads = `${verifier.workers} ${verifier.workers === 1 ? 'thread' : 'threads'}`;
     const text = `signatures: ${verifier.backend}, ${threads}, about ${count(perSecond)} a second`;
-    if (verifier.backend === 'native') yield ok(text);
-    else yield warn(text, NATIVE_ADVICE);
+    yield verifierFinding(verifier.backend, text);
   } finally {
     await verifier.close();
   }
 }
-
-const NATIVE_ADVICE = `The native build is several times faster. Install a compiler and Python
-(Debian, Ubuntu: apt install build-essential python3; Fedora: dnf install gcc-c++ make python3;
-Alpine: apk add build-base python3; macOS: xcode-select --install), then: npm rebuild bcrypto`;
 
 async function measure(verify: (job: VerifyJob) => Promise<string>): Promise<number> {
   const template = { kind: 1, created_at: 1_700_000_000, tags: [], content: 'minato doctor' };

@@ -8,11 +8,11 @@ import type { Client } from 'pg';
 import { DEFAULT_SLUG, readCommunities } from '../communities/communities.sql.js';
 import { readNodeSettings } from '../communities/node-settings.sql.js';
 import { settingsFrom } from '../communities/rules-settings.js';
+import { type Finding, fail, info, ok, warn } from '../health/finding.js';
 import type { Config } from '../node/config.js';
 import { SOFTWARE_URL, SOFTWARE_VERSION } from '../node/version.js';
 import { RESERVED_DESCRIPTORS, readDescriptorLimit, roomFor } from '../port/descriptors.js';
 import { ROOM } from '../port/http.js';
-import { type Finding, fail, info, ok, warn } from './finding.js';
 import { count } from './progress.js';
 
 const ANSWER_MS_MAX = 3_000;

@@ -1,6 +1,10 @@
 /** The part of `minato doctor` about the schema and the contents of the database. */
 import type { Client } from 'pg';
 import { missingPartitions } from '../events/postgres/partitions.js';
+import { type Finding, fail, ok, warn } from '../health/finding.js';
+import { readHeld } from '../health/health.sql.js';
+import { checkKeys } from '../health/keys.js';
+import { checkSettings } from '../health/settings.js';
 import type { Config } from '../node/config.js';
 import { followerProblems } from '../outbox/follower-words.js';
 import { readHead } from '../outbox/outbox.sql.js';
@@ -8,12 +12,8 @@ import type { Database } from '../postgres/database.js';
 import { schemaState } from '../postgres/migrate.js';
 import { checkCapacity, checkDisk } from './doctor-capacity.js';
 import { checkErasures } from './doctor-erasure.js';
-import { checkKeys } from './doctor-keys.js';
 import { checkLoopback } from './doctor-port.js';
-import { checkSettings } from './doctor-settings.js';
 import { checkConsumers, checkJobs } from './doctor-work.js';
-import { type Finding, fail, ok, warn } from './finding.js';
-import { readHeld } from './health.sql.js';
 import { bytesText, count } from './progress.js';
 
 export async function* checkSchema(
@@ -52,6 +52,6 @@ export async function* checkSchema(
   yield* checkConsumers(client);
   yield* checkJobs(client);
   for (const { text, advice } of await followerProblems(client)) yield warn(text, advice);
-  yield* checkKeys(database, config.dataDir);
+  yield* checkKeys(database.pool, config.dataDir);
   yield* checkErasures(client, database, config);
 }

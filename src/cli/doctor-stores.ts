@@ -3,9 +3,9 @@
  * otherwise.
  */
 import { DynamodbAudit } from '../audit/dynamodb.js';
+import { type Finding, info, messageOf, ok, warn } from '../health/finding.js';
 import { askRedis } from '../limits/redis.js';
 import type { DynamodbPlace } from '../node/config.js';
-import { type Finding, info, messageOf, ok, warn } from './finding.js';
 
 // ─── Redis ─────────────────────────────────────────────────────────────────────────────────────────────────
 

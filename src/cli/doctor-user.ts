@@ -1,8 +1,8 @@
 /** The part of `minato doctor` about the system user that the node runs as. */
 import { readFile } from 'node:fs/promises';
+import { type Finding, fail, info, messageOf, ok, warn } from '../health/finding.js';
 import type { Config } from '../node/config.js';
 import { userNamed } from '../node/privileges.js';
-import { type Finding, fail, info, messageOf, ok, warn } from './finding.js';
 
 /** `holder`: the process that holds the lock of the data folder. */
 export async function* checkUser({ user }: Config, holder: number | undefined): AsyncGenerator<Finding> {

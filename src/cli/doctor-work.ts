@@ -1,9 +1,9 @@
 /** The part of `minato doctor` about consumers and jobs. */
 import type { Client } from 'pg';
+import { type Finding, ok, warn } from '../health/finding.js';
 import { readJobRuns } from '../jobs/job-runs.sql.js';
 import { JOBS } from '../jobs/list.js';
 import { problemsOf, stateText, watchConsumers } from '../outbox/consumers/words.js';
-import { type Finding, ok, warn } from './finding.js';
 import { count } from './progress.js';
 
 export async function* checkConsumers(client: Client): AsyncGenerator<Finding> {

@@ -4,16 +4,17 @@
  * stops it afterwards.
  */
 import { Command } from 'commander';
+import { type Finding, fail, type Level, messageOf, ok } from '../health/finding.js';
+import { checkMachine } from '../health/machine.js';
 import { type Config, ConfigError, readConfig } from '../node/config.js';
 import { SOFTWARE_VERSION } from '../node/version.js';
 import { dataLockHolder } from '../postgres/data-lock.js';
 import { checkDataFolder, checkEnvironment } from './doctor-configuration.js';
 import { checkDatabase } from './doctor-database.js';
-import { checkMachine, checkProgram, checkVerifier } from './doctor-machine.js';
+import { checkProgram, checkVerifier } from './doctor-machine.js';
 import { checkDescriptors, checkPort } from './doctor-port.js';
 import { checkDynamodb, checkRedis } from './doctor-stores.js';
 import { checkUser } from './doctor-user.js';
-import { type Finding, fail, type Level, messageOf, ok } from './finding.js';
 
 export function doctorCommand(): Command {
   return new Command('doctor')

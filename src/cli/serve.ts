@@ -3,7 +3,7 @@ import { addressesOf, basesOf, toHttp } from '../communities/addresses.js';
 import { NodeKeys } from '../keys/keys.js';
 import { KEY_PURPOSES } from '../keys/keys.sql.js';
 import { type Config, readConfig, unknownVariables } from '../node/config.js';
-import { createLog, type Log } from '../node/log.js';
+import { createLog, type Log, LogLines } from '../node/log.js';
 import type { Node } from '../node/node.js';
 import { planPrivileges, userNamed } from '../node/privileges.js';
 import { ROLES, type Role } from '../node/roles.js';
@@ -65,7 +65,8 @@ async function serve(
   opening: Promise<EarlyPort | undefined> | undefined,
 ): Promise<void> {
   const config = readConfig(process.env);
-  const log = createLog(config.logLevel);
+  const logLines = new LogLines(Date.now());
+  const log = createLog(config.logLevel, 'stdout', logLines);
   logWarnings(log);
   const unknown = unknownVariables(process.env);
   if (unknown.length > 0)
@@ -96,7 +97,7 @@ async function serve(
   try {
     const { startNode } = await loading;
     const privileges = await planPrivileges(config, log);
-    node = await startNode({ database: opened.database, config, log, roles, privileges, early });
+    node = await startNode({ database: opened.database, config, log, logLines, roles, privileges, early });
   } catch (error) {
     early?.close();
     await opened.close();

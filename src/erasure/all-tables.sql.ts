@@ -49,6 +49,7 @@ import {
   outboxFollowersTable,
   outboxStreamsTable,
 } from '../outbox/tables.sql.js';
+import { communitySizesTable, nodeSamplesTable } from '../overview/tables.sql.js';
 import { personalDataFilesTable, personalDataRequestsTable } from '../personal-data/tables.sql.js';
 import {
   planEventsTable,
@@ -149,6 +150,7 @@ export const TABLES: readonly Table[] = [
   blockedAddressesTable,
   communityTotalsTable,
   topicTotalsTable,
+  communitySizesTable,
   capacityStepsTable,
   nodeKeysTable,
   erasuresTable,
@@ -164,6 +166,7 @@ export const TABLES: readonly Table[] = [
   consumerOffsetsTable,
   consumerRebuildsTable,
   jobRunsTable,
+  nodeSamplesTable,
   usedCredentialsTable,
   subjectKeyRequestsTable,
   erasureCertificatesTable,

@@ -9,7 +9,7 @@ import { type Change, changeConfig } from '../communities/config-change.sql.js';
 import { DAY_MS } from '../events/rules/retention.js';
 import type { Awaited, Unacknowledged } from '../outbox/rules-follower.js';
 import { replaceNames } from '../postgres/named.js';
-import { NEWEST_FIRST, type Page, type PageOf, readPage } from '../postgres/page.js';
+import { type Bounded, countUpTo, NEWEST_FIRST, type Page, type PageOf, readPage } from '../postgres/page.js';
 import { isErased, memberRowsOf } from '../postgres/table.js';
 import { bytes, type Db, isUuid } from '../postgres/values.js';
 import { TABLES } from './all-tables.sql.js';
@@ -303,6 +303,13 @@ export async function listWaiting(db: Db, limit: number): Promise<Erasure[]> {
     [limit],
   );
   return rows;
+}
+
+/** How many of a community need an operator, counted up to `max`. */
+export function countWaiting(db: Db, community: number, max: number): Promise<Bounded> {
+  const from = `erasures WHERE community = $1 AND stage NOT IN ('completed', 'cancelled')
+    AND (held_at IS NOT NULL OR failed_at IS NOT NULL)`;
+  return countUpTo(db, from, [community], max);
 }
 
 /** Those that wait for followers of the outbox, the oldest first. */

@@ -2,7 +2,9 @@
  * The latest run of each job, and the locks that keep two instances from running jobs at the same time. A
  * lock belongs to a session: PostgreSQL frees it as soon as the process dies.
  */
-import type { Client, Pool } from 'pg';
+import type { Client, ClientBase, Pool } from 'pg';
+import { type Denial, denial, isDenial } from '../api/rules-errors.js';
+import { changeConfig, type Scope } from '../communities/config-change.sql.js';
 import { errorCode, SQLSTATE } from '../postgres/rules-error-code.js';
 
 /** One job at a time, over all instances and commands. */
@@ -49,7 +51,10 @@ export interface RunEnd {
 
 export async function recordEnd(client: Client, job: string, now: number, end: RunEnd): Promise<void> {
   await client.query(
-    'UPDATE job_runs SET finished_at = $2, changed = $3, more = $4, error = $5 WHERE job = $1',
+    `UPDATE job_runs SET finished_at = $2, changed = $3, more = $4, error = $5,
+       failures = CASE WHEN $5::text IS NULL THEN 0 ELSE failures + 1 END,
+       ok_at = CASE WHEN $5::text IS NULL THEN $2 ELSE ok_at END
+     WHERE job = $1`,
     [job, now, end.changed, end.more, end.error?.slice(0, ERROR_CHARS_MAX) ?? null],
   );
 }
@@ -62,14 +67,44 @@ export interface JobRun {
   readonly changed: number;
   readonly more: boolean;
   readonly error: string | null;
+  /** How often it has failed since it last succeeded. */
+  readonly failures: number;
+  readonly okAt: number | null;
 }
 
 export async function readJobRuns(db: Client | Pool): Promise<JobRun[]> {
   const { rows } = await db.query<JobRun>(
-    `SELECT job, started_at AS "startedAt", finished_at AS "finishedAt", changed, more, error
+    `SELECT job, started_at AS "startedAt", finished_at AS "finishedAt", changed, more, error, failures,
+       ok_at AS "okAt"
      FROM job_runs ORDER BY job`,
   );
   return rows;
+}
+
+/**
+ * Queues a job for now, as the schedule does, with its audit row. Any worker takes it. Refused before the
+ * first worker has made the queue.
+ */
+export async function runJobSoon(pool: Pool, scope: Scope, job: string): Promise<Denial | undefined> {
+  const queued = await changeConfig(pool, scope, async ({ db, audit }) => {
+    if (!(await hasQueue(db)))
+      return denial('NOT_READY', { explanation: 'No worker has been started on this database yet.' });
+    await db.query(
+      `SELECT 1 FROM ${SCHEDULER_SCHEMA}.add_job($1, payload := '{}'::json, max_attempts := 1,
+         job_key := $1, job_key_mode := 'replace')`,
+      [job],
+    );
+    await audit('job.run', job);
+    return true;
+  });
+  return isDenial(queued) ? queued : undefined;
+}
+
+async function hasQueue(client: ClientBase): Promise<boolean> {
+  const made = await client.query<{ jobs: string | null }>('SELECT to_regclass($1) AS jobs', [
+    `${SCHEDULER_SCHEMA}.jobs`,
+  ]);
+  return made.rows[0]!.jobs !== null;
 }
 
 export interface AbandonedJob {
@@ -85,10 +120,7 @@ export async function abandonedJobs(
   takenBefore: number,
   limit: number,
 ): Promise<AbandonedJob[]> {
-  const made = await client.query<{ jobs: string | null }>('SELECT to_regclass($1) AS jobs', [
-    `${SCHEDULER_SCHEMA}.jobs`,
-  ]);
-  if (made.rows[0]!.jobs === null) return [];
+  if (!(await hasQueue(client))) return [];
   const { rows } = await client.query<AbandonedJob>(
     `SELECT id::text, key, locked_by AS "takenBy" FROM ${SCHEDULER_SCHEMA}.jobs
      WHERE locked_by IS NOT NULL AND locked_at < to_timestamp($1 / 1000.0) ORDER BY id LIMIT $2`,

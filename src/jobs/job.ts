@@ -67,7 +67,8 @@ export interface DryRunCount {
     | 'document'
     | 'erasure'
     | 'audit'
-    | 'ground';
+    | 'ground'
+    | 'sample';
   readonly rows: number;
   /** For events: how many of them each topic has. An event with two topics counts in both. */
   readonly topics?: readonly { readonly topic: string; readonly rows: number }[];

@@ -14,6 +14,7 @@ import { dropMonths, retain } from '../events/jobs/retain.js';
 import { membershipList } from '../members/jobs.js';
 import { purgeRemovedEvents } from '../moderation/jobs.js';
 import { trimOutboxRows } from '../outbox/jobs.js';
+import { keepHistory } from '../overview/jobs.js';
 import { exportPersonalData } from '../personal-data/jobs.js';
 import { forgetUsage } from '../plans/jobs.js';
 import { purgeDocumentsOfDeleted } from '../search/jobs.js';
@@ -57,6 +58,7 @@ export const JOBS: readonly Job[] = [
   reauditErasures,
   shipAudit,
   forgetAudit,
+  keepHistory,
   partitions,
   trimLiveBus,
   freeJobs,

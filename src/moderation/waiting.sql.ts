@@ -1,8 +1,10 @@
 /**
- * One query that tells whether moderation has any pending work: so an idle node runs one query a second
- * instead of five.
+ * The pending work of moderation. For the node one query that tells whether there is any: so an idle node
+ * runs one query a second instead of five. For people, bounded counts.
  */
 import type { Pool } from 'pg';
+import { type Bounded, countUpTo } from '../postgres/page.js';
+import type { Db } from '../postgres/values.js';
 
 /** Old counts of rates, running batches, pending actions, and labels to publish or to withdraw. */
 export async function isAnyWaiting(pool: Pool, ratesBefore: number): Promise<boolean> {
@@ -16,4 +18,24 @@ export async function isAnyWaiting(pool: Pool, ratesBefore: number): Promise<boo
     values: [ratesBefore],
   });
   return rows[0]!.waiting;
+}
+
+export interface WaitingCases {
+  /** Cases that nobody has decided. */
+  readonly open: Bounded;
+  /** Posts that a rule holds until somebody decides. */
+  readonly held: Bounded;
+  /** Appeals among both. */
+  readonly appealed: Bounded;
+}
+
+/** Counted up to `max`. */
+export async function countCases(db: Db, community: number, max: number): Promise<WaitingCases> {
+  const count = (where: string) =>
+    countUpTo(db, `moderation_cases WHERE community = $1 AND ${where}`, [community], max);
+  return {
+    open: await count(`status = 'open'`),
+    held: await count(`status = 'held'`),
+    appealed: await count(`appealed_at IS NOT NULL AND status IN ('open', 'held')`),
+  };
 }

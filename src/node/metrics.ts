@@ -1,5 +1,6 @@
 /** Prometheus metrics of one process. No label names a community, an author or an address (I13). */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import { bucketOf, TIME_BUCKETS } from '../overview/rules.js';
 
 const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10];
 
@@ -16,6 +17,32 @@ export interface DiskState {
   readonly freeBytes: number | undefined;
 }
 
+/**
+ * How long clients waited for OK, and the longest queue of the lane since it was last read. Plain numbers:
+ * they change with every event.
+ */
+export class Figures {
+  private readonly times = new Float64Array(TIME_BUCKETS);
+  private deepest = 0;
+
+  noteOk(ms: number): void {
+    this.times[bucketOf(ms)]! += 1;
+  }
+  noteLane(events: number): void {
+    if (events > this.deepest) this.deepest = events;
+  }
+  /** Events by their time to OK, since the start. */
+  okTimes(): number[] {
+    return [...this.times];
+  }
+  /** The longest queue since the last call. */
+  takeDeepest(now: number): number {
+    const deepest = Math.max(this.deepest, now);
+    this.deepest = now;
+    return deepest;
+  }
+}
+
 export function createMetrics() {
   const registers = [new Registry()];
   const registry = registers[0]!;
@@ -27,6 +54,7 @@ export function createMetrics() {
     new Gauge({ name: `minato_consumer_${name}`, help, labelNames: ['consumer'], registers });
   return {
     registry,
+    figures: new Figures(),
     /**
      * All metrics as text. Metrics of the process itself are collected only after the first scrape: the timer
      * that watches the event loop fires a hundred times a second, more than all else in an idle node.

@@ -13,6 +13,7 @@ import type { SharedLimits } from '../limits/shared.js';
 import type { Work } from '../limits/work.js';
 import type { Consumer } from '../outbox/consumers/consumer.js';
 import type { RunningConsumers } from '../outbox/consumers/start.js';
+import { startSampler } from '../overview/sampler.js';
 import type { EarlyPort } from '../port/early-port.js';
 import type { ServerBounds } from '../port/server.js';
 import type { Database } from '../postgres/database.js';
@@ -20,7 +21,7 @@ import type { Fanout } from '../relay/fanout.js';
 import type { HeldBytes } from '../relay/input/held-bytes.js';
 import type { Memory } from '../relay/memory.js';
 import { listen, openEntry } from './entry.js';
-import type { Log } from './log.js';
+import type { Log, LogLines } from './log.js';
 import type { Metrics } from './metrics.js';
 import type { Privileges } from './privileges.js';
 import { startApi } from './role-api.js';
@@ -46,6 +47,8 @@ export interface NodeOptions extends WriterOptions {
   readonly privileges?: Privileges | undefined;
   /** Replaces some of the default limits of HTTP connections. */
   readonly httpBounds?: Partial<ServerBounds>;
+  /** The newest lines of the log, for operators of the node. */
+  readonly logLines?: LogLines | undefined;
   /** The port, if it is open already. */
   readonly early?: EarlyPort | undefined;
 }
@@ -101,7 +104,15 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     throw error;
   });
   if (roles.has('worker')) worker = startWorker(parts, stores);
-  const { communities, erasing, metrics, store, verifier } = stores.writer;
+  const { communities, disk, erasing, metrics, store, verifier } = stores.writer;
+  const stopSampler = startSampler({
+    pool: database.ownPool,
+    metrics,
+    log,
+    now,
+    isWorker: roles.has('worker'),
+    diskFreeBytes: () => disk.now().freeBytes,
+  });
   return {
     port,
     communities,
@@ -122,6 +133,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     close: () =>
       inLimitedTime(database, log, async () => {
         http.stopAccepting();
+        await stopSampler();
         await worker?.stop();
         await store.close();
         await relay?.close();

@@ -1,6 +1,7 @@
 /** The role api: opens the sessions and adds the routes of the HTTP API to the port. */
 import { addApi } from '../api/server.js';
 import { erase } from '../erasure/jobs.js';
+import { checkRunning } from '../health/running.js';
 import { carryOut } from '../moderation/pending-actions.js';
 import { BuiltPages } from '../pages/built.js';
 import { addConsole } from '../pages/server.js';
@@ -10,7 +11,7 @@ import type { Database } from '../postgres/database.js';
 import { openSessions, type Sessions } from '../sessions/shared.js';
 import type { Config } from './config.js';
 import type { Entry } from './entry.js';
-import type { Log } from './log.js';
+import type { Log, LogLines } from './log.js';
 import { fixCursorSecret, fixDownloadSecret, fixTokenSecret } from './state.sql.js';
 import type { Stores } from './stores.js';
 import { SOFTWARE_VERSION } from './version.js';
@@ -22,15 +23,17 @@ export interface ApiRoleOptions {
   readonly now: () => number;
   /** Queues a job for now. Without a worker in this process, another one finds the work within a minute. */
   readonly runSoon: (job: string) => Promise<void>;
+  /** The newest lines of the log. */
+  readonly logLines?: LogLines | undefined;
 }
 
 /** Returns the sessions. The caller closes them after everything that uses them. */
 export async function startApi(
-  { database, config, log, now, runSoon }: ApiRoleOptions,
+  { database, config, log, now, runSoon, logLines }: ApiRoleOptions,
   { limits, rates, writer }: Stores,
   { http, addressOf, gate }: Entry,
 ): Promise<Sessions> {
-  const { audit, bases, communities, disk, erasing, networkId, store, tagHash, verifier } = writer;
+  const { audit, bases, communities, disk, erasing, metrics, networkId, store, tagHash, verifier } = writer;
   const sessions = await openSessions(config.redisUrl, database.apiPool, log);
   addApi(http, {
     pool: database.apiPool,
@@ -44,6 +47,14 @@ export async function startApi(
     subjectOf: (community, pubkey) => erasing.subjectKey.tryHash(community, pubkey),
     adminPubkeys: config.adminPubkeys,
     disk: () => disk.now(),
+    metrics,
+    examine: checkRunning({
+      pool: database.apiPool,
+      dataDir: config.dataDir,
+      verifier: verifier.backend,
+      now,
+    }),
+    ...(logLines === undefined ? {} : { logLines }),
     sessions,
     carryOut: (about) => carryOut({ store, pool: database.apiPool, now }, about),
     downloadSecret: await fixDownloadSecret(database.ownPool),

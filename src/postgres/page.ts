@@ -5,6 +5,7 @@
 import { z } from 'zod';
 import { type Denial, denial } from '../api/rules-errors.js';
 import { isStorable } from '../events/rules/text.js';
+import type { Db } from './values.js';
 
 export interface PageOf {
   readonly limit: number;
@@ -67,6 +68,27 @@ export async function readPage<T, K extends [unknown, ...unknown[]]>(
   const last = items.at(-1);
   const more = rows.length > limit && last !== undefined;
   return { items, cursor: more ? encode(keyOf(last)) : undefined };
+}
+
+export interface Bounded {
+  readonly count: number;
+  /** There are more than the count. */
+  readonly more: boolean;
+}
+
+/** A count that stops reading at `max` rows. `from` is everything after FROM. */
+export async function countUpTo(
+  db: Db,
+  from: string,
+  values: readonly unknown[],
+  max: number,
+): Promise<Bounded> {
+  const { rows } = await db.query<{ count: number }>(
+    `SELECT count(*)::int AS count FROM (SELECT 1 FROM ${from} LIMIT ${max + 1}) found`,
+    [...values],
+  );
+  const { count } = rows[0]!;
+  return { count: Math.min(count, max), more: count > max };
 }
 
 function encode(key: readonly unknown[]): string {

@@ -356,13 +356,15 @@ export class Connection implements FrameSource {
       client: this.client,
       charge: (costMs: number) => this.charges.charge(community, costMs),
     };
-    const { admission, membership } = this.context;
+    const { admission, membership, metrics } = this.context;
+    const startedAt = performance.now();
     const admitted: Promise<Accepted | Refusal> = isMembershipRequest(kindOf(input))
       ? admission.request(community, input, sender, (event) => membership.take(community, event))
       : admission.admit(community, input, sender);
     void admitted.then((outcome) => {
       this.eventsUnderWay -= 1;
       this.replies.ok(id, outcome);
+      metrics.figures.noteOk(performance.now() - startedAt);
       this.judgeSignature(community, outcome);
       this.pausing.regulate();
     });

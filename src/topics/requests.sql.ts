@@ -9,7 +9,15 @@ import { type Change, changeConfig } from '../communities/config-change.sql.js';
 import { findInvite, spendInvite, topicOfInvite } from '../members/invites.sql.js';
 import { ensureMember } from '../members/members.sql.js';
 import { refuseTopicQuota } from '../plans/usage.sql.js';
-import { NEWEST_FIRST, OLDEST_FIRST, type Page, type PageOf, readPage } from '../postgres/page.js';
+import {
+  type Bounded,
+  countUpTo,
+  NEWEST_FIRST,
+  OLDEST_FIRST,
+  type Page,
+  type PageOf,
+  readPage,
+} from '../postgres/page.js';
 import { bytes, bytesOrNull, type Db, isUuid } from '../postgres/values.js';
 import { type Cap, hasRoom } from './node-topics.sql.js';
 import {
@@ -166,6 +174,12 @@ export function rejectRequest(
 }
 
 // ─── Lists ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Requests that wait for review, counted up to `max`. */
+export function countPending(db: Db, community: number, max: number): Promise<Bounded> {
+  const from = `topic_subscription_requests WHERE community = $1 AND status = 'pending'`;
+  return countUpTo(db, from, [community], max);
+}
 
 export async function readRequest(
   db: Db,

@@ -27,6 +27,11 @@ const FAR = { timeout: 100_000 };
 /** What each role may call beside what lower roles may. Every other admin route is for operators. */
 const MAY: Record<'viewer' | 'moderator', readonly string[]> = {
   viewer: [
+    'GET /overview',
+    'GET /history',
+    'GET /live',
+    'GET /activity',
+    'GET /jobs',
     'GET /session',
     'POST /session',
     'DELETE /session',

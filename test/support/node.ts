@@ -3,7 +3,7 @@
 import { changeNodeSetting } from '../../src/communities/node-settings.sql.js';
 import type { Job } from '../../src/jobs/job.js';
 import { readConfig } from '../../src/node/config.js';
-import { createLog } from '../../src/node/log.js';
+import { createLog, type Log, LogLines } from '../../src/node/log.js';
 import { type Node, startNode } from '../../src/node/node.js';
 import type { Role } from '../../src/node/roles.js';
 import type { Consumer } from '../../src/outbox/consumers/consumer.js';
@@ -20,6 +20,7 @@ export interface TestNode {
   readonly http: string;
   readonly database: Database;
   readonly test: TestDatabase;
+  readonly log: Log;
   close(): Promise<void>;
 }
 
@@ -55,10 +56,13 @@ export async function startTestNode(options: TestNodeOptions = {}): Promise<Test
     MINATO_LOG_LEVEL: 'error',
     ...env,
   });
+  const logLines = new LogLines(Date.now());
+  const log = createLog(config.logLevel, 'stdout', logLines);
   const node = await startNode({
     database,
     config,
-    log: createLog(config.logLevel),
+    log,
+    logLines,
     ...(now ? { now } : {}),
     ...(jobs ? { jobs } : {}),
     ...(upkeepMs === undefined ? {} : { upkeepMs }),
@@ -73,6 +77,7 @@ export async function startTestNode(options: TestNodeOptions = {}): Promise<Test
     http: `http://127.0.0.1:${node.port}`,
     database,
     test,
+    log,
     close: async () => {
       await node.close();
       await database.close();

@@ -2,9 +2,10 @@
  * The partitions of `events` and `event_tags`, created ahead of time. Attaching takes no lock that blocks
  * readers or the lane, so it runs outside the lane, on any instance, any number of times.
  */
-import type { Client, ClientBase } from 'pg';
+import type { Client } from 'pg';
 import { settingDefinitions } from '../../communities/rules-settings.js';
 import { ensureOutboxRange } from '../../outbox/outbox.sql.js';
+import type { Db } from '../../postgres/values.js';
 import { Keep, REGULAR_KEEPS, stepOf } from '../rules/keep.js';
 
 const MONTHS_AHEAD = 2;
@@ -61,7 +62,7 @@ export async function ensurePartitions(client: Client, now: number): Promise<str
 }
 
 /** The names of the partitions that are missing. */
-export async function missingPartitions(client: ClientBase, now: number): Promise<string[]> {
+export async function missingPartitions(client: Db, now: number): Promise<string[]> {
   const missing = await missingOf(client, await wantedPartitions(client, now));
   return missing.map((partition) => partition.name);
 }
@@ -87,7 +88,7 @@ export function partitionsOfRows(rows: readonly PlacedRow[]): Partition[] {
   return [...new Map(wanted.map((one) => [one.name, one])).values()];
 }
 
-async function wantedPartitions(client: ClientBase, now: number): Promise<Partition[]> {
+async function wantedPartitions(client: Db, now: number): Promise<Partition[]> {
   return partitionsOf(await keepsInUse(client), monthsFrom(now, MONTHS_AHEAD + 1));
 }
 
@@ -120,7 +121,7 @@ async function makeMissing(client: Client, wanted: readonly Partition[]): Promis
  * The buckets that events can be stored in, by the current rules: the default's, each community's, each
  * topic's.
  */
-async function keepsInUse(client: ClientBase): Promise<Set<Keep>> {
+async function keepsInUse(client: Db): Promise<Set<Keep>> {
   const { rows } = await client.query<{ days: number }>(
     `SELECT value::int AS days FROM community_settings WHERE key = 'retention.regularDays'
      UNION SELECT (ingest_policy ->> 'retentionDays')::int FROM node_subscriptions
@@ -130,7 +131,7 @@ async function keepsInUse(client: ClientBase): Promise<Set<Keep>> {
   return new Set<Keep>([Keep.history, fromDefault, ...rows.map((row) => stepOf(row.days))]);
 }
 
-async function missingOf(client: ClientBase, wanted: readonly Partition[]): Promise<Partition[]> {
+async function missingOf(client: Db, wanted: readonly Partition[]): Promise<Partition[]> {
   const { rows } = await client.query<{ name: string }>(
     `SELECT c.relname AS name FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
      WHERE c.relname = ANY ($1)`,

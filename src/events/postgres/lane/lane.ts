@@ -122,6 +122,7 @@ export function startLane(options: LaneOptions): Lane {
           return settle(BUSY);
         }
         metrics.laneDepth.set(queue.size);
+        metrics.figures.noteLane(queue.size);
         start();
       }),
     hide: (hiding) => betweenBatches(() => works.hide(hiding)),

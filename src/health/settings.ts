@@ -1,12 +1,12 @@
-/** The part of `minato doctor` about stored settings. */
-import type { Client } from 'pg';
+/** Checks the stored settings. */
 import { readCommunities } from '../communities/communities.sql.js';
 import { readNodeSettings, readNodeSettingVersions } from '../communities/node-settings.sql.js';
 import { ceilingProblem, checkNodeSetting, isNodeSettingKey } from '../communities/rules-node-settings.js';
 import { checkSetting, isSettingKey } from '../communities/rules-settings.js';
+import type { Db } from '../postgres/values.js';
 import { type Finding, info, ok, warn } from './finding.js';
 
-export async function* checkSettings(client: Client): AsyncGenerator<Finding> {
+export async function* checkSettings(client: Db): AsyncGenerator<Finding> {
   let problems = 0;
   const node = await readNodeSettings(client);
   for (const [key, { value }] of await readNodeSettingVersions(client)) {

@@ -1,8 +1,8 @@
 /**
- * The queries of `minato doctor`. They only read, and each is bounded. They need no schema unless their
+ * The queries of the checks. They only read, and each is bounded. They need no schema unless their
  * comment says so.
  */
-import type { Client } from 'pg';
+import type { Db } from '../postgres/values.js';
 
 export interface ServerHealth {
   readonly version: string;
@@ -18,7 +18,7 @@ export interface ServerHealth {
   readonly clock: number;
 }
 
-export async function readServerHealth(client: Client): Promise<ServerHealth> {
+export async function readServerHealth(client: Db): Promise<ServerHealth> {
   const { rows } = await client.query<ServerHealth>(`
     SELECT current_setting('server_version') AS version,
       current_setting('server_version_num')::int AS "versionNumber",
@@ -40,7 +40,7 @@ export interface HeldByCommunity {
 }
 
 /** Needs the schema. */
-export async function readHeld(client: Client): Promise<HeldByCommunity[]> {
+export async function readHeld(client: Db): Promise<HeldByCommunity[]> {
   const { rows } = await client.query<HeldByCommunity>(
     `SELECT c.slug, coalesce(t.events, 0) AS events, coalesce(t.bytes, 0) AS bytes
      FROM communities c LEFT JOIN community_totals t ON t.community = c.id ORDER BY c.id LIMIT 100`,

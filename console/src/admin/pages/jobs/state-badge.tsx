@@ -1,0 +1,32 @@
+/** A state in words, with a dot of its colour. The words have the contrast of normal text. */
+import { Badge } from '@mantine/core';
+import type { ReactNode } from 'react';
+
+interface StateBadgeProps {
+  readonly color: 'gray' | 'blue' | 'teal' | 'orange' | 'red';
+  readonly children: ReactNode;
+  readonly isStatus?: boolean;
+}
+
+export function StateBadge({ color, children, isStatus = false }: StateBadgeProps) {
+  return (
+    <Badge
+      variant="default"
+      size="lg"
+      fw={500}
+      tt="none"
+      leftSection={<Dot color={color} />}
+      {...(isStatus ? { role: 'status' } : {})}
+    >
+      {children}
+    </Badge>
+  );
+}
+
+function Dot({ color }: { readonly color: string }) {
+  return (
+    <svg width={8} height={8} viewBox="0 0 8 8" aria-hidden="true">
+      <circle cx={4} cy={4} r={4} fill={`var(--mantine-color-${color}-6)`} />
+    </svg>
+  );
+}

@@ -1,0 +1,53 @@
+/** Texts of the page of the log. */
+import { defineTexts } from '../../../shared/i18n.js';
+
+export const texts = defineTexts('log', {
+  en: {
+    title: 'Log',
+    about: 'The newest lines of the instance that answers, and each new one as it is written.',
+    onlyNode: 'The log belongs to the whole node',
+    onlyNodeAbout:
+      'Only operators of the node (MINATO_ADMIN_PUBKEYS) read it, and only at the default community.',
+    level: 'At least',
+    levels: { debug: 'Debug', info: 'Info', warn: 'Warning', error: 'Error' },
+    text: 'Lines that contain',
+    textAbout: 'Any part of a line',
+    pause: 'Pause',
+    resume: 'Continue',
+    paused: 'Paused. New lines: {{lines}}',
+    state: { connecting: 'Connecting…', open: 'Live', waiting: 'Connection lost, trying again' },
+    none: 'No lines yet',
+    noneAbout: 'New lines appear here by themselves. MINATO_LOG_LEVEL decides what is logged at all.',
+    noneFound: 'No line passes this filter',
+    noneFoundAbout: 'Choose a lower level or another text. New lines appear here by themselves.',
+    lines: 'Lines of the log',
+    time: 'Time',
+    column: 'Level',
+    message: 'Message',
+    clear: 'Clear the list',
+  },
+  ja: {
+    title: 'ログ',
+    about: '応答しているインスタンスの最新のログです。新しい行はそのまま追加されます。',
+    onlyNode: 'ログはノード全体のものです',
+    onlyNodeAbout:
+      '読めるのはノードの運営者（MINATO_ADMIN_PUBKEYS）だけで、既定のコミュニティでのみ表示します。',
+    level: 'レベル（以上）',
+    levels: { debug: 'デバッグ', info: '情報', warn: '警告', error: 'エラー' },
+    text: '含まれる文字',
+    textAbout: '行のどこかに含まれる文字',
+    pause: '一時停止',
+    resume: '再開',
+    paused: '一時停止中。新しい行：{{lines}} 行',
+    state: { connecting: '接続中…', open: 'ライブ', waiting: '接続が切れました。再接続しています' },
+    none: 'ログはまだありません',
+    noneAbout: '新しい行は自動で表示されます。記録する内容は MINATO_LOG_LEVEL で決まります。',
+    noneFound: '条件に合う行はありません',
+    noneFoundAbout: 'レベルや文字を変えてみてください。新しい行は自動で表示されます。',
+    lines: 'ログの行',
+    time: '時刻',
+    column: 'レベル',
+    message: '内容',
+    clear: '一覧を消去',
+  },
+});
