@@ -7,6 +7,7 @@ import { nodeSettingRoutes } from '../communities/routes-node-settings.js';
 import { settingRoutes } from '../communities/routes-settings.js';
 import { type ErasureOptions, erasureRoutes } from '../erasure/routes.js';
 import { lifeRoutes } from '../life/routes.js';
+import { type FinderOptions, finderRoutes } from '../life/routes-finder.js';
 import { memberRoutes } from '../members/routes.js';
 import { type ModerationOptions, moderationRoutes } from '../moderation/routes.js';
 import { consumerRoutes } from '../outbox/consumers/routes.js';
@@ -18,6 +19,7 @@ import { policyAdminRoutes } from '../policies/routes-admin.js';
 import { type AdminSessionOptions, sessionRoutes } from '../sessions/routes.js';
 import { nodeTopicRoutes } from '../topics/routes-admin.js';
 import { reviewRoutes } from '../topics/routes-requests.js';
+import { trustOfMemberRoute } from '../trust/routes-admin.js';
 import type { Route } from './contract.js';
 
 export interface AdminOptions
@@ -26,7 +28,8 @@ export interface AdminOptions
     ModerationOptions,
     AdminSessionOptions,
     ErasureOptions,
-    CapacityOptions {
+    CapacityOptions,
+    FinderOptions {
   readonly pool: Pool;
   /** Operators of every community. Nobody can remove or disable them. */
   readonly adminPubkeys: readonly string[];
@@ -47,7 +50,9 @@ export function adminRoutes(options: AdminOptions): Route[] {
     ...personalDataReviewRoutes(options),
     ...erasureRoutes(options),
     ...moderationRoutes(options),
+    ...finderRoutes(options),
     ...lifeRoutes(options),
+    trustOfMemberRoute(options),
     ...consumerRoutes(options),
     ...outboxRoutes(options),
     ...followerRoutes(options),
