@@ -25,7 +25,8 @@ import { deletedAmong } from '../moderation/event.sql.js';
 import { decodeCursor, encodeCursor, notACursor, type Page } from '../postgres/page.js';
 import { type SearchPools, selectSearched } from '../search/search.sql.js';
 import { allTopics } from '../topics/rules.js';
-import { type Concealed, concealedAs, type Named, type State, stateOf } from './rules-finder.js';
+import type { Named } from './event-name.js';
+import { type Concealed, concealedAs, type State, stateOf } from './rules-finder.js';
 
 export interface FinderPools {
   readonly pool: Pool;

@@ -12,9 +12,10 @@ import { nostrEvent, orNotRun, type SearchOptions } from '../search/routes.js';
 import { SEARCH_LENGTH_MAX } from '../search/rules.js';
 import { SearchTooLong } from '../search/search.sql.js';
 import { topicIdText } from '../topics/schemas.js';
+import { parseNamed } from './event-name.js';
 import { type FoundStored, findStored } from './finder.js';
 import { readReaders, type SeenBy } from './readers.js';
-import { CONCEALED, parseNamed, STATES } from './rules-finder.js';
+import { CONCEALED, STATES } from './rules-finder.js';
 import { READERS, UNSEEN } from './rules-readers.js';
 
 export interface FinderOptions extends Pick<SearchOptions, 'search' | 'inSlot'> {
@@ -62,7 +63,7 @@ const query = pageQuery.extend({
     .enum(['served', 'hidden', 'deleted', 'removed'])
     .default('served')
     .describe(
-      'hidden: for any reason, of one author. deleted, removed: also without an author; then by when that happened',
+      'hidden: for any reason, of one author. deleted, removed: also of everybody, by when that happened',
     ),
 });
 

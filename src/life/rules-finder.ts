@@ -2,7 +2,6 @@
  * What operators find in the event store: what they ask for, the state of a stored event, and whether its
  * content is shown. Pure.
  */
-import * as nip19 from 'nostr-tools/nip19';
 import type { NostrEvent } from '../events/rules/event.js';
 import type { Hidden } from '../events/rules/hidden.js';
 import { isAmong, type KindEntry } from '../events/rules/kinds.js';
@@ -69,25 +68,4 @@ export function concealedAs(
 ): Concealed | undefined {
   if (isAmong(kind, privateKinds)) return 'private';
   return isDeleted ? 'deleted' : BY_STATE[state];
-}
-
-/** The event or the address that a text names: hex, note, nevent, naddr. */
-export type Named =
-  | { readonly id: string }
-  | { readonly address: { readonly kind: number; readonly author: string; readonly d: string } };
-
-const HEX_64 = /^[0-9a-f]{64}$/;
-
-export function parseNamed(text: string): Named | undefined {
-  const plain: string = text.startsWith('nostr:') ? text.slice('nostr:'.length) : text;
-  if (HEX_64.test(plain)) return { id: plain };
-  try {
-    const { type, data } = nip19.decode(plain);
-    if (type === 'note') return { id: data };
-    if (type === 'nevent') return { id: data.id };
-    if (type === 'naddr') return { address: { kind: data.kind, author: data.pubkey, d: data.identifier } };
-  } catch {
-    // Not bech32, or a wrong checksum.
-  }
-  return undefined;
 }

@@ -61,7 +61,7 @@ export function trustOfMemberRoute({ pool }: { readonly pool: Pool }): Route {
     method: 'GET',
     url: '/admin/trust/:pubkey',
     summary: 'The trust in one person: both scores and their grounds',
-    description: `Up to ${TIES_MAX} ties and 50 contacts. Any key has an answer; without grounds the scores are 0.`,
+    description: `Up to ${TIES_MAX} ties, 50 contacts. Any key has an answer; without grounds scores are 0.`,
     tags: ['admin: members'],
     who: 'operator',
     role: 'viewer',

@@ -58,10 +58,10 @@ async function get<T>(path: string): Promise<T> {
   expect({ status, body }).toMatchObject({ status: 200 });
   return body;
 }
-const find = (query: Record<string, string | number>) =>
-  get<Page>(
-    `${EVENTS}?${new URLSearchParams(Object.entries(query).map(([key, value]) => [key, `${value}`]))}`,
-  );
+const find = (query: Record<string, string | number>) => {
+  const texts = Object.fromEntries(Object.entries(query).map(([key, value]) => [key, String(value)]));
+  return get<Page>(`${EVENTS}?${new URLSearchParams(texts)}`);
+};
 const idsOf = ({ items }: Page) => items.map(({ event_id }) => event_id);
 
 /** Every page of a list, with this many items at most. */

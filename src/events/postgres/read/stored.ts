@@ -46,7 +46,8 @@ export async function placesOfIds(
   ids: readonly string[],
 ): Promise<ListedPlace[]> {
   const { rows } = await run<PlaceTuple>(pool, {
-    text: `SELECT e.seq, e.ingested_at, e.keep, e.created_at, encode(e.id, 'hex'), octet_length(e.payload), true
+    text: `SELECT e.seq, e.ingested_at, e.keep, e.created_at, encode(e.id, 'hex'), octet_length(e.payload),
+        true
       FROM unnest($2::bytea[]) AS asked (id)
       ${dedupeOf('$1::int', 'asked.id')} ${eventAt('d')}
       ORDER BY e.created_at DESC, e.id`,
