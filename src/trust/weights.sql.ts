@@ -100,7 +100,7 @@ export const NEVER = Number.MAX_SAFE_INTEGER;
  * The time from which the ties of author `a` count for others; null: they do not. `founded` is the parameter
  * with the end of the founding days.
  */
-const countsFrom = (founded: string) => `coalesce(a.stands_from,
+export const countsFrom = (founded: string) => `coalesce(a.stands_from,
   CASE WHEN a.first_seen_at <= ${founded} THEN a.first_seen_at + ${ESTABLISHED_DAYS * DAY_MS} END)`;
 
 /**

@@ -12,13 +12,16 @@ import { When } from '../../../shared/components/when.js';
 import { useFilters } from '../../../shared/filters.js';
 import { useT } from '../../../shared/i18n.js';
 import { npubOf, pubkeyOf } from '../../../shared/keys.js';
-import { namedBy } from './named.js';
 import { type Filters, filters, type Row, SHOWN, useEvents } from './list.js';
+import { namedBy } from './named.js';
 import { StateBadge, Topics, useKindName } from './parts.js';
+import './events.css';
 import './texts.js';
 
 const TYPING_MS = 250;
-const NOTHING: Filters = filters.parse({});
+const NOTHING: Partial<Filters> = Object.fromEntries(
+  Object.keys(filters.shape).map((name) => [name, undefined]),
+);
 
 export default function Finder() {
   const t = useT();
@@ -78,61 +81,60 @@ export default function Finder() {
 
 function useColumns(): readonly Column<Row>[] {
   const t = useT();
-  const kindName = useKindName();
   return useMemo(
     () => [
-      { label: t('events:time'), width: 130, show: (row) => <Time row={row} /> },
       { label: t('events:content'), show: (row) => <Content row={row} /> },
       {
-        label: t('events:kindColumn'),
-        width: 130,
-        isMinor: true,
-        show: (row) => <Text size="sm">{kindName(row.kind)}</Text>,
-      },
-      {
         label: t('events:author'),
-        width: 180,
+        width: 190,
         isMinor: true,
         show: (row) => <Person pubkey={row.author} to={`/members/${row.author}`} />,
       },
       {
-        label: t('events:topics'),
-        width: 170,
-        isMinor: true,
-        show: (row) => <Topics topics={row.topics} max={1} />,
-      },
-      {
         label: t('events:stateColumn'),
-        width: 160,
+        width: 170,
         isMinor: true,
         show: (row) => <StateBadge state={row.state} />,
       },
+      {
+        label: t('events:time'),
+        width: 130,
+        show: (row) => (
+          <Text size="sm" c="dimmed" className="number event-time">
+            <When at={row.at} />
+          </Text>
+        ),
+      },
     ],
-    [t, kindName],
+    [t],
   );
 }
 
-function Time({ row }: { readonly row: Row }) {
-  return (
-    <Text size="sm" c="dimmed" className="number">
-      <When at={row.at} />
-    </Text>
-  );
-}
-
-/** One line, which leads to the event. */
+/** One line of it, which leads to the event; below it what it is. */
 function Content({ row }: { readonly row: Row }) {
   const t = useT();
   const kindName = useKindName();
-  const isEmpty = row.text.trim() === '';
-  const text =
-    row.concealed === null ? (isEmpty ? kindName(row.kind) : row.text) : t(`events:concealed.${row.concealed}`);
+  const isQuiet = row.concealed !== null || row.text.trim() === '';
+  const shown = row.text.trim() === '' ? kindName(row.kind) : row.text;
   return (
-    <Text size="sm" lineClamp={1} c={row.concealed === null && !isEmpty ? undefined : 'dimmed'}>
-      <Link to={`/events/${row.id}`} className="table-link">
-        {text}
-      </Link>
-    </Text>
+    <div className="event-cell">
+      <Text size="sm" lineClamp={1} c={isQuiet ? 'dimmed' : undefined}>
+        <Link to={`/events/${row.id}`} className="event-link">
+          {row.concealed === null ? shown : t(`events:concealed.${row.concealed}`)}
+        </Link>
+      </Text>
+      <Group gap={8} wrap="nowrap">
+        <Text size="xs" c="dimmed" className="event-time">
+          {kindName(row.kind)}
+        </Text>
+        {row.state !== 'served' && (
+          <Text size="xs" c="dimmed" hiddenFrom="sm" className="event-time">
+            {t(`events:state.${row.state}`)}
+          </Text>
+        )}
+        <Topics topics={row.topics} max={1} />
+      </Group>
+    </div>
   );
 }
 
@@ -164,7 +166,7 @@ function Controls({ asked, set, isFiltered }: ControlsProps) {
         onType={find}
         icon
       />
-      <SimpleGrid cols={{ base: 1, xs: 2, md: 3, xl: 6 }} spacing="sm" mt="sm">
+      <SimpleGrid cols={{ base: 2, md: 3, xl: 6 }} spacing="sm" mt="sm">
         <Typed
           label={t('events:author')}
           placeholder={t('events:authorHint')}

@@ -25,7 +25,7 @@ const NAMED = new Set([0, 1, 3, 4, 5, 6, 7, 62, 1059, 1111, 1984, 1985, 9735, 10
 
 export function useKindName(): (kind: number) => string {
   const t = useT();
-  return (kind) => (NAMED.has(kind) ? t(`events:kind.k${kind}`) : t('events:kind.other', { kind }));
+  return (kind) => (NAMED.has(kind) ? t(`events:kind.${kind}`) : t('events:kind.other', { kind }));
 }
 
 export function EventLink({ id }: { readonly id: string }) {
