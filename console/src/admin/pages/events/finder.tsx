@@ -114,18 +114,18 @@ function useColumns(): readonly Column<Row>[] {
 function Content({ row }: { readonly row: Row }) {
   const t = useT();
   const kindName = useKindName();
-  const isQuiet = row.concealed !== null || row.text.trim() === '';
-  const shown = row.text.trim() === '' ? kindName(row.kind) : row.text;
+  const isEmpty = row.text.trim() === '';
+  const shown = isEmpty ? kindName(row.kind) : row.text;
   return (
     <div className="event-cell">
-      <Text size="sm" lineClamp={1} c={isQuiet ? 'dimmed' : undefined}>
+      <Text size="sm" lineClamp={1} c={isEmpty ? 'dimmed' : undefined}>
         <Link to={`/events/${row.id}`} className="event-link">
           {row.concealed === null ? shown : t(`events:concealed.${row.concealed}`)}
         </Link>
       </Text>
       <Group gap={8} wrap="nowrap">
         <Text size="xs" c="dimmed" className="event-time">
-          {kindName(row.kind)}
+          {isEmpty && row.concealed === null ? `${row.id.slice(0, 12)}…` : kindName(row.kind)}
         </Text>
         {row.state !== 'served' && (
           <Text size="xs" c="dimmed" hiddenFrom="sm" className="event-time">
