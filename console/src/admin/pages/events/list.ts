@@ -44,7 +44,9 @@ export const filters = z.object({
 });
 export type Filters = z.output<typeof filters>;
 
-const PAGE = 100;
+/** The first page is short, so that it is there at once; who scrolls on gets longer ones. */
+const FIRST_PAGE = 60;
+const NEXT_PAGE = 200;
 const TEXT_MAX = 240;
 const DAY_SECONDS = 86_400;
 
@@ -56,8 +58,7 @@ function queryOf({ since, until, ...rest }: Filters, cursor: string | undefined)
     ...rest,
     ...(since === undefined ? {} : { since: startOf(since) }),
     ...(until === undefined ? {} : { until: startOf(until) + DAY_SECONDS - 1 }),
-    limit: PAGE,
-    ...(cursor === undefined ? {} : { cursor }),
+    ...(cursor === undefined ? { limit: FIRST_PAGE } : { limit: NEXT_PAGE, cursor }),
   };
 }
 
