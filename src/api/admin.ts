@@ -9,6 +9,7 @@ import { type ErasureOptions, erasureRoutes } from '../erasure/routes.js';
 import { JOBS } from '../jobs/list.js';
 import { jobRoutes } from '../jobs/routes.js';
 import { lifeRoutes } from '../life/routes.js';
+import { type FinderOptions, finderRoutes } from '../life/routes-finder.js';
 import { memberRoutes } from '../members/routes.js';
 import { type ModerationOptions, moderationRoutes } from '../moderation/routes.js';
 import { consumerRoutes } from '../outbox/consumers/routes.js';
@@ -22,6 +23,7 @@ import { policyAdminRoutes } from '../policies/routes-admin.js';
 import { type AdminSessionOptions, sessionRoutes } from '../sessions/routes.js';
 import { nodeTopicRoutes } from '../topics/routes-admin.js';
 import { reviewRoutes } from '../topics/routes-requests.js';
+import { trustOfMemberRoute } from '../trust/routes-admin.js';
 import type { Route } from './contract.js';
 
 export interface AdminOptions
@@ -32,7 +34,8 @@ export interface AdminOptions
     ErasureOptions,
     OverviewOptions,
     LogRouteOptions,
-    CapacityOptions {
+    CapacityOptions,
+    FinderOptions {
   readonly pool: Pool;
   /** Operators of every community. Nobody can remove or disable them. */
   readonly adminPubkeys: readonly string[];
@@ -54,7 +57,9 @@ export function adminRoutes(options: AdminOptions): Route[] {
     ...personalDataReviewRoutes(options),
     ...erasureRoutes(options),
     ...moderationRoutes(options),
+    ...finderRoutes(options),
     ...lifeRoutes(options),
+    trustOfMemberRoute(options),
     ...consumerRoutes(options),
     ...outboxRoutes(options),
     ...followerRoutes(options),

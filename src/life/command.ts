@@ -1,7 +1,7 @@
 /** The command `minato events life`: the life of one event as a timeline. */
 import { Command, InvalidArgumentError } from 'commander';
-import * as nip19 from 'nostr-tools/nip19';
 import { COMMUNITY_OPTION, withCommunity } from '../cli/context.js';
+import { parseNamed } from './event-name.js';
 import { readLife, type WholeLife } from './life.js';
 import type { LifeEntry } from './rules.js';
 
@@ -36,14 +36,8 @@ Examples:
 }
 
 function eventArgument(text: string): string {
-  if (/^[0-9a-f]{64}$/.test(text)) return text;
-  try {
-    const { type, data } = nip19.decode(text);
-    if (type === 'note') return data;
-    if (type === 'nevent') return data.id;
-  } catch {
-    // Not bech32: the same error as for another kind of it.
-  }
+  const named = parseNamed(text);
+  if (named !== undefined && 'id' in named) return named.id;
   throw new InvalidArgumentError('must be 64 lowercase hex characters, a note or a nevent.');
 }
 

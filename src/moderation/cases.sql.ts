@@ -545,3 +545,18 @@ export async function actionsOnEvent(db: Db, community: number, event: string): 
   );
   return rows;
 }
+
+/** Which of these events a rule holds until a moderator decides. */
+export async function heldAmong(
+  db: Db,
+  community: number,
+  events: readonly string[],
+): Promise<ReadonlySet<string>> {
+  if (events.length === 0) return new Set();
+  const { rows } = await db.query<{ id: string }>(
+    `SELECT encode(target_event, 'hex') AS id FROM moderation_cases
+     WHERE community = $1 AND target_event = ANY ($2::bytea[]) AND status = 'held'`,
+    [community, hexArray(events)],
+  );
+  return new Set(rows.map(({ id }) => id));
+}

@@ -11,7 +11,7 @@ import { ownersOf } from '../events/rules/deletion.js';
 import type { NostrEvent } from '../events/rules/event.js';
 import { HIDDEN_CODES } from '../events/rules/hidden.js';
 import type { EventRef } from '../events/store.js';
-import { hexArray } from '../postgres/binary.js';
+import { hexArray, int8Array } from '../postgres/binary.js';
 import { bytes, type Db } from '../postgres/values.js';
 
 export async function readCaseEvent(db: Db, { community, id }: EventRef): Promise<NostrEvent | undefined> {
@@ -23,24 +23,38 @@ export async function readCaseEvent(db: Db, { community, id }: EventRef): Promis
   );
   if (rows[0] === undefined) return undefined;
   const event = JSON.parse(rows[0].payload) as NostrEvent;
-  return (await isDeleted(db, community, event)) ? undefined : event;
+  return (await deletedAmong(db, community, [event])).has(id) ? undefined : event;
 }
 
-/** A removed row keeps its mark when its author deletes it; only the tombstone shows the deletion. */
-async function isDeleted(db: Db, community: number, event: NostrEvent): Promise<boolean> {
-  const address = addressOf(event);
-  const { rowCount } = await db.query(
-    `SELECT 1 FROM deletion_tombstones WHERE community = $1
-       AND ((target = $2 AND author = ANY ($3::bytea[]))
-         OR (target = $4 AND author = $5 AND requested_at >= $6))`,
+/**
+ * The ids of the events that their authors have deleted. A removed row keeps its mark when its author deletes
+ * it; only the tombstone shows the deletion.
+ */
+export async function deletedAmong(
+  db: Db,
+  community: number,
+  events: readonly NostrEvent[],
+): Promise<ReadonlySet<string>> {
+  if (events.length === 0) return new Set();
+  const asked = events.flatMap((event) => {
+    const address = addressOf(event);
+    const byId = ownersOf(event).map((owner) => ({ id: event.id, target: event.id, owner, since: 0 }));
+    if (address === undefined) return byId;
+    const target = addressHash(address);
+    return [...byId, { id: event.id, target, owner: event.pubkey, since: event.created_at }];
+  });
+  const { rows } = await db.query<{ id: string }>(
+    `SELECT DISTINCT encode(asked.id, 'hex') AS id
+     FROM unnest($2::bytea[], $3::bytea[], $4::bytea[], $5::bigint[]) AS asked (id, target, owner, since)
+     JOIN deletion_tombstones t ON t.community = $1 AND t.target = asked.target AND t.author = asked.owner
+       AND t.requested_at >= asked.since`,
     [
       community,
-      bytes(event.id),
-      hexArray(ownersOf(event)),
-      address === undefined ? null : bytes(addressHash(address)),
-      bytes(event.pubkey),
-      event.created_at,
+      hexArray(asked.map(({ id }) => id)),
+      hexArray(asked.map(({ target }) => target)),
+      hexArray(asked.map(({ owner }) => owner)),
+      int8Array(asked.map(({ since }) => since)),
     ],
   );
-  return (rowCount ?? 0) > 0;
+  return new Set(rows.map(({ id }) => id));
 }

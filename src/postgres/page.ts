@@ -58,16 +58,13 @@ export async function readPage<T, K extends [unknown, ...unknown[]]>(
   keyOf: (item: T) => K,
   read: (after: K, rows: number) => Promise<readonly T[]>,
 ): Promise<Page<T> | Denial> {
-  const after = cursor === undefined ? order.start : decode(cursor, order.schema);
-  if (after === undefined)
-    return denial('INVALID_REQUEST', {
-      problems: [{ path: 'cursor', message: 'not a cursor of this list' }],
-    });
+  const after = cursor === undefined ? order.start : decodeCursor(cursor, order.schema);
+  if (after === undefined) return notACursor();
   const rows = await read(after, limit + 1);
   const items = rows.slice(0, limit);
   const last = items.at(-1);
   const more = rows.length > limit && last !== undefined;
-  return { items, cursor: more ? encode(keyOf(last)) : undefined };
+  return { items, cursor: more ? encodeCursor(keyOf(last)) : undefined };
 }
 
 export interface Bounded {
@@ -91,11 +88,16 @@ export async function countUpTo(
   return { count: Math.min(count, max), more: count > max };
 }
 
-function encode(key: readonly unknown[]): string {
+export function notACursor(): Denial {
+  return denial('INVALID_REQUEST', { problems: [{ path: 'cursor', message: 'not a cursor of this list' }] });
+}
+
+/** For lists that `readPage` cannot read. */
+export function encodeCursor(key: readonly unknown[]): string {
   return Buffer.from(JSON.stringify(key)).toString('base64url');
 }
 
-function decode<K>(cursor: string, schema: z.ZodType<K>): K | undefined {
+export function decodeCursor<K>(cursor: string, schema: z.ZodType<K>): K | undefined {
   try {
     return schema.safeParse(JSON.parse(Buffer.from(cursor, 'base64url').toString())).data;
   } catch {

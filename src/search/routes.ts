@@ -43,16 +43,19 @@ export interface HttpClient {
   readonly community: Community;
 }
 
+/** The seven fields of an event. */
+export const nostrEvent = z.strictObject({
+  id: z.string(),
+  pubkey,
+  created_at: z.number().int(),
+  kind: z.number().int(),
+  tags: z.array(z.array(z.string())),
+  content: z.string(),
+  sig: z.string(),
+});
+
 const found = z.strictObject({
-  event: z.strictObject({
-    id: z.string(),
-    pubkey,
-    created_at: z.number().int(),
-    kind: z.number().int(),
-    tags: z.array(z.array(z.string())),
-    content: z.string(),
-    sig: z.string(),
-  }),
+  event: nostrEvent,
   score: z.number().describe('Computed from the words, the age, and the number of events that refer to it'),
 });
 

@@ -10,10 +10,11 @@
  */
 import type { Pool } from 'pg';
 import { type Denial, denial, isDenial } from '../api/rules-errors.js';
-import { findEvents, readEventsById } from '../events/postgres/read/find.js';
+import { findEvents, type PostgresQuery, readEventsById } from '../events/postgres/read/find.js';
 import { countReferences } from '../events/postgres/read/references.js';
 import type { TagHash } from '../events/postgres/tag-hash.js';
 import { type AccessRules, allowedTopics, publicView, type View } from '../events/rules/access.js';
+import type { Version } from '../events/rules/classify.js';
 import { type Filter, matchesNothing } from '../events/rules/filter.js';
 import type { FoundEvent } from '../events/store.js';
 import { hexArray, int4Array, textArray } from '../postgres/binary.js';
@@ -154,13 +155,17 @@ export async function countSearched(
   return { count: found.size, behind, isOutdated };
 }
 
-/** Up to `max` matches, the newest first, and whether there are more; without scores. */
+/**
+ * Up to `max` matches, the newest first, and whether there are more; without scores. `after`: only those
+ * behind this event, whose time is `until` of the filter.
+ */
 export async function selectSearched(
   pools: SearchPools,
   community: SearchedCommunity,
   filter: Filter,
   max: number,
   now: number,
+  after?: Version,
 ): Promise<(IndexState & { readonly ids: readonly string[]; readonly isMore: boolean }) | Denial> {
   if (matchesNothing(filter)) return { ids: [], isMore: false, behind: 0, isOutdated: false };
   const found = await candidatesOf(
@@ -172,6 +177,7 @@ export async function selectSearched(
       limit: max + 1,
       documentsMax: Number.POSITIVE_INFINITY,
       tooLong: AbortSignal.timeout(SEARCH_MS_MAX),
+      after,
     },
   );
   if (isDenial(found)) return found;
@@ -198,6 +204,7 @@ interface Limits {
   /** Maximum number of documents to read. */
   readonly documentsMax: number;
   readonly tooLong: AbortSignal;
+  readonly after?: Version | undefined;
 }
 
 interface Candidates extends IndexState {
@@ -232,7 +239,7 @@ async function candidatesOf(
   { now, cut }: Pick<SearchOf, 'now' | 'cut'>,
   limits: Limits,
 ): Promise<Candidates | Denial> {
-  const { limit } = limits;
+  const { limit, after } = limits;
   for (let tries = 1; ; tries += 1) {
     const { generation, lastSeq, head, isOutdated } = await readIndex(pools, community.id);
     if (generation === 0) return denial('SEARCH_NOT_READY');
@@ -240,11 +247,11 @@ async function candidatesOf(
     const scope = { community: community.id, filter, ...index };
     const { words: ahead, behind } = await readAhead(pools.pool, scope);
     const indexed = isDrivenByEvents(filter)
-      ? await find(pools, community, filter, limit, now, generation)
+      ? await find(pools, community, filter, limit, now, { generation, after })
       : await findByDocuments(pools, community, filter, index, now, limits);
     const isStill = (await readIndex(pools, community.id)).generation === generation;
     if (!isStill && tries < TRIES_MAX) continue;
-    const others = await find(pools, community, among(filter, ahead), limit, now);
+    const others = await find(pools, community, among(filter, ahead), limit, now, { after });
     return { index, rows: merge([...indexed, ...others], index.cut, limit), ahead, behind, isOutdated };
   }
 }
@@ -263,10 +270,10 @@ async function find(
   filter: Filter,
   limit: number,
   now: number,
-  generation?: number,
+  more: Pick<PostgresQuery, 'generation' | 'after'> = {},
 ): Promise<FoundEvent[]> {
   if (matchesNothing(filter)) return [];
-  return findEvents(pools, { community: community.id, filter, limit, now, rules: community, generation });
+  return findEvents(pools, { community: community.id, filter, limit, now, rules: community, ...more });
 }
 
 /** Tags that usually select few events. */
@@ -286,10 +293,10 @@ async function findByDocuments(
   filter: Filter,
   index: Index,
   now: number,
-  { limit, documentsMax, tooLong }: Limits,
+  { limit, documentsMax, tooLong, after: start }: Limits,
 ): Promise<FoundEvent[]> {
   const found: FoundEvent[] = [];
-  let after: Pick<Position, 'createdAt' | 'id'> | undefined;
+  let after: DocumentPlace | undefined = start && { createdAt: start.created_at, id: start.id };
   for (let looked = 0; looked < documentsMax && found.length < limit; looked += PORTION) {
     if (tooLong.aborted) throw new SearchTooLong();
     const documents = await readDocuments(pools.searchPool, community.id, filter, index, after);

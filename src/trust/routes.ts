@@ -78,7 +78,7 @@ const answerOf = <C extends Claim, G extends z.ZodType>(claim: C, grounds: G) =>
   });
 
 /** A score that is due is computed for the response instead of waiting for the worker (DENSITY_REST_MS). */
-async function scoreOf(pool: Pool, rules: Community, claim: Claim, subject: string, now: number) {
+export async function scoreOf(pool: Pool, rules: Community, claim: Claim, subject: string, now: number) {
   const { id: community, settings } = rules;
   const found = await readScore(pool, { community, claim, subject });
   const [fresh] = found?.isDue
@@ -105,7 +105,7 @@ const shared = {
   errors: [],
 } as const;
 
-const counts = z.record(z.string(), z.number().int());
+export const counts = z.record(z.string(), z.number().int());
 
 /** The topics that this reader may read and not everybody may. */
 function closedTopics({ topics }: Community, { enforced, subscribed }: Access): ReadonlySet<string> {
@@ -147,7 +147,7 @@ function reportRoute({ pool }: TrustOptions): Route {
   });
 }
 
-const contact = z.strictObject({
+export const contact = z.strictObject({
   event_id: eventId,
   kind: z.number().int(),
   direction: z.enum(['out', 'in']).describe('out: the person named somebody; in: somebody named the person'),
@@ -234,7 +234,7 @@ async function closedContacts(
 }
 
 /** Checks each event against the store, because the consumer may be behind. */
-async function shownContacts(pool: Pool, community: Community, subject: string, now: number) {
+export async function shownContacts(pool: Pool, community: Community, subject: string, now: number) {
   const { id, settings } = community;
   const since = windowStart(now, settings);
   const kinds = Object.keys(settings['trust.kindWeights']).map(Number);

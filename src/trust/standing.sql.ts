@@ -6,9 +6,10 @@
 import type { ClientBase } from 'pg';
 import type { AccessRules } from '../events/rules/access.js';
 import { hexArray, int8Array } from '../postgres/binary.js';
+import { bytes, type Db } from '../postgres/values.js';
 import { isApproved } from './grounds.sql.js';
 import { hasTies, isOldEnough, RISK_MAX, STANDS_AFTER_MS, scoreOf } from './rules.js';
-import { gatherRisks, gatherTies, NEVER, readFounded } from './weights.sql.js';
+import { countsFrom, gatherRisks, gatherTies, NEVER, readFounded } from './weights.sql.js';
 
 type CommunityRules = AccessRules & { readonly id: number };
 
@@ -62,6 +63,34 @@ async function readCandidates(
     values: [id, hexArray(subjects), await readFounded(client, id, settings)],
   });
   return rows;
+}
+
+export interface Standing {
+  readonly firstSeenAt: number;
+  readonly isFounder: boolean;
+  readonly isApproved: boolean;
+  /** When their ties begin to count for others: as granted, or by age for a founder; null: not granted. */
+  readonly standsFrom: number | null;
+  /** An operator blocked or disabled the person. */
+  readonly isTakenAway: boolean;
+}
+
+/** Undefined for a key that has never posted here. */
+export async function readStanding(
+  db: Db,
+  { id, settings }: CommunityRules,
+  pubkey: string,
+): Promise<Standing | undefined> {
+  const { rows } = await db.query<Standing>({
+    name: 'trust-standing-of',
+    text: `SELECT a.first_seen_at AS "firstSeenAt", a.first_seen_at <= $3 AS "isFounder",
+        ${isApproved('a.pubkey')} AS "isApproved",
+        nullif(${countsFrom('$3')}, ${NEVER}) AS "standsFrom",
+        coalesce(a.stands_from = ${NEVER}, false) AS "isTakenAway"
+      FROM trust_authors a WHERE a.community = $1 AND a.pubkey = $2`,
+    values: [id, bytes(pubkey), await readFounded(db, id, settings)],
+  });
+  return rows[0];
 }
 
 async function established(

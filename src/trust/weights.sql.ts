@@ -6,7 +6,7 @@
 import { type AccessRules, publicTopicsOf } from '../events/rules/access.js';
 import { DAY_MS } from '../events/rules/retention.js';
 import { hexArray, int4Array, textArray } from '../postgres/binary.js';
-import type { Db } from '../postgres/values.js';
+import { bytes, type Db } from '../postgres/values.js';
 import {
   ESTABLISHED_DAYS,
   foundedUntil,
@@ -100,7 +100,7 @@ export const NEVER = Number.MAX_SAFE_INTEGER;
  * The time from which the ties of author `a` count for others; null: they do not. `founded` is the parameter
  * with the end of the founding days.
  */
-const countsFrom = (founded: string) => `coalesce(a.stands_from,
+export const countsFrom = (founded: string) => `coalesce(a.stands_from,
   CASE WHEN a.first_seen_at <= ${founded} THEN a.first_seen_at + ${ESTABLISHED_DAYS * DAY_MS} END)`;
 
 /**
@@ -118,6 +118,19 @@ const SENT = `SELECT * FROM trust_contacts WHERE author = me.id AND ${COUNTS}
 const ANSWERED = `SELECT * FROM trust_contacts WHERE author = d.named AND named = me.id AND ${COUNTS}
   ORDER BY at DESC LIMIT ${CONTACTS_OF_TWO}`;
 
+/** Those whom person `me` named and who named `me`, with both directions. */
+const PARTNERS = `
+      SELECT n.pubkey, d.given, i.got, least(d.oldest, i.oldest) AS oldest,
+        ${countsFrom('$8::bigint')} AS counts_from
+      FROM (SELECT named, sum(weight) AS given, min(oldest) AS oldest
+        FROM (${byDay('c.named,', SENT)}) o GROUP BY named) d
+      CROSS JOIN LATERAL (
+        SELECT sum(weight) AS got, min(oldest) AS oldest FROM (${byDay('', ANSWERED)}) o) i
+      JOIN trust_people n ON n.id = d.named
+      JOIN trust_authors a ON a.community = $1 AND a.pubkey = n.pubkey
+      WHERE i.got IS NOT NULL`;
+const strengthOf = (of: string) => `round(least(1, least(${of}.given, ${of}.got) / ${TIE_FULL}), 3)`;
+
 /**
  * Ties with people of standing: those whom the person named and who named the person. The query starts from
  * what the person wrote, because the number of events that name somebody is unlimited. The sum changes when
@@ -129,19 +142,11 @@ const TIES_SQL = `
   FROM unnest($2::bytea[]) AS s (subject)
   LEFT JOIN trust_people me ON me.community = $1 AND me.pubkey = s.subject
   CROSS JOIN LATERAL (
-    SELECT sum(round(least(1, least(p.given, p.got) / ${TIE_FULL}), 3))
+    SELECT sum(${strengthOf('p')})
         FILTER (WHERE p.counts_from <= $7::bigint) AS ties,
       least(min(p.oldest) + $4::bigint,
         min(p.counts_from) FILTER (WHERE p.counts_from > $7::bigint)) AS changes
-    FROM (
-      SELECT d.given, i.got, least(d.oldest, i.oldest) AS oldest, ${countsFrom('$8::bigint')} AS counts_from
-      FROM (SELECT named, sum(weight) AS given, min(oldest) AS oldest
-        FROM (${byDay('c.named,', SENT)}) o GROUP BY named) d
-      CROSS JOIN LATERAL (
-        SELECT sum(weight) AS got, min(oldest) AS oldest FROM (${byDay('', ANSWERED)}) o) i
-      JOIN trust_people n ON n.id = d.named
-      JOIN trust_authors a ON a.community = $1 AND a.pubkey = n.pubkey
-      WHERE i.got IS NOT NULL) p
+    FROM (${PARTNERS}) p
     WHERE p.counts_from < ${NEVER}) t`;
 
 export async function gatherTies(
@@ -167,6 +172,46 @@ export async function gatherTies(
     ],
   });
   return bySubject(rows);
+}
+
+export interface Tie {
+  readonly pubkey: string;
+  /** The weights of the two directions, and what they are together, 0 to 1. */
+  readonly given: number;
+  readonly got: number;
+  readonly strength: number;
+  /** Since when it counts; null: the other person has no standing. */
+  readonly countsFrom: number | null;
+}
+
+/** The ties of one person: those that count first, then the strongest. */
+export async function listTies(
+  db: Db,
+  { community, subject }: { readonly community: number; readonly subject: string },
+  { settings }: Pick<AccessRules, 'settings'>,
+  limit: number,
+  now: number,
+): Promise<Tie[]> {
+  const weights = Object.entries(settings['trust.kindWeights']);
+  const { rows } = await db.query<Tie>({
+    name: 'trust-tie-list',
+    text: `SELECT encode(p.pubkey, 'hex') AS pubkey, p.given::float8, p.got::float8,
+        ${strengthOf('p')}::float8 AS strength, nullif(p.counts_from, ${NEVER}) AS "countsFrom"
+      FROM trust_people me CROSS JOIN LATERAL (${PARTNERS}) p
+      WHERE me.community = $1 AND me.pubkey = $2
+      ORDER BY coalesce(p.counts_from <= $7::bigint, false) DESC, strength DESC, p.pubkey LIMIT $4::bigint`,
+    values: [
+      community,
+      bytes(subject),
+      windowStart(now, settings),
+      limit,
+      int4Array(weights.map(([kind]) => Number(kind))),
+      weights.map(([, weight]) => String(weight)),
+      now,
+      await readFounded(db, community, settings),
+    ],
+  });
+  return rows;
 }
 
 /** Keys that were first seen up to this time belong to founders. */

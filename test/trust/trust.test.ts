@@ -24,13 +24,14 @@ const START = Date.now();
 const GAP = ASSERTION_GAP.usualMs;
 /** Assertions have whole seconds, so each test begins in its own second, and on another day. */
 const clock: Clock = { now: START - 60 * DAY };
+const root = newAuthor();
 let node: Trusting;
 let home: number;
 /** Members who have been here for two months and talk with one another. */
 const elders: Author[] = Array.from({ length: 12 }, newAuthor);
 
 beforeAll(async () => {
-  node = await startTrusting(clock);
+  node = await startTrusting(clock, { MINATO_ADMIN_PUBKEYS: root.pubkey });
   home = node.node.communities.find(undefined, undefined)!.id;
   // When the clock jumps, every consumer looks late.
   await set('capacity.lagSecondsMax', 0);
@@ -92,6 +93,16 @@ async function set(key: SettingKey, value: unknown, community = home): Promise<v
       ? true
       : undefined,
   );
+}
+
+interface Trust {
+  readonly communication_density: {
+    readonly ties: {
+      readonly pubkey: string;
+      readonly strength: number;
+      readonly counts_from: number | null;
+    }[];
+  };
 }
 
 describe('communication density', () => {
@@ -595,6 +606,49 @@ describe('trust', () => {
     expect(await density(ben)).toMatchObject({ score: 0 });
     await pool.query('DELETE FROM blocked_authors');
     expect(await node.pass()).toBe(0);
+  });
+
+  it('operators see both scores of a person with what they are made of, and not who reported', async () => {
+    const ann = newAuthor();
+    const stranger = newAuthor();
+    await befriend(ann, elders[0]!);
+    await node.post(ann, { tags: p(elders[1]!) });
+    await node.post(elders[1]!, { kind: 6, tags: p(ann) });
+    await befriend(ann, stranger);
+    await report(elders[2]!, ann);
+    await report(elders[3]!, ann, 'nudity');
+    await report(stranger, ann, 'illegal');
+    await node.settled();
+    const url = `/v1/admin/trust/${ann.pubkey}`;
+    const { body } = await node.api.ask<Trust>('GET', url, node.signed(root, 'GET', url));
+    const [density_, risk_] = [await density(ann), await risk(ann)];
+    expect(body).toMatchObject({
+      subject: ann.pubkey,
+      window_days: 30,
+      standing: { first_seen_at: clock.now, founder: false, approved: false, stands_from: null },
+      report_based: {
+        score: risk_.score,
+        rank: risk_.rank,
+        weight: risk_.grounds.weight,
+        reports: { nudity: 1, spam: 1 },
+        labels: {},
+      },
+      communication_density: { score: density_.score, weight: 1.5, contacts: density_.grounds },
+    });
+    const ties = body.communication_density.ties.map(({ pubkey, strength, counts_from }) => [
+      pubkey,
+      strength,
+      counts_from !== null,
+    ]);
+    expect(ties).toEqual([
+      [elders[0]!.pubkey, 1, true],
+      [elders[1]!.pubkey, 0.5, true],
+      [stranger.pubkey, 1, false],
+    ]);
+    expect(JSON.stringify(body)).not.toContain(elders[2]!.pubkey);
+    const unknown = `/v1/admin/trust/${newAuthor().pubkey}`;
+    const nobody = await node.api.ask('GET', unknown, node.signed(root, 'GET', unknown));
+    expect(nobody.body).toMatchObject({ standing: null, report_based: { score: 0, computed_at: null } });
   });
 
   it('the daily pass finds, counts and corrects a wrong score', async () => {

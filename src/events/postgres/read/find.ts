@@ -12,7 +12,7 @@ import type { EventRef, FoundEvent, NewestPage, NewestPlace, Query, ReadEvent } 
 import { dedupeOf, eventAt } from '../places.js';
 import type { TagHash } from '../tag-hash.js';
 import { NOT_VANISHED } from './hidden-at-read.js';
-import { COLUMNS, NEWEST_FIRST, SERVED_KEEPS, selectRows } from './query.js';
+import { COLUMNS, NEWEST_FIRST, SERVED_KEEPS, type SelectOf, selectRows } from './query.js';
 import { Parameters, run, type Statement } from './statement.js';
 import { windowsOf } from './windows.js';
 
@@ -20,10 +20,8 @@ import { windowsOf } from './windows.js';
 const ONE_STEP_ROWS_MAX = 150;
 const PAYLOAD_TOO = `${COLUMNS}, e.payload`;
 
-/** A query that may also search the words of one generation of search documents. */
-export interface PostgresQuery extends Query {
-  readonly generation?: number | undefined;
-}
+/** A query that may also search the words of one generation of search documents, and continue a page. */
+export type PostgresQuery = Query & Pick<SelectOf, 'generation' | 'after'>;
 
 /** Where a query runs, and how its tags are hashed. */
 export interface Tables {

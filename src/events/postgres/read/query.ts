@@ -4,9 +4,10 @@
  * The live twin is `events/rules/filter.ts`.
  */
 import { hexArray, int4Array, int8Array, textArray } from '../../../postgres/binary.js';
+import { bytes } from '../../../postgres/values.js';
 import { toTsquery } from '../../../search/rules.js';
 import { findsBound, isTopic } from '../../../topics/rules.js';
-import { KIND_DELETION } from '../../rules/classify.js';
+import { KIND_DELETION, type Version } from '../../rules/classify.js';
 import type { Filter, TagCondition } from '../../rules/filter.js';
 import { Keep, keepsOf, REGULAR_KEEPS } from '../../rules/keep.js';
 import { defaultSince, topicSince } from '../../rules/retention.js';
@@ -36,6 +37,11 @@ export type SelectOf = Query & {
    * already.
    */
   readonly generation?: number | undefined;
+  /**
+   * Only events that come after this one in the order of the answer. `until` of the filter is its time or
+   * earlier.
+   */
+  readonly after?: Version | undefined;
   /**
    * For a count: at most this many rows of all scans together, in the order of the scans; a row may occur
    * twice. Undefined: the newest rows, each once.
@@ -89,7 +95,7 @@ interface Settled {
 
 export function conditions(context: Context, settled: Settled): string {
   const { params } = context;
-  const { filter, rules, now, generation } = context.query;
+  const { filter, rules, now, generation, after } = context.query;
   const all = [
     `e.community = ${context.community}`,
     'e.hidden IS NULL',
@@ -100,6 +106,10 @@ export function conditions(context: Context, settled: Settled): string {
   ];
   if (filter.since !== undefined) all.push(`e.created_at >= ${params.add(filter.since, 'bigint')}`);
   if (filter.until !== undefined) all.push(`e.created_at <= ${params.add(filter.until, 'bigint')}`);
+  if (after !== undefined) {
+    const time = params.add(after.created_at, 'bigint');
+    all.push(`(e.created_at < ${time} OR e.id > ${params.add(bytes(after.id), 'bytea')})`);
+  }
   if (filter.authors !== undefined && !settled.authors) {
     all.push(`e.pubkey = ANY (${params.add(hexArray([...filter.authors]), 'bytea[]')})`);
   }

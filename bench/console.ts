@@ -1,0 +1,256 @@
+/**
+ * `node --import tsx bench/console.ts [events]`, after `npm run build`: the console on a store of 100,000
+ * events (sql-store.ts). Times of each way to find events over HTTP, of a walk through all pages, and of the
+ * page in a real Chromium: its first rows, scrolling to the very end, jumping, filtering.
+ */
+
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { finalizeEvent, generateSecretKey, getPublicKey } from 'nostr-tools/pure';
+import { chromium, type Page } from 'playwright-core';
+import { environmentOf } from '../test/support/servers/debian-package.js';
+import { findChromium } from '../test/support/servers/programs.js';
+import { withDatabase } from './database.js';
+import { latency } from './measure.js';
+import { makeFolder, removeFolder, startNode, withCleanUp } from './node.js';
+import { untilUpToDate } from './settle.js';
+import { anyAuthor, BUSY_AUTHOR, coldTopic, eventId, fillBySql, HOT_TOPIC, withStore } from './sql-store.js';
+
+const EVENTS = Number(process.argv[2] ?? 100_000);
+const ASKED = 40;
+const WAIT_MS = 120_000;
+const INDEXED_MS_MAX = 15 * 60_000;
+const say = (text: string) => process.stdout.write(`${text}\n`);
+const secret = generateSecretKey();
+
+async function main(): Promise<void> {
+  const folder = makeFolder(tmpdir());
+  await withCleanUp(
+    async () => removeFolder(folder),
+    async () => {
+      const now = Date.now();
+      await withStore(
+        join(folder, 'data'),
+        () => now,
+        (store) => fillBySql(store, { count: EVENTS, ingestedAt: now, say }),
+      );
+      const env = { MINATO_ADMIN_PUBKEYS: getPublicKey(secret) };
+      const node = await startNode(folder, env);
+      await withCleanUp(
+        () => node.stop(),
+        async () => {
+          await node.ready();
+          const base = node.url.replace(/^ws/, 'http');
+          const cookie = await signIn(base);
+          await untilIndexed(base, cookie);
+          say(`consumers: ${Math.round(await untilUpToDate({ node, folder, nodeEnv: env }))} s`);
+          await withDatabase({ node, folder, nodeEnv: env }, hideSome);
+          await askAll(base, cookie);
+          await walk(base, cookie);
+          await browse(base, cookie);
+        },
+      );
+    },
+  );
+}
+
+/** The index is built from what is stored, once. */
+async function untilIndexed(base: string, cookie: string): Promise<void> {
+  const end = performance.now() + INDEXED_MS_MAX;
+  for (;;) {
+    const found = await ask(base, cookie, { text: 'lantern' }).catch((error: Error) => error);
+    if (!(found instanceof Error)) return;
+    if (performance.now() > end) throw found;
+    await sleep(1_000);
+  }
+}
+
+/** The busy author has deleted half of their events. */
+async function hideSome(client: {
+  query(text: string, values?: unknown[]): Promise<unknown>;
+}): Promise<void> {
+  await client.query(
+    `WITH hidden AS (UPDATE events SET hidden = 2, hidden_at = created_at * 1000
+       WHERE pubkey = decode($1, 'hex') AND seq % 20 < 10 RETURNING id, seq),
+     tags AS (DELETE FROM event_tags t USING hidden h WHERE t.seq = h.seq)
+     UPDATE event_dedupe d SET hidden = 2 FROM hidden h WHERE d.event_id = h.id`,
+    [BUSY_AUTHOR],
+  );
+  await client.query('ANALYZE events');
+}
+
+async function signIn(base: string): Promise<string> {
+  const url = `${base}/v1/admin/session`;
+  const event = finalizeEvent(
+    {
+      kind: 27_235,
+      created_at: Math.floor(Date.now() / 1_000),
+      content: '',
+      tags: [
+        ['u', url],
+        ['method', 'POST'],
+      ],
+    },
+    secret,
+  );
+  const authorization = `Nostr ${Buffer.from(JSON.stringify(event)).toString('base64')}`;
+  const response = await fetch(url, { method: 'POST', headers: { authorization } });
+  if (response.status !== 201) throw new Error(`sign-in: ${response.status} ${await response.text()}`);
+  return response.headers.get('set-cookie')!.split(';')[0]!;
+}
+
+interface Found {
+  readonly items: readonly { readonly event_id: string }[];
+  readonly next_cursor: string | null;
+}
+
+async function ask(base: string, cookie: string, query: Record<string, string>): Promise<Found> {
+  const response = await fetch(`${base}/v1/admin/events?${new URLSearchParams(query)}`, {
+    headers: { cookie },
+  });
+  if (!response.ok) throw new Error(`${response.status} ${await response.text()}`);
+  return (await response.json()) as Found;
+}
+
+const SHAPES: readonly (readonly [title: string, query: (round: number) => Record<string, string>])[] = [
+  ['newest', () => ({})],
+  ['one id', (round) => ({ id: eventId(round * 37) })],
+  ['busy author', () => ({ author: BUSY_AUTHOR })],
+  ['any author', (round) => ({ author: anyAuthor(round * 10 + 1) })],
+  ['hot topic', () => ({ topic: HOT_TOPIC })],
+  ['cold topic', (round) => ({ topic: coldTopic(round % 10) })],
+  ['kind 7', () => ({ kind: '7' })],
+  ['busy author in hot topic, kind 1', () => ({ author: BUSY_AUTHOR, topic: HOT_TOPIC, kind: '1' })],
+  ['a word of every event', () => ({ text: 'lantern' })],
+  ['a word of no event', (round) => ({ text: `nothing${round}` })],
+  ['deleted events of an author', () => ({ author: BUSY_AUTHOR, state: 'hidden' })],
+  [
+    'deleted events, a topic among them',
+    () => ({ author: BUSY_AUTHOR, state: 'hidden', topic: coldTopic(0) }),
+  ],
+  ['deleted events of everybody', () => ({ state: 'deleted' })],
+];
+
+async function askAll(base: string, cookie: string): Promise<void> {
+  say('\nGET /v1/admin/events, pages of 100            p50 ms  p99 ms  items');
+  for (const [title, query] of SHAPES) {
+    const times: number[] = [];
+    let items = 0;
+    for (let round = 0; round < ASKED; round += 1) {
+      const start = performance.now();
+      items = (await ask(base, cookie, { limit: '100', ...query(round) })).items.length;
+      times.push(performance.now() - start);
+    }
+    const { p50Ms, p99Ms } = latency(times.slice(2));
+    say(`  ${title.padEnd(42)} ${p50Ms.toFixed(1).padStart(7)} ${p99Ms.toFixed(1).padStart(7)} ${items}`);
+  }
+}
+
+/** Every page, to the last: a late page must not cost more than an early one. */
+async function walk(base: string, cookie: string): Promise<void> {
+  const times: number[] = [];
+  let cursor: string | undefined;
+  let items = 0;
+  do {
+    const start = performance.now();
+    const page = await ask(base, cookie, { limit: '200', ...(cursor && { cursor }) });
+    times.push(performance.now() - start);
+    items += page.items.length;
+    cursor = page.next_cursor ?? undefined;
+  } while (cursor !== undefined);
+  const tenth = Math.ceil(times.length / 10);
+  const [first, last] = [times.slice(0, tenth), times.slice(-tenth)].map((part) =>
+    latency(part).p50Ms.toFixed(1),
+  );
+  const seconds = (times.reduce((a, b) => a + b, 0) / 1_000).toFixed(1);
+  say(`\nwalk: ${items} events in ${times.length} pages of 200, ${seconds} s`);
+  say(`      p50 of the first tenth ${first} ms, of the last tenth ${last} ms`);
+}
+
+async function browse(base: string, cookie: string): Promise<void> {
+  const program = await findChromium();
+  const fonts = join(dirname(program.path), '../../../etc/fonts');
+  const browser = await chromium.launch({
+    executablePath: program.path,
+    args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage'],
+    env: { ...environmentOf(program), FONTCONFIG_PATH: fonts } as Record<string, string>,
+  });
+  try {
+    const context = await browser.newContext({ viewport: { width: 1_280, height: 800 } });
+    context.setDefaultTimeout(WAIT_MS);
+    const [name, value] = cookie.split('=') as [string, string];
+    await context.addCookies([{ name, value, url: base }]);
+    const page = await context.newPage();
+    say('\nthe page in Chromium, 1280 × 800');
+    await timed('first rows after opening the address', async () => {
+      await page.goto(`${base}/admin/events`);
+      await page.getByRole('row').nth(5).waitFor();
+    });
+    await scroll(page);
+    for (let round = 0; round < 3; round += 1)
+      await timed('jump to a random place among all of them', () => jump(page));
+    await timed('filter by a topic (250 ms of it wait for typing)', async () => {
+      await page.getByLabel('Topic').fill(coldTopic(3));
+      await page.waitForFunction(`(() => {
+        const rows = [...document.querySelectorAll('tbody tr[data-index]')];
+        return rows.length > 0 && rows.every((row) => row.textContent.includes('${coldTopic(3)}'));
+      })()`);
+    });
+  } finally {
+    await browser.close();
+  }
+}
+
+async function timed(title: string, work: () => Promise<unknown>): Promise<void> {
+  const start = performance.now();
+  await work();
+  say(`  ${title.padEnd(52)} ${Math.round(performance.now() - start)} ms`);
+}
+
+const LOADED = `Number([...document.querySelectorAll('tbody tr[data-index]')].at(-1)?.dataset.index ?? 0)`;
+
+/** Scrolls to the end of what is loaded until nothing more comes, and measures the frames meanwhile. */
+async function scroll(page: Page): Promise<void> {
+  const start = performance.now();
+  const found = await page.evaluate<{
+    rows: number;
+    p50: number;
+    p99: number;
+    worst: number;
+  }>(`new Promise((done) => {
+    const frames = [];
+    let before = performance.now();
+    let still = 0;
+    let rows = 0;
+    const step = () => {
+      const now = performance.now();
+      frames.push(now - before);
+      before = now;
+      window.scrollTo(0, document.documentElement.scrollHeight);
+      const last = ${LOADED};
+      still = last === rows ? still + 1 : 0;
+      rows = last;
+      if (still > 600) {
+        const sorted = frames.slice(0, -600).sort((a, b) => a - b);
+        const at = (share) => sorted[Math.floor(sorted.length * share)];
+        done({ rows: rows + 1, p50: at(0.5), p99: at(0.99), worst: sorted.at(-1) });
+      } else requestAnimationFrame(step);
+    };
+    requestAnimationFrame(step);
+  })`);
+  const { rows, p50, p99, worst } = found;
+  say(`  scrolled to row ${rows} in ${((performance.now() - start) / 1_000).toFixed(1)} s`);
+  say(`  frames meanwhile: p50 ${p50.toFixed(1)}, p99 ${p99.toFixed(1)}, worst ${worst.toFixed(1)} ms`);
+}
+
+async function jump(page: Page): Promise<void> {
+  const share = Math.random();
+  await page.evaluate(`window.scrollTo(0, document.documentElement.scrollHeight * ${share})`);
+  await page.waitForFunction(`[...document.querySelectorAll('tbody tr[data-index]')].some((row) => {
+    const { top, bottom } = row.getBoundingClientRect();
+    return bottom > 0 && top < innerHeight && row.textContent !== '';
+  })`);
+}
+
+await main();
