@@ -12,7 +12,7 @@ import { type ModerationOptions, moderationRoutes } from '../moderation/routes.j
 import { consumerRoutes } from '../outbox/consumers/routes.js';
 import { type OutboxOptions, outboxRoutes } from '../outbox/routes.js';
 import { followerRoutes } from '../outbox/routes-followers.js';
-import { personalDataReviewRoutes } from '../personal-data/routes-admin.js';
+import { personalDataReviewRoutes, type ReviewOptions } from '../personal-data/routes-admin.js';
 import { planRoutes } from '../plans/routes-admin.js';
 import { policyAdminRoutes } from '../policies/routes-admin.js';
 import { type AdminSessionOptions, sessionRoutes } from '../sessions/routes.js';
@@ -26,7 +26,8 @@ export interface AdminOptions
     ModerationOptions,
     AdminSessionOptions,
     ErasureOptions,
-    CapacityOptions {
+    CapacityOptions,
+    ReviewOptions {
   readonly pool: Pool;
   /** Operators of every community. Nobody can remove or disable them. */
   readonly adminPubkeys: readonly string[];

@@ -1,6 +1,7 @@
 /** The role api: opens the sessions and adds the routes of the HTTP API to the port. */
 import { addApi } from '../api/server.js';
 import { erase } from '../erasure/jobs.js';
+import { heldCounter } from '../erasure/preview.js';
 import { carryOut } from '../moderation/pending-actions.js';
 import { exportPersonalData } from '../personal-data/jobs.js';
 import { isExempt } from '../port/rate.js';
@@ -47,6 +48,7 @@ export async function startApi(
     downloadSecret: await fixDownloadSecret(database.ownPool),
     exportSoon: () => runSoon(exportPersonalData.name),
     eraseSoon: () => runSoon(erase.name),
+    countHeld: heldCounter(erasing, database, now),
     hashOf: async (community, pubkey) => erasing.subjectKey.tryHash(community, pubkey)?.toString('hex'),
     search: {
       pool: database.pool,
