@@ -13,11 +13,12 @@ import { addOperator, listOperators, type Operator, removeOperator } from './ope
 import { MEMBER_NAME, MEMBER_NAME_WORDS, MEMBER_STATUSES } from './rules.js';
 import { type Profile, profileIn, searchFor } from './rules-profile.js';
 import { hasRole, ROLES, type Role } from './rules-roles.js';
-import { type ListedMember, readListedMember, readProfilePayload, searchMembers } from './search.sql.js';
+import { type ListedMember, readListedMember, readProfiles, searchMembers } from './search.sql.js';
 
 const MEMBERS = '/admin/members';
 const OPERATORS = '/admin/operators';
 const INVITES = '/admin/invites';
+const PROFILES_MAX = 50;
 
 export function memberRoutes(options: AdminOptions): Route[] {
   return [...aboutMembers(options), ...aboutOperators(options), ...aboutInvites(options)];
@@ -130,17 +131,28 @@ function aboutMembers({ pool, adminPubkeys }: AdminOptions): Route[] {
     }),
     route({
       method: 'GET',
-      url: `${MEMBERS}/:pubkey/profile`,
-      summary: 'The profile of a key, also of one that is not a member',
+      url: '/admin/profiles',
+      summary: 'The profiles of keys, members or not',
       tags,
       who: 'operator',
       role: 'viewer',
-      params: byPubkey,
-      response: z.strictObject({ pubkey, profile }),
+      query: z.strictObject({
+        pubkeys: z
+          .string()
+          .transform((list) => list.split(','))
+          .pipe(z.array(pubkey).min(1).max(PROFILES_MAX))
+          .describe(`Public keys in hex, separated by commas, at most ${PROFILES_MAX}`),
+      }),
+      response: z.strictObject({ items: z.array(z.strictObject({ pubkey, profile })) }),
       errors: [],
-      handler: async ({ community, params, now }) => {
-        const payload = await readProfilePayload(pool, { community: community.id, ...params }, now);
-        return { ...params, profile: showProfile(profileIn(payload)) };
+      handler: async ({ community, query: { pubkeys }, now }) => {
+        const found = await readProfiles(pool, community.id, pubkeys, now);
+        return {
+          items: found.map(({ pubkey: key, payload }) => ({
+            pubkey: key,
+            profile: showProfile(profileIn(payload)),
+          })),
+        };
       },
     }),
     route({

@@ -47,7 +47,7 @@ function objectIn(text: string): Readonly<Record<string, unknown>> | undefined {
 // ── Searches ───────────────────────────────────────────────────────────────────────────────────────────────
 
 export interface MemberSearch {
-  /** A part of a name or a note. */
+  /** A part of a name or a note. One character is the beginning of one: a line break stands before each. */
   readonly text: string;
   /** The name before the @ of an address (NIP-05), which may be a name of this community. */
   readonly localName: string | null;
@@ -70,7 +70,7 @@ export function searchFor(
   const digits = whole ?? text.toLowerCase();
   const isKey = new RegExp(`^[0-9a-f]{${KEY_DIGITS_MIN},${KEY_DIGITS}}$`).test(digits);
   return {
-    text,
+    text: [...text].length === 1 ? `\n${text}` : text,
     localName: /^([a-z0-9._-]{1,64})@/.exec(text.toLowerCase())?.[1] ?? null,
     keys: isKey ? { from: digits.padEnd(KEY_DIGITS, '0'), to: digits.padEnd(KEY_DIGITS, 'f') } : null,
   };

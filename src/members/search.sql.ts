@@ -3,17 +3,13 @@
  * address (NIP-05) or note. A search reads candidates from indexes, sorts them, and checks one after another
  * until the page is full.
  */
-import type { Denial } from '../api/rules-errors.js';
-import {
-  foldedText,
-  hasName,
-  joinProfile,
-  keysWithPieces,
-  piecesOf,
-} from '../events/postgres/read/profiles.js';
+import type { Pool } from 'pg';
+import { type Denial, isDenial } from '../api/rules-errors.js';
+import { foldedText, hasName, joinProfile, keysWithPairs } from '../events/postgres/read/profiles.js';
 import { FREE_PLAN } from '../plans/rules.js';
 import { named } from '../postgres/named.js';
 import { BY_PUBKEY, NEWEST_PUBKEY, type Page, type PageOf, readPage } from '../postgres/page.js';
+import { inTransaction } from '../postgres/transaction.js';
 import { bytes, type Db } from '../postgres/values.js';
 import { MEMBER_COLUMNS, type Member } from './members.sql.js';
 import type { MemberStatus } from './rules.js';
@@ -55,24 +51,33 @@ export async function readListedMember(
   return rows[0];
 }
 
-/** The profile of a key, member or not: the stored event of kind 0. */
-export async function readProfilePayload(
+/** The stored events of kind 0 of keys, members or not. Each key once, ordered by key. */
+export async function readProfiles(
   db: Db,
-  { community, pubkey }: { readonly community: number; readonly pubkey: string },
+  community: number,
+  pubkeys: readonly string[],
   now: number,
-): Promise<string | null> {
-  const { rows } = await db.query<{ payload: string | null }>(
-    named(`SELECT profile.payload FROM (SELECT :community AS community, :pubkey AS pubkey) m ${JOINED}`, {
-      community: ['int', community],
-      pubkey: ['bytea', bytes(pubkey)],
-      now: ['bigint', now],
-    }),
+): Promise<{ readonly pubkey: string; readonly payload: string | null }[]> {
+  const { rows } = await db.query<{ pubkey: string; payload: string | null }>(
+    named(
+      `SELECT encode(m.pubkey, 'hex') AS pubkey, profile.payload
+       FROM (SELECT DISTINCT :community AS community, key AS pubkey FROM unnest(:keys) AS key) m ${JOINED}
+       ORDER BY m.pubkey`,
+      {
+        community: ['int', community],
+        keys: ['bytea[]', pubkeys.map((key) => bytes(key))],
+        now: ['bigint', now],
+      },
+    ),
   );
-  return rows[0]?.payload ?? null;
+  return rows;
 }
 
+/** The pools of the API do without bitmap scans, which are the only way to read these indexes. */
+const BEGIN_SEARCH = 'BEGIN READ ONLY; SET LOCAL enable_bitmapscan = on';
+
 export function searchMembers(
-  db: Db,
+  pool: Pool,
   choice: MemberChoice,
   page: PageOf,
 ): Promise<Page<ListedMember> | Denial> {
@@ -82,14 +87,19 @@ export function searchMembers(
       BY_PUBKEY,
       ({ pubkey }: ListedMember) => [pubkey],
       ([after], limit) =>
-        read(db, choice, { beyond: 'm.pubkey > :after', order: 'm.pubkey', after: { pubkey: after }, limit }),
+        read(pool, choice, {
+          beyond: 'm.pubkey > :after',
+          order: 'm.pubkey',
+          after: { pubkey: after },
+          limit,
+        }),
     );
   return readPage(
     page,
     NEWEST_PUBKEY,
     ({ createdAt, pubkey }: ListedMember) => [createdAt, pubkey],
     ([at, pubkey], limit) =>
-      read(db, choice, {
+      read(pool, choice, {
         beyond: '(m.created_at, m.pubkey) < (:at, :after)',
         order: 'm.created_at DESC, m.pubkey DESC',
         after: { at, pubkey },
@@ -105,55 +115,56 @@ interface Part {
   readonly limit: number;
 }
 
-async function read(db: Db, choice: MemberChoice, part: Part): Promise<ListedMember[]> {
+async function read(pool: Pool, choice: MemberChoice, part: Part): Promise<ListedMember[]> {
   const { community, status, search, seesNotes, now } = choice;
   const { beyond, order, after, limit } = part;
-  const found = search === undefined ? undefined : matching(search, seesNotes);
-  const { rows } = await db.query<ListedMember>(
-    named(
-      // OFFSET 0: sorts before it looks into a profile, which costs more than to find and sort its key.
-      `SELECT ${COLUMNS} FROM (
+  const sought = search === undefined ? undefined : matching(search, seesNotes);
+  const statement = named(
+    // OFFSET 0: sorts before it looks into a profile, which costs more than to find and sort its key.
+    `SELECT ${COLUMNS} FROM (
          SELECT m.* FROM members m WHERE m.community = :community AND ${beyond}
            ${status === undefined ? '' : 'AND m.status = :status'}
-           ${found === undefined ? '' : `AND m.pubkey IN (${found.candidates})`}
+           ${sought === undefined ? '' : `AND m.pubkey IN (${sought.candidates})`}
          ORDER BY ${order} OFFSET 0) m ${JOINED}
-       ${found === undefined ? '' : `WHERE ${found.check}`}
+       ${sought === undefined ? '' : `WHERE ${sought.check}`}
        ORDER BY ${order} LIMIT :limit`,
-      {
-        community: ['int', community],
-        status: ['text', status ?? null],
-        at: ['bigint', after.at ?? 0],
-        after: ['bytea', bytes(after.pubkey)],
-        text: ['text', search?.text ?? null],
-        local: ['text', search?.localName ?? null],
-        from: ['bytea', search?.keys ? bytes(search.keys.from) : null],
-        to: ['bytea', search?.keys ? bytes(search.keys.to) : null],
-        limit: ['int', limit],
-        now: ['bigint', now],
-      },
-    ),
+    {
+      community: ['int', community],
+      status: ['text', status ?? null],
+      at: ['bigint', after.at ?? 0],
+      after: ['bytea', bytes(after.pubkey)],
+      text: ['text', search?.text ?? null],
+      local: ['text', search?.localName ?? null],
+      from: ['bytea', search?.keys ? bytes(search.keys.from) : null],
+      to: ['bytea', search?.keys ? bytes(search.keys.to) : null],
+      limit: ['int', limit],
+      now: ['bigint', now],
+    },
   );
-  return rows;
+  if (search === undefined) return (await pool.query<ListedMember>(statement)).rows;
+  const found = await inTransaction(pool, BEGIN_SEARCH, (db) => db.query<ListedMember>(statement));
+  if (isDenial(found)) throw new Error('a search refuses nothing');
+  return found.rows;
 }
 
 /** As the index on the names and notes of members has them. */
-const WORDS = foldedText(`coalesce(m.name, '') || ' ' || coalesce(m.note, '')`);
+const WORDS = foldedText(`E'\\n' || coalesce(m.name, '') || E'\\n' || coalesce(m.note, '')`);
 const TEXT = foldedText(':text');
-const PIECES = piecesOf(':community', TEXT);
 
 /** Candidates, each by one index, and the exact condition on `m` and its profile. */
 function matching({ localName, keys }: MemberSearch, seesNotes: boolean) {
   const members = (condition: string) =>
     `SELECT m.pubkey FROM members m WHERE m.community = :community AND ${condition}`;
   const hasWords = `(m.name IS NOT NULL OR m.note IS NOT NULL)
-    AND text_pieces(m.community, ${WORDS}, '{1,2}') @> ${PIECES}`;
+    AND text_pairs(m.community, ${WORDS}) @> text_pairs(:community, ${TEXT})`;
   const isLocal = 'm.name = :local';
   const isKey = 'm.pubkey BETWEEN :from AND :to';
   const exact = [...(localName === null ? [] : [isLocal]), ...(keys === null ? [] : [isKey])];
+  const visible = seesNotes ? WORDS : `E'\\n' || m.name`;
   return {
-    candidates: [keysWithPieces(':community', PIECES), ...[hasWords, ...exact].map(members)].join(
+    candidates: [keysWithPairs(':community', TEXT), ...[hasWords, ...exact].map(members)].join(
       '\n UNION ALL ',
     ),
-    check: [hasName(TEXT), `strpos(${seesNotes ? WORDS : 'm.name'}, ${TEXT}) > 0`, ...exact].join(' OR '),
+    check: [hasName(TEXT), `strpos(${visible}, ${TEXT}) > 0`, ...exact].join(' OR '),
   };
 }

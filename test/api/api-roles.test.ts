@@ -40,7 +40,7 @@ const MAY: Record<'viewer' | 'moderator', readonly string[]> = {
     'GET /capacity',
     'GET /members',
     'GET /members/{pubkey}',
-    'GET /members/{pubkey}/profile',
+    'GET /profiles',
     'GET /members/{pubkey}/plan',
     'GET /members/{pubkey}/topic-subscriptions',
     'GET /operators',

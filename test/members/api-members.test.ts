@@ -197,8 +197,14 @@ describe('the list of members', () => {
   it('gives the profile of a key that is not a member', async () => {
     const stranger = newAuthor();
     await profile(stranger, { name: 'passer-by' });
-    const { body } = await api.ask<Member>('GET', `${MEMBERS}/${stranger.pubkey}/profile`, { as: viewer });
-    expect(body).toMatchObject({ pubkey: stranger.pubkey, profile: { name: 'passer-by' } });
+    const keys = [stranger.pubkey, alice.pubkey, newAuthor().pubkey];
+    const path = `/v1/admin/profiles?pubkeys=${keys.join(',')}`;
+    const { body } = await api.ask<Page<Member>>('GET', path, { as: viewer });
+    const names = new Map(body.items.map(({ pubkey, profile: found }) => [pubkey, found?.name]));
+    expect(keys.map((key) => names.get(key))).toEqual(['passer-by', 'alice', undefined]);
+    await api.refused(400, 'INVALID_REQUEST', 'GET', '/v1/admin/profiles?pubkeys=x', { as: viewer });
+    const many = Array.from({ length: 51 }, () => alice.pubkey).join(',');
+    await api.refused(400, 'INVALID_REQUEST', 'GET', `/v1/admin/profiles?pubkeys=${many}`, { as: viewer });
     await api.refused(404, 'NOT_FOUND', 'GET', `${MEMBERS}/${stranger.pubkey}`, { as: viewer });
   });
 });

@@ -11,20 +11,16 @@ const IS_PROFILE = `e.keep = ${Keep.current} AND e.kind = 0 AND e.hidden IS NULL
 const isServed = (nowSeconds: string) =>
   `(e.expires_at IS NULL OR e.expires_at > ${nowSeconds}) AND ${NOT_VANISHED}`;
 
-/** A text as the index has it. */
+/** A text as the indexes have it. */
 export const foldedText = (text: string) => `lower(normalize(${text}, NFKC))`;
 
-/** The pieces of a folded text that a row must have if it has the text. */
-export const piecesOf = (community: string, folded: string) =>
-  `text_pieces(${community}, ${folded}, ARRAY[least(2, length(${folded}))])`;
-
 /**
- * Keys whose profile has all pieces of a text: each one with the text in a name, and a few others, which
- * `hasName` sorts out.
+ * Keys whose profile has each pair of characters of a folded text: all that have the text in a name, and a
+ * few others, which `hasName` sorts out.
  */
-export const keysWithPieces = (community: string, pieces: string) =>
+export const keysWithPairs = (community: string, folded: string) =>
   `SELECT e.pubkey FROM events e WHERE e.community = ${community} AND ${IS_PROFILE}
-     AND text_pieces(e.community, profile_names(e.payload), '{1,2}') @> ${pieces}`;
+     AND text_pairs(e.community, profile_names(e.payload)) @> text_pairs(${community}, ${folded})`;
 
 /** Joins the profile of `m`, a row with community and pubkey, as `profile`. */
 export const joinProfile = (nowSeconds: string) =>
