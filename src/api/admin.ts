@@ -17,7 +17,7 @@ import { type OutboxOptions, outboxRoutes } from '../outbox/routes.js';
 import { followerRoutes } from '../outbox/routes-followers.js';
 import { type OverviewOptions, overviewRoutes } from '../overview/routes.js';
 import { type LogRouteOptions, logRoutes } from '../overview/routes-log.js';
-import { personalDataReviewRoutes } from '../personal-data/routes-admin.js';
+import { personalDataReviewRoutes, type ReviewOptions } from '../personal-data/routes-admin.js';
 import { planRoutes } from '../plans/routes-admin.js';
 import { policyAdminRoutes } from '../policies/routes-admin.js';
 import { type AdminSessionOptions, sessionRoutes } from '../sessions/routes.js';
@@ -35,7 +35,8 @@ export interface AdminOptions
     OverviewOptions,
     LogRouteOptions,
     CapacityOptions,
-    FinderOptions {
+    FinderOptions,
+    ReviewOptions {
   readonly pool: Pool;
   /** Operators of every community. Nobody can remove or disable them. */
   readonly adminPubkeys: readonly string[];

@@ -34,6 +34,7 @@ export const AUDIT_ACTIONS = [
   'webhook-secret.create',
   'webhook-secret.delete',
   'personal-data.export',
+  'personal-data.link',
   'consumer.pause',
   'consumer.resume',
   'consumer.replay',

@@ -254,6 +254,8 @@ export async function findOpenOfSlug(db: Db, slug: string): Promise<Erasure | un
 export interface ErasureFilter {
   /** All communities by default. */
   readonly community?: number | undefined;
+  /** Of this member. An erasure that has ended names nobody. */
+  readonly pubkey?: string | undefined;
   readonly open?: boolean | undefined;
   /** Also the erasures of whole communities, of all of them. */
   readonly communities?: boolean | undefined;
@@ -262,7 +264,7 @@ export interface ErasureFilter {
 /** The newest first. */
 export function listErasures(
   db: Db,
-  { community, open = false, communities = false }: ErasureFilter,
+  { community, pubkey, open = false, communities = false }: ErasureFilter,
   page: PageOf,
 ): Promise<Page<Erasure> | Denial> {
   return readPage(
@@ -275,8 +277,9 @@ export function listErasures(
          WHERE ($1::int IS NULL OR community = $1 OR ($6 AND type = 'community'))
            AND (requested_at, erasure_id) < ($2, $3::uuid)
            AND (NOT $4 OR stage NOT IN ('completed', 'cancelled'))
+           ${pubkey === undefined ? '' : 'AND community = $1 AND pubkey = $7'}
          ORDER BY requested_at DESC, erasure_id DESC LIMIT $5`,
-        [community ?? null, before, id, open, limit, communities],
+        [community ?? null, before, id, open, limit, communities, ...(pubkey ? [bytes(pubkey)] : [])],
       );
       return rows;
     },

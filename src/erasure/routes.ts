@@ -25,6 +25,7 @@ import {
   stepErasure,
 } from './erasures.sql.js';
 import { openAlarms } from './people.sql.js';
+import { type PreviewOptions, previewRoute } from './routes-preview.js';
 import { ERASURE_CAUSES, SHOWN_STAGES, sum } from './rules.js';
 
 const ERASURES = '/admin/erasures';
@@ -33,7 +34,7 @@ const SSE = 'text/event-stream';
 const POLL_MS = 500;
 const GRACE_DAYS_MAX = { member: 30, community: 365 } as const;
 
-export interface ErasureOptions extends FollowOptions {
+export interface ErasureOptions extends FollowOptions, PreviewOptions {
   /** Wakes the job that carries them out. */
   readonly eraseSoon: () => Promise<void>;
   /** How long a stream without news waits before it sends a keep-alive; ten seconds by default. */
@@ -242,13 +243,15 @@ export function erasureRoutes(options: ErasureOptions): Route[] {
       description: 'Operators of the node see those of whole communities as well, at the default community.',
       query: pageQuery.extend({
         open: z.enum(['true', 'false']).default('false').describe('true: only those that have not ended'),
+        pubkey: pubkey.optional().describe('Of this member; an erasure that has ended names nobody'),
       }),
       response: pageOf(summary),
       errors: [],
       handler: async (call) => {
-        const { open, ...page } = call.query;
+        const { open, pubkey: of, ...page } = call.query;
         const chosen = {
           community: call.community.id,
+          pubkey: of,
           open: open === 'true',
           communities: isNodeOperator(options, call),
         };
@@ -270,6 +273,7 @@ export function erasureRoutes(options: ErasureOptions): Route[] {
       },
     }),
     ...stepRoutes(options),
+    previewRoute(options),
     progressRoute(options),
     route({
       ...shared,

@@ -27,21 +27,21 @@ export interface Member {
   readonly updatedAt: number;
 }
 
-const COLUMNS = `encode(m.pubkey, 'hex') AS pubkey, m.status, m.note, m.name, m.left_at AS "leftAt",
+/** Of `m`, a row of members. */
+export const MEMBER_COLUMNS = `encode(m.pubkey, 'hex') AS pubkey, m.status, m.note, m.name, m.left_at AS "leftAt",
   m.created_at AS "createdAt", m.updated_at AS "updatedAt",
   (SELECT count(*) FROM topic_subscription_requests r
    WHERE r.community = m.community AND r.pubkey = m.pubkey AND r.status = 'pending') AS pending,
   (SELECT count(*) FROM topic_subscriptions s
    WHERE s.community = m.community AND s.pubkey = m.pubkey AND s.status = 'active') AS active,
   (SELECT count(*) FROM topic_subscriptions s
-   WHERE s.community = m.community AND s.pubkey = m.pubkey AND s.status = 'paused') AS paused
-  FROM members m`;
+   WHERE s.community = m.community AND s.pubkey = m.pubkey AND s.status = 'paused') AS paused`;
 
 export async function readMember(db: Db, community: number, pubkey: string): Promise<Member | undefined> {
-  const { rows } = await db.query<Member>(`SELECT ${COLUMNS} WHERE m.community = $1 AND m.pubkey = $2`, [
-    community,
-    bytes(pubkey),
-  ]);
+  const { rows } = await db.query<Member>(
+    `SELECT ${MEMBER_COLUMNS} FROM members m WHERE m.community = $1 AND m.pubkey = $2`,
+    [community, bytes(pubkey)],
+  );
   return rows[0];
 }
 
@@ -74,7 +74,8 @@ export function listMembers(
     ({ pubkey }: Member) => [pubkey],
     async ([after], limit) => {
       const { rows } = await db.query<Member>(
-        `SELECT ${COLUMNS} WHERE m.community = $1 AND m.pubkey > $2 AND ($3::text IS NULL OR m.status = $3)
+        `SELECT ${MEMBER_COLUMNS} FROM members m
+         WHERE m.community = $1 AND m.pubkey > $2 AND ($3::text IS NULL OR m.status = $3)
          ORDER BY m.pubkey LIMIT $4`,
         [community, bytes(after), status ?? null, limit],
       );

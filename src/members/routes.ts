@@ -4,16 +4,21 @@ import type { AdminOptions } from '../api/admin.js';
 import { type Route, route } from '../api/contract.js';
 import { denial, isDenial } from '../api/rules-errors.js';
 import { milliseconds, pageOf, pageQuery, plainText, pubkey, showPage } from '../api/schemas.js';
+import { pubkeyOf } from '../node/config.js';
+import { planId } from '../plans/schemas.js';
 import { topicIdText, topicIn } from '../topics/schemas.js';
 import { createInvite, type Invite, listInvites, revokeInvite } from './invites.sql.js';
-import { changeMember, listMembers, type Member, readMember } from './members.sql.js';
+import { changeMember } from './members.sql.js';
 import { addOperator, listOperators, type Operator, removeOperator } from './operators.sql.js';
 import { MEMBER_NAME, MEMBER_NAME_WORDS, MEMBER_STATUSES } from './rules.js';
+import { type Profile, profileIn, searchFor } from './rules-profile.js';
 import { hasRole, ROLES, type Role } from './rules-roles.js';
+import { type ListedMember, readListedMember, readProfiles, searchMembers } from './search.sql.js';
 
 const MEMBERS = '/admin/members';
 const OPERATORS = '/admin/operators';
 const INVITES = '/admin/invites';
+const PROFILES_MAX = 50;
 
 export function memberRoutes(options: AdminOptions): Route[] {
   return [...aboutMembers(options), ...aboutOperators(options), ...aboutInvites(options)];
@@ -21,12 +26,25 @@ export function memberRoutes(options: AdminOptions): Route[] {
 
 const byPubkey = z.strictObject({ pubkey });
 
+const profile = z
+  .strictObject({
+    name: z.string().nullable(),
+    display_name: z.string().nullable(),
+    nip05: z.string().nullable().describe('As the person claims it; nobody has checked it'),
+    picture: z.string().nullable().describe('An address, as text'),
+    about: z.string().nullable(),
+  })
+  .nullable()
+  .describe('The current profile (kind 0), with long texts cut; null: there is none');
+
 const member = z.strictObject({
   pubkey,
+  profile,
   status: z.enum(MEMBER_STATUSES),
   note: z.string().nullable().describe('For moderators and operators; viewers get null'),
   name: z.string().nullable().describe('The name in /.well-known/nostr.json (NIP-05)'),
   left_at: milliseconds.nullable().describe('When the member left (NIP-43)'),
+  plan_id: planId,
   pending_requests: z.number().int(),
   active_subscriptions: z.number().int(),
   paused_subscriptions: z.number().int(),
@@ -46,13 +64,21 @@ const decision = z
     error: 'set at least one of status, note and name',
   });
 
-function showMember(one: Member, role: Role): z.output<typeof member> {
+function showProfile(one: Profile | null): z.output<typeof profile> {
+  if (one === null) return null;
+  const { name, displayName, nip05, picture, about } = one;
+  return { name, display_name: displayName, nip05, picture, about };
+}
+
+function showMember(one: ListedMember, role: Role): z.output<typeof member> {
   return {
     pubkey: one.pubkey,
+    profile: showProfile(profileIn(one.payload)),
     status: one.status,
     note: hasRole(role, 'moderator') ? one.note : null,
     name: one.name,
     left_at: one.leftAt,
+    plan_id: one.plan,
     pending_requests: one.pending,
     active_subscriptions: one.active,
     paused_subscriptions: one.paused,
@@ -67,17 +93,26 @@ function aboutMembers({ pool, adminPubkeys }: AdminOptions): Route[] {
     route({
       method: 'GET',
       url: MEMBERS,
-      summary: 'Members, by key',
+      summary: 'Members, by key or newest first, and searched',
+      description:
+        '`q` is a part of a name (of the profile, or NIP-05), an npub, the first 4 or more characters of ' +
+        'a hex key, or for moderators and operators a part of a note. Upper and lower case are the same.',
       tags,
       who: 'operator',
       role: 'viewer',
-      query: pageQuery.extend({ status: z.enum(MEMBER_STATUSES).optional() }),
+      query: pageQuery.extend({
+        status: z.enum(MEMBER_STATUSES).optional(),
+        q: plainText(200).optional().describe('What to search for'),
+        order: z.enum(['key', 'newest']).default('key'),
+      }),
       response: pageOf(member),
       errors: [],
-      handler: async ({ community, role, query: { status, ...page } }) =>
-        showPage(await listMembers(pool, { community: community.id, status }, page), (one) =>
-          showMember(one, role),
-        ),
+      handler: async ({ community, role, query: { status, q, order, ...page }, now }) => {
+        const search = q === undefined ? undefined : searchFor(q, pubkeyOf);
+        const seesNotes = hasRole(role, 'moderator');
+        const choice = { community: community.id, status, search, seesNotes, order, now };
+        return showPage(await searchMembers(pool, choice, page), (one) => showMember(one, role));
+      },
     }),
     route({
       method: 'GET',
@@ -89,9 +124,35 @@ function aboutMembers({ pool, adminPubkeys }: AdminOptions): Route[] {
       params: byPubkey,
       response: member,
       errors: ['NOT_FOUND'],
-      handler: async ({ community, role, params }) => {
-        const found = await readMember(pool, community.id, params.pubkey);
+      handler: async ({ community, role, params, now }) => {
+        const found = await readListedMember(pool, { community: community.id, ...params }, now);
         return found === undefined ? denial('NOT_FOUND') : showMember(found, role);
+      },
+    }),
+    route({
+      method: 'GET',
+      url: '/admin/profiles',
+      summary: 'The profiles of keys, members or not',
+      tags,
+      who: 'operator',
+      role: 'viewer',
+      query: z.strictObject({
+        pubkeys: z
+          .string()
+          .transform((list) => list.split(','))
+          .pipe(z.array(pubkey).min(1).max(PROFILES_MAX))
+          .describe(`Public keys in hex, separated by commas, at most ${PROFILES_MAX}`),
+      }),
+      response: z.strictObject({ items: z.array(z.strictObject({ pubkey, profile })) }),
+      errors: [],
+      handler: async ({ community, query: { pubkeys }, now }) => {
+        const found = await readProfiles(pool, community.id, pubkeys, now);
+        return {
+          items: found.map(({ pubkey: key, payload }) => ({
+            pubkey: key,
+            profile: showProfile(profileIn(payload)),
+          })),
+        };
       },
     }),
     route({
@@ -107,11 +168,13 @@ function aboutMembers({ pool, adminPubkeys }: AdminOptions): Route[] {
       params: byPubkey,
       body: decision,
       response: member,
-      errors: ['STATUS_CONFLICT', 'FIXED_OPERATOR', 'NAME_TAKEN'],
+      errors: ['NOT_FOUND', 'STATUS_CONFLICT', 'FIXED_OPERATOR', 'NAME_TAKEN'],
       handler: async ({ community, pubkey: actor, role, params, body, now }) => {
         const change = { community: community.id, pubkey: params.pubkey, ...body, actor };
         const changed = await changeMember(pool, change, { fixed: adminPubkeys }, now);
-        return isDenial(changed) ? changed : showMember(changed, role);
+        if (isDenial(changed)) return changed;
+        const after = await readListedMember(pool, { community: community.id, ...params }, now);
+        return after === undefined ? denial('NOT_FOUND') : showMember(after, role);
       },
     }),
   ];

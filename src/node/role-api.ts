@@ -2,6 +2,7 @@
 import { addApi } from '../api/server.js';
 import { erase } from '../erasure/jobs.js';
 import { checkRunning } from '../health/running.js';
+import { heldCounter } from '../erasure/preview.js';
 import { carryOut } from '../moderation/pending-actions.js';
 import { BuiltPages } from '../pages/built.js';
 import { addConsole } from '../pages/server.js';
@@ -60,6 +61,7 @@ export async function startApi(
     downloadSecret: await fixDownloadSecret(database.ownPool),
     exportSoon: () => runSoon(exportPersonalData.name),
     eraseSoon: () => runSoon(erase.name),
+    countHeld: heldCounter(erasing, database, now),
     hashOf: async (community, pubkey) => erasing.subjectKey.tryHash(community, pubkey)?.toString('hex'),
     search: {
       pool: database.pool,

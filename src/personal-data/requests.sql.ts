@@ -49,6 +49,8 @@ export interface NewPersonalRequest {
   readonly waitingMax?: number | undefined;
   /** For a deletion: the erasure that carries it out has the same id as the request. */
   readonly erasure?: { readonly slug: string; readonly graceDays: number } | undefined;
+  /** The operator who requests it for the member; it is written to the audit log. */
+  readonly actor?: string | undefined;
 }
 
 /** Limit per member and day of requests that ended without a result and so did not count as use. */
@@ -60,10 +62,11 @@ export function requestPersonal(
   wanted: NewPersonalRequest,
   now: number,
 ): Promise<PersonalRequest | Denial> {
-  const { community, pubkey, kind, note, requestKey } = wanted;
-  return changeConfig(pool, { community, now }, async (change) => {
+  const { community, pubkey, kind, note, requestKey, actor } = wanted;
+  return changeConfig(pool, { community, actor, now }, async (change) => {
     const { db } = change;
     if ((await readMemberStatus(db, community, pubkey)) === 'erasing') return denial('BEING_ERASED');
+    if (actor !== undefined && kind === 'export') await change.audit('personal-data.export', pubkey);
     const before = await findExisting(db, wanted);
     if (before !== undefined) {
       if (before.status === 'pending') await requestErasure(change, wanted, before.requestId);
@@ -225,6 +228,21 @@ export function cancelDeletion(
     if ((await cancelOpen(change, requestId)) === undefined)
       return denial('STATUS_CONFLICT', { stage: shownStage(erasure) });
     return (await readPersonalRequest(change.db, ref))!;
+  });
+}
+
+/** Notes in the audit log that an operator got the link to a file. */
+export async function noteLink(
+  pool: Pool,
+  {
+    community,
+    actor,
+    pubkey,
+  }: { readonly community: number; readonly actor: string; readonly pubkey: string },
+  now: number,
+): Promise<void> {
+  await changeConfig(pool, { community, actor, now }, async (change) => {
+    await change.audit('personal-data.link', pubkey);
   });
 }
 

@@ -1,10 +1,20 @@
-/** Operators see who requested their data or its deletion. Only the member gets the file. */
-import type { Pool } from 'pg';
+/**
+ * Operators see who requested their data or its deletion, and request the file of a member who asked by
+ * letter. Each such request, and each link to a file, is in the audit log.
+ */
 import { z } from 'zod';
 import { type Route, route } from '../api/contract.js';
+import { denial, isDenial } from '../api/rules-errors.js';
 import { milliseconds, pageOf, pageQuery, pubkey, showPage } from '../api/schemas.js';
-import { listPersonal, type PersonalRequest } from './requests.sql.js';
-import { PERSONAL_KINDS, PERSONAL_STATUSES } from './rules.js';
+import {
+  listPersonal,
+  noteLink,
+  type PersonalRequest,
+  readPersonalRequest,
+  requestPersonal,
+} from './requests.sql.js';
+import { linkTo, type PersonalDataOptions } from './routes.js';
+import { PERSONAL_KINDS, PERSONAL_STATUSES, statusAt } from './rules.js';
 
 const kind = z.enum(PERSONAL_KINDS);
 const status = z.enum(PERSONAL_STATUSES);
@@ -39,19 +49,83 @@ function show(request: PersonalRequest): z.output<typeof personalRequest> {
   };
 }
 
-export function personalDataReviewRoutes({ pool }: { readonly pool: Pool }): Route[] {
+export type ReviewOptions = Pick<PersonalDataOptions, 'pool' | 'bases' | 'downloadSecret' | 'exportSoon'>;
+
+export function personalDataReviewRoutes(options: ReviewOptions): Route[] {
+  const { pool } = options;
   return [
+    ...exportRoutes(options),
     route({
       method: 'GET',
       url: '/admin/personal-data-requests',
       summary: 'Requests of members about their data, newest first',
       tags: ['admin: personal data'],
       who: 'operator',
-      query: pageQuery.extend({ kind: kind.optional(), status: status.optional() }),
+      query: pageQuery.extend({
+        pubkey: pubkey.optional(),
+        kind: kind.optional(),
+        status: status.optional(),
+      }),
       response: pageOf(personalRequest),
       errors: [],
-      handler: async ({ community, query: { kind, status, ...page } }) =>
-        showPage(await listPersonal(pool, { community: community.id, kind, status }, page), show),
+      handler: async ({ community, query: { limit, cursor, ...which } }) =>
+        showPage(await listPersonal(pool, { community: community.id, ...which }, { limit, cursor }), show),
+    }),
+  ];
+}
+
+function exportRoutes({ pool, bases, downloadSecret, exportSoon }: ReviewOptions): Route[] {
+  const url = '/admin/members/:pubkey/personal-data-exports';
+  const shared = { method: 'POST', tags: ['admin: personal data'], who: 'operator' } as const;
+  return [
+    route({
+      ...shared,
+      url,
+      summary: 'Request the file of everything that is held about a key',
+      description:
+        'For a member who asked by letter. It counts as a use of the plan of the member, who sees the ' +
+        'request, and is written to the audit log. While one is open, another request returns that one.',
+      params: z.strictObject({ pubkey }),
+      body: z.strictObject({}),
+      status: 202,
+      response: personalRequest,
+      errors: ['QUOTA_EXCEEDED'],
+      handler: async ({ community, pubkey: actor, params, now }) => {
+        const waitingMax = community.settings['privacy.exportsWaitingMax'];
+        const wanted = { ...params, community: community.id, kind: 'export', waitingMax, actor } as const;
+        const request = await requestPersonal(pool, wanted, now);
+        if (isDenial(request)) return request;
+        // The response does not wait for this. If it fails, the job still runs every minute.
+        exportSoon().catch(() => undefined);
+        return show(request);
+      },
+    }),
+    route({
+      ...shared,
+      url: `${url}/:request_id/link`,
+      summary: 'The link to a file that is ready',
+      description: 'It works without a signature, so keep it secret. Each link is in the audit log.',
+      params: z.strictObject({ pubkey, request_id: z.uuid() }),
+      response: z.strictObject({
+        download_url: z.url(),
+        bytes: z.number().int(),
+        expires_at: milliseconds.nullable(),
+      }),
+      errors: ['NOT_FOUND', 'NOT_READY', 'EXPIRED'],
+      handler: async ({ community, pubkey: actor, params, now }) => {
+        const ref = { community: community.id, requestId: params.request_id, kind: 'export' } as const;
+        const request = await readPersonalRequest(pool, ref);
+        if (request?.pubkey !== params.pubkey) return denial('NOT_FOUND');
+        const current = statusAt(request, now);
+        if (current === 'expired') return denial('EXPIRED');
+        if (current !== 'ready') return denial('NOT_READY');
+        await noteLink(pool, { community: community.id, actor, pubkey: params.pubkey }, now);
+        return {
+          download_url: linkTo(request, community, bases(), downloadSecret),
+          bytes: request.bytes,
+          expires_at: request.expiresAt,
+        };
+      },
     }),
   ];
 }

@@ -46,7 +46,7 @@ export interface PersonalDataOptions extends PersonalDeletionOptions {
 const params = z.strictObject({ request_id: z.uuid() });
 const status = z.enum(PERSONAL_STATUSES);
 
-const exportRequest = z.strictObject({
+export const exportRequest = z.strictObject({
   request_id: z.uuid(),
   status,
   error: z.string().nullable().describe('Why it failed'),
@@ -165,7 +165,7 @@ function holds(token: string, request: PersonalRequest, secret: string): boolean
   return given.length === ours.length && timingSafeEqual(given, ours);
 }
 
-function linkTo(
+export function linkTo(
   request: PersonalRequest,
   community: Community,
   bases: readonly string[],

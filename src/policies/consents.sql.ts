@@ -149,14 +149,20 @@ export function listConsentsOf(
   });
 }
 
-/** Consents of all members, including withdrawn ones, newest first. */
+/** Consents, including withdrawn ones, of all members or of one, newest first. */
 export function listConsents(
   db: Db,
   {
     community,
+    pubkey,
     type,
     version,
-  }: { community: number; type?: PolicyType | undefined; version?: string | undefined },
+  }: {
+    community: number;
+    pubkey?: string | undefined;
+    type?: PolicyType | undefined;
+    version?: string | undefined;
+  },
   page: PageOf,
 ): Promise<Page<Consent> | Denial> {
   return readPage(page, NEWEST_FIRST, keyOf, async ([at, id], limit) => {
@@ -164,8 +170,9 @@ export function listConsents(
       `SELECT ${COLUMNS} FROM consents
        WHERE community = $1 AND (consented_at, consent_id) < ($2, $3::uuid)
          AND ($4::text IS NULL OR type = $4) AND ($5::text IS NULL OR version = $5)
+         ${pubkey === undefined ? '' : 'AND pubkey = $7'}
        ORDER BY consented_at DESC, consent_id DESC LIMIT $6`,
-      [community, at, id, type ?? null, version ?? null, limit],
+      [community, at, id, type ?? null, version ?? null, limit, ...(pubkey ? [bytes(pubkey)] : [])],
     );
     return rows;
   });

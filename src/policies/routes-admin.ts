@@ -234,14 +234,18 @@ function consentsRoute({ pool }: { readonly pool: Pool }): Route {
     method: 'GET',
     url: '/admin/consents',
     role: 'viewer',
-    summary: 'Consents of all members, including withdrawn ones, newest first',
+    summary: 'Consents of all members or of one, including withdrawn ones, newest first',
     tags: TAGS,
     who: 'operator',
-    query: pageQuery.extend({ type: policyType.optional(), version: policyVersion.optional() }),
+    query: pageQuery.extend({
+      pubkey: pubkey.optional(),
+      type: policyType.optional(),
+      version: policyVersion.optional(),
+    }),
     response: pageOf(given),
     errors: [],
-    handler: async ({ community, query: { type, version: ofVersion, ...page } }) => {
-      const which = { community: community.id, type, version: ofVersion };
+    handler: async ({ community, query: { pubkey: by, type, version: ofVersion, ...page } }) => {
+      const which = { community: community.id, pubkey: by, type, version: ofVersion };
       return showPage(await listConsents(pool, which, page), (one) => ({
         ...showConsent(one),
         pubkey: one.pubkey,

@@ -39,9 +39,15 @@ export const BY_TOPIC: Order<[string]> = {
   schema: z.tuple([z.string().max(1_000).refine(isStorable)]),
   start: [''],
 };
+const key = z.string().regex(/^[0-9a-f]{64}$/);
 export const BY_PUBKEY: Order<[string]> = {
-  schema: z.tuple([z.string().regex(/^[0-9a-f]{64}$/)]),
+  schema: z.tuple([key]),
   start: [''],
+};
+/** By a time and a public key. */
+export const NEWEST_PUBKEY: Order<[number, string]> = {
+  schema: z.tuple([time, key]),
+  start: [Number.MAX_SAFE_INTEGER, 'f'.repeat(64)],
 };
 export const NEWEST_POSITION: Order<[number, number]> = {
   schema: z.tuple([time, time]),

@@ -2,17 +2,19 @@
 import type { Pool } from 'pg';
 import { z } from 'zod';
 import { type Route, route } from '../api/contract.js';
-import { denial, isDenial } from '../api/rules-errors.js';
+import { type Denial, denial, isDenial } from '../api/rules-errors.js';
 import { pageOf, pageQuery, plainText, pubkey, showPage } from '../api/schemas.js';
 import {
   approveRequest,
   listRequests,
+  listRequestsOf,
   readRequest,
   rejectRequest,
   type TopicRequest,
 } from './requests.sql.js';
-import { REQUEST_STATUSES } from './rules-requests.js';
+import { REQUEST_STATUSES, SUBSCRIPTION_STATUSES } from './rules-requests.js';
 import { showRequest, showSubscription, topicRequest, topicSubscription } from './schemas.js';
+import { listSubscriptions } from './subscriptions.sql.js';
 
 const REQUESTS = '/admin/topic-subscription-requests';
 const TAGS = ['admin: requests'] as const;
@@ -20,6 +22,20 @@ const TAGS = ['admin: requests'] as const;
 const reviewed = topicRequest.extend({ reviewed_by: pubkey.nullable() });
 const params = z.strictObject({ request_id: z.uuid() });
 const review = z.strictObject({ note: plainText(1_000).optional().describe('The member sees it') });
+
+/** Why a request cannot be approved, or rejected. */
+const REVIEW_ERRORS = [
+  'NOT_FOUND',
+  'STATUS_CONFLICT',
+  'ALREADY_SUBSCRIBED',
+  'TOPIC_BLOCKED',
+  'TOPIC_LIMIT_REACHED',
+  'QUOTA_EXCEEDED',
+  'ACCOUNT_DISABLED',
+  'ACCOUNT_DELETED',
+  'BEING_ERASED',
+] as const;
+type ReviewError = (typeof REVIEW_ERRORS)[number];
 
 function showReviewed(request: TopicRequest): z.output<typeof reviewed> {
   return { ...showRequest(request), reviewed_by: request.reviewedBy };
@@ -32,13 +48,24 @@ export function reviewRoutes({ pool }: { readonly pool: Pool }): Route[] {
       url: REQUESTS,
       role: 'viewer',
       summary: 'Requests by status: pending ones oldest first, others newest first',
+      description:
+        'With `pubkey`, the requests of this member, newest first, and by default in every status. ' +
+        'Otherwise the status is `pending` by default.',
       tags: TAGS,
       who: 'operator',
-      query: pageQuery.extend({ status: z.enum(REQUEST_STATUSES).default('pending') }),
+      query: pageQuery.extend({
+        status: z.enum(REQUEST_STATUSES).optional(),
+        pubkey: pubkey.optional().describe('Who requests'),
+      }),
       response: pageOf(reviewed),
       errors: [],
-      handler: async ({ community, query: { status, ...page } }) =>
-        showPage(await listRequests(pool, { community: community.id, status }, page), showReviewed),
+      handler: async ({ community: { id: community }, query: { status, pubkey: by, ...page } }) =>
+        showPage(
+          by === undefined
+            ? await listRequests(pool, { community, status: status ?? 'pending' }, page)
+            : await listRequestsOf(pool, { community, pubkey: by, status }, page),
+          showReviewed,
+        ),
     }),
     route({
       method: 'GET',
@@ -65,16 +92,7 @@ export function reviewRoutes({ pool }: { readonly pool: Pool }): Route[] {
       params,
       body: review,
       response: z.strictObject({ request: reviewed, subscription: topicSubscription.nullable() }),
-      errors: [
-        'NOT_FOUND',
-        'STATUS_CONFLICT',
-        'ALREADY_SUBSCRIBED',
-        'TOPIC_BLOCKED',
-        'TOPIC_LIMIT_REACHED',
-        'QUOTA_EXCEEDED',
-        'ACCOUNT_DISABLED',
-        'ACCOUNT_DELETED',
-      ],
+      errors: REVIEW_ERRORS,
       handler: async ({ community, pubkey: actor, params: { request_id }, body: { note }, now }) => {
         const decided = { community: community.id, requestId: request_id, note, actor };
         const cap = { enabledMax: community.settings['topic.enabledMax'] };
@@ -104,5 +122,76 @@ export function reviewRoutes({ pool }: { readonly pool: Pool }): Route[] {
         return isDenial(request) ? request : showReviewed(request);
       },
     }),
+    reviewManyRoute({ pool }),
+    route({
+      method: 'GET',
+      url: '/admin/members/:pubkey/topic-subscriptions',
+      role: 'viewer',
+      summary: 'The subscriptions of a member, newest first',
+      tags: ['admin: members'],
+      who: 'operator',
+      params: z.strictObject({ pubkey }),
+      query: pageQuery.extend({ status: z.enum(SUBSCRIPTION_STATUSES).optional() }),
+      response: pageOf(topicSubscription),
+      errors: [],
+      handler: async ({ community, params: { pubkey: by }, query: { status, ...page } }) =>
+        showPage(
+          await listSubscriptions(pool, { community: community.id, pubkey: by, status }, page),
+          showSubscription,
+        ),
+    }),
   ];
+}
+
+const REVIEWED_MAX = 100;
+
+/** Reviews the requests one after another; a refusal of one does not stop the others. */
+function reviewManyRoute({ pool }: { readonly pool: Pool }): Route {
+  return route({
+    method: 'POST',
+    url: `${REQUESTS}/reviews`,
+    summary: 'Approve or reject many requests, with the same note',
+    description:
+      'Each request has its own result: the request as it is now, or the error code that a single review ' +
+      'would return. An id that is given twice is reviewed once.',
+    tags: TAGS,
+    who: 'operator',
+    body: review.extend({
+      decision: z.enum(['approve', 'reject']),
+      request_ids: z.array(z.uuid()).min(1).max(REVIEWED_MAX),
+    }),
+    response: z.strictObject({
+      items: z.array(
+        z.strictObject({
+          request_id: z.uuid(),
+          request: reviewed.nullable(),
+          refused: z.enum(REVIEW_ERRORS).nullable().describe('Why this one was refused'),
+        }),
+      ),
+    }),
+    errors: [],
+    handler: async ({ community, pubkey: actor, body: { decision, request_ids, note }, now }) => {
+      const cap = { enabledMax: community.settings['topic.enabledMax'] };
+      const items = [];
+      for (const request_id of new Set(request_ids)) {
+        const decided = { community: community.id, requestId: request_id, note, actor };
+        const done =
+          decision === 'approve'
+            ? await approveRequest(pool, decided, cap, now)
+            : await rejectRequest(pool, decided, now);
+        if (isDenial(done)) items.push({ request_id, request: null, refused: refusalOf(done) });
+        else {
+          const request = showReviewed('request' in done ? done.request : done);
+          items.push({ request_id, request, refused: null });
+        }
+      }
+      return { items };
+    },
+  });
+}
+
+function refusalOf({ denied }: Denial): ReviewError {
+  const named = REVIEW_ERRORS.find((code) => code === denied);
+  if (named === undefined) throw new Error(`a review was refused with ${denied}, which is not named`);
+  return named;
 }

@@ -50,6 +50,7 @@ async function existingRoutes(): Promise<string[]> {
     downloadSecret: '',
     exportSoon: async () => undefined,
     eraseSoon: async () => undefined,
+    countHeld: async () => ({ succeeded: new Map(), failed: new Map() }),
     hashOf: async () => undefined,
     search: {
       pool: relay.database.pool,

@@ -500,6 +500,7 @@ describe('a port of its own', () => {
       downloadSecret: 'secret',
       exportSoon: async () => undefined,
       eraseSoon: async () => undefined,
+      countHeld: async () => ({ succeeded: new Map(), failed: new Map() }),
       hashOf: async () => undefined,
       search: {
         pool: relay.database.pool,

@@ -36,15 +36,22 @@ export interface OpenedRegistry {
   readonly client: Client;
 }
 
+interface RegistryBounds {
+  readonly now: () => number;
+  /** Rows of one batch. */
+  readonly rows: number;
+  readonly statementMsMax?: number;
+}
+
 /** Uses database sessions of its own, whose statements may take longer than those of clients. */
 export async function withRegistry<T>(
   erasing: Erasing,
   database: Database,
-  { now, rows }: { readonly now: () => number; readonly rows: number },
+  { now, rows, statementMsMax = STATEMENT_MS_MAX }: RegistryBounds,
   work: (opened: OpenedRegistry) => Promise<T>,
 ): Promise<T> {
-  const client = await database.connect({ statementTimeoutMs: STATEMENT_MS_MAX });
-  const pool = database.patientPool(1, STATEMENT_MS_MAX);
+  const client = await database.connect({ statementTimeoutMs: statementMsMax });
+  const pool = database.patientPool(1, statementMsMax);
   try {
     return await work({ client, registry: registryOf(erasing, { client, pool, now, rows }) });
   } finally {
