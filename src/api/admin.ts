@@ -1,10 +1,12 @@
 /** All routes for operators. Every change writes its audit row in the same transaction. */
 import type { Pool } from 'pg';
-import { type AuditOptions, auditRoute } from '../audit/routes.js';
+import { type AuditOptions, auditRoutes } from '../audit/routes.js';
 import { blockRoutes } from '../blocks/routes.js';
 import { type CapacityOptions, capacityRoutes } from '../communities/routes-capacity.js';
+import { communityRoutes } from '../communities/routes-communities.js';
 import { nodeSettingRoutes } from '../communities/routes-node-settings.js';
 import { settingRoutes } from '../communities/routes-settings.js';
+import { certificateRoutes } from '../erasure/certificates/routes-list.js';
 import { type ErasureOptions, erasureRoutes } from '../erasure/routes.js';
 import { lifeRoutes } from '../life/routes.js';
 import { memberRoutes } from '../members/routes.js';
@@ -16,7 +18,9 @@ import { personalDataReviewRoutes } from '../personal-data/routes-admin.js';
 import { planRoutes } from '../plans/routes-admin.js';
 import { policyAdminRoutes } from '../policies/routes-admin.js';
 import { type AdminSessionOptions, sessionRoutes } from '../sessions/routes.js';
+import { type StorageOptions, storageRoutes } from '../storage/routes.js';
 import { nodeTopicRoutes } from '../topics/routes-admin.js';
+import { type TopicPreviewOptions, topicPreviewRoute } from '../topics/routes-preview.js';
 import { reviewRoutes } from '../topics/routes-requests.js';
 import type { Route } from './contract.js';
 
@@ -26,7 +30,9 @@ export interface AdminOptions
     ModerationOptions,
     AdminSessionOptions,
     ErasureOptions,
-    CapacityOptions {
+    CapacityOptions,
+    TopicPreviewOptions,
+    StorageOptions {
   readonly pool: Pool;
   /** Operators of every community. Nobody can remove or disable them. */
   readonly adminPubkeys: readonly string[];
@@ -37,20 +43,24 @@ export function adminRoutes(options: AdminOptions): Route[] {
     ...sessionRoutes(options),
     ...reviewRoutes(options),
     ...nodeTopicRoutes(options),
+    topicPreviewRoute(options),
     ...capacityRoutes(options),
     ...memberRoutes(options),
     ...blockRoutes(options),
     ...planRoutes(options),
     ...settingRoutes(options),
     ...nodeSettingRoutes(options),
+    ...communityRoutes(options),
+    ...storageRoutes(options),
     ...policyAdminRoutes(options),
     ...personalDataReviewRoutes(options),
     ...erasureRoutes(options),
+    ...certificateRoutes(options),
     ...moderationRoutes(options),
     ...lifeRoutes(options),
     ...consumerRoutes(options),
     ...outboxRoutes(options),
     ...followerRoutes(options),
-    auditRoute(options),
+    ...auditRoutes(options),
   ];
 }

@@ -1,6 +1,9 @@
 /** The role api: opens the sessions and adds the routes of the HTTP API to the port. */
 import { addApi } from '../api/server.js';
 import { erase } from '../erasure/jobs.js';
+import { BOUNDS } from '../jobs/job.js';
+import { JOBS } from '../jobs/list.js';
+import { previewJobs } from '../jobs/run.js';
 import { carryOut } from '../moderation/pending-actions.js';
 import { exportPersonalData } from '../personal-data/jobs.js';
 import { isExempt } from '../port/rate.js';
@@ -47,6 +50,26 @@ export async function startApi(
     downloadSecret: await fixDownloadSecret(database.ownPool),
     exportSoon: () => runSoon(exportPersonalData.name),
     eraseSoon: () => runSoon(erase.name),
+    previewPurge: (msMax) => {
+      const { signal } = new AbortController();
+      const diskLevel = () => disk.now().level;
+      const context = {
+        database,
+        store,
+        communities,
+        erasing,
+        audit,
+        now,
+        signal,
+        bounds: BOUNDS,
+        diskLevel,
+      };
+      return previewJobs(
+        JOBS.filter(({ purges }) => purges),
+        context,
+        msMax,
+      );
+    },
     hashOf: async (community, pubkey) => erasing.subjectKey.tryHash(community, pubkey)?.toString('hex'),
     search: {
       pool: database.pool,

@@ -50,6 +50,7 @@ async function existingRoutes(): Promise<string[]> {
     downloadSecret: '',
     exportSoon: async () => undefined,
     eraseSoon: async () => undefined,
+    previewPurge: async () => ({ complete: true, jobs: [], counts: [] }),
     hashOf: async () => undefined,
     search: {
       pool: relay.database.pool,

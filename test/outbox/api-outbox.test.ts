@@ -500,6 +500,7 @@ describe('a port of its own', () => {
       downloadSecret: 'secret',
       exportSoon: async () => undefined,
       eraseSoon: async () => undefined,
+      previewPurge: async () => ({ complete: true, jobs: [], counts: [] }),
       hashOf: async () => undefined,
       search: {
         pool: relay.database.pool,

@@ -70,6 +70,7 @@ async function serve({ node, database }: TestNode): Promise<[Http, string]> {
       downloadSecret: 'secret',
       exportSoon: async () => undefined,
       eraseSoon: async () => undefined,
+      previewPurge: async () => ({ complete: true, jobs: [], counts: [] }),
       hashOf: async () => undefined,
       search: { pool: database.pool, searchPool: database.searchPool, tagHash: () => 0n, cursorSecret: '' },
       inSlot: (_asker, _cost, query) => query(database.pool),
