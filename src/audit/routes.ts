@@ -77,8 +77,8 @@ export function auditRoutes({ pool, audit }: AuditOptions): Route[] {
       url: `${AUDIT}/export`,
       summary: 'The audit log as JSON lines or CSV, newest first',
       description:
-        'By the Accept header. At most 100,000 rows; continue with `until` of the oldest. In CSV a text that ' +
-        'a spreadsheet would take for a formula begins with an apostrophe.',
+        'By the Accept header. At most 100,000 rows; continue with `until` of the oldest. ' +
+        'In CSV a text that a spreadsheet would take for a formula begins with an apostrophe.',
       tags,
       who: 'operator',
       query: z.strictObject(filters),

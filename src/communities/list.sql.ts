@@ -24,7 +24,8 @@ export interface ListedCommunity {
 }
 
 const counted = (table: string) =>
-  `(SELECT count(*) FROM (SELECT 1 FROM ${table} t WHERE t.community = c.id LIMIT ${LISTED_COUNT_MAX + 1}) x)`;
+  `(SELECT count(*) FROM (
+    SELECT 1 FROM ${table} t WHERE t.community = c.id LIMIT ${LISTED_COUNT_MAX + 1}) x)`;
 const LISTED = `SELECT c.slug, c.host, c.created_at AS "createdAt", c.closed_at AS "closedAt",
     s.value #>> '{}' AS name, ${counted('members')} AS members, ${counted('node_subscriptions')} AS topics,
     coalesce(t.events, 0) AS events, coalesce(t.bytes, 0) AS bytes

@@ -31,7 +31,8 @@ export async function readSizes(pool: Pool): Promise<DatabaseSizes> {
   const sizes = await inTransaction(pool, BEGIN_READING, async (db): Promise<DatabaseSizes> => {
     const { rows: tables } = await db.query<TableSize>(
       `SELECT c.relname AS name, CASE WHEN c.reltuples < 0 THEN NULL ELSE c.reltuples::bigint END AS rows,
-         coalesce(pg_table_size(c.oid), 0) AS "tableBytes", coalesce(pg_indexes_size(c.oid), 0) AS "indexBytes",
+         coalesce(pg_table_size(c.oid), 0) AS "tableBytes",
+         coalesce(pg_indexes_size(c.oid), 0) AS "indexBytes",
          ${PARTITION_END} AS end
        FROM pg_class c WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'
        ORDER BY c.relname LIMIT ${TABLES_MAX}`,
