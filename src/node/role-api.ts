@@ -5,6 +5,8 @@ import { BOUNDS } from '../jobs/job.js';
 import { JOBS } from '../jobs/list.js';
 import { previewJobs } from '../jobs/run.js';
 import { carryOut } from '../moderation/pending-actions.js';
+import { BuiltPages } from '../pages/built.js';
+import { addConsole } from '../pages/server.js';
 import { exportPersonalData } from '../personal-data/jobs.js';
 import { isExempt } from '../port/rate.js';
 import type { Database } from '../postgres/database.js';
@@ -92,5 +94,6 @@ export async function startApi(
     log,
     now,
   });
+  addConsole(http, { communities, pages: await BuiltPages.open() });
   return sessions;
 }
