@@ -54,7 +54,7 @@ describe('communities', () => {
     ]);
   });
 
-  it('keep their names: a second one with the same name or host is refused, and changes nothing', async () => {
+  it('keep their names: a second one with the same name or host is refused', async () => {
     for (const body of [{ slug: 'art' }, { slug: 'sea', host: 'art.example.org' }])
       await api.refused(409, 'COMMUNITY_EXISTS', 'POST', COMMUNITIES, { as: boss, body });
     for (const body of [{ slug: 'Not a name' }, { slug: 'sea', host: 'no host!' }])
