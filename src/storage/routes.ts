@@ -213,8 +213,7 @@ export function storageRoutes(options: StorageOptions): Route[] {
       ...shared,
       url: `${STORAGE}/purge-preview`,
       summary: 'What a purge would delete now, of all communities',
-      description:
-        'For operators of the node. The same as `minato purge --dry-run`, for at most 15 seconds.',
+      description: 'For operators of the node. The same as `minato purge --dry-run`, for at most 15 seconds.',
       response: purge,
       errors: [],
       handler: async (call) => {
