@@ -1,10 +1,12 @@
 /** All routes for operators. Every change writes its audit row in the same transaction. */
 import type { Pool } from 'pg';
-import { type AuditOptions, auditRoute } from '../audit/routes.js';
+import { type AuditOptions, auditRoutes } from '../audit/routes.js';
 import { blockRoutes } from '../blocks/routes.js';
 import { type CapacityOptions, capacityRoutes } from '../communities/routes-capacity.js';
+import { communityRoutes } from '../communities/routes-communities.js';
 import { nodeSettingRoutes } from '../communities/routes-node-settings.js';
 import { settingRoutes } from '../communities/routes-settings.js';
+import { certificateRoutes } from '../erasure/certificates/routes-list.js';
 import { type ErasureOptions, erasureRoutes } from '../erasure/routes.js';
 import { JOBS } from '../jobs/list.js';
 import { jobRoutes } from '../jobs/routes.js';
@@ -21,7 +23,9 @@ import { personalDataReviewRoutes, type ReviewOptions } from '../personal-data/r
 import { planRoutes } from '../plans/routes-admin.js';
 import { policyAdminRoutes } from '../policies/routes-admin.js';
 import { type AdminSessionOptions, sessionRoutes } from '../sessions/routes.js';
+import { type StorageOptions, storageRoutes } from '../storage/routes.js';
 import { nodeTopicRoutes } from '../topics/routes-admin.js';
+import { type TopicPreviewOptions, topicPreviewRoute } from '../topics/routes-preview.js';
 import { reviewRoutes } from '../topics/routes-requests.js';
 import { trustOfMemberRoute } from '../trust/routes-admin.js';
 import type { Route } from './contract.js';
@@ -36,7 +40,9 @@ export interface AdminOptions
     LogRouteOptions,
     CapacityOptions,
     FinderOptions,
-    ReviewOptions {
+    ReviewOptions,
+    TopicPreviewOptions,
+    StorageOptions {
   readonly pool: Pool;
   /** Operators of every community. Nobody can remove or disable them. */
   readonly adminPubkeys: readonly string[];
@@ -48,15 +54,19 @@ export function adminRoutes(options: AdminOptions): Route[] {
     ...sessionRoutes(options),
     ...reviewRoutes(options),
     ...nodeTopicRoutes(options),
+    topicPreviewRoute(options),
     ...capacityRoutes(options),
     ...memberRoutes(options),
     ...blockRoutes(options),
     ...planRoutes(options),
     ...settingRoutes(options),
     ...nodeSettingRoutes(options),
+    ...communityRoutes(options),
+    ...storageRoutes(options),
     ...policyAdminRoutes(options),
     ...personalDataReviewRoutes(options),
     ...erasureRoutes(options),
+    ...certificateRoutes(options),
     ...moderationRoutes(options),
     ...finderRoutes(options),
     ...lifeRoutes(options),
@@ -66,6 +76,6 @@ export function adminRoutes(options: AdminOptions): Route[] {
     ...followerRoutes(options),
     ...jobRoutes(options, JOBS),
     ...logRoutes(options),
-    auditRoute(options),
+    ...auditRoutes(options),
   ];
 }

@@ -40,6 +40,7 @@ export const ERRORS = {
     message: 'Members are subscribed to this topic; to stop it anyway, block it.',
   },
   TOPIC_EXISTS: { status: 409, message: 'This topic already exists.' },
+  COMMUNITY_EXISTS: { status: 409, message: 'A community with this name or host already exists.' },
   VERSION_MISMATCH: { status: 409, message: 'Somebody has changed this meanwhile; read it again.' },
   OWN_ADDRESS: { status: 409, message: 'This network contains your own address.' },
   FIXED_OPERATOR: { status: 409, message: 'This operator is set by MINATO_ADMIN_PUBKEYS.' },

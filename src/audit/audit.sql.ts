@@ -25,11 +25,21 @@ export interface AuditEntry {
 
 /** The order of the log: by time, then by position. */
 export type AuditKey = [at: number, position: number];
-/** Newest first, only entries older than the key. */
+/** What a list shows; without a filter, everything. */
+export interface AuditFilter {
+  readonly actor?: string | undefined;
+  readonly action?: AuditAction | undefined;
+  readonly target?: string | undefined;
+  /** Milliseconds, both inclusive. */
+  readonly since?: number | undefined;
+  readonly until?: number | undefined;
+}
+/** Newest first, only entries older than the key that match the filter. */
 export type ReadAudit = (
   community: number,
   before: AuditKey,
   limit: number,
+  filter?: AuditFilter,
 ) => Promise<readonly AuditEntry[]>;
 
 const COLUMNS = `position, at, encode(actor, 'hex') AS actor, action, target, details`;
@@ -43,27 +53,65 @@ export function listAudit(
   community: number,
   page: PageOf,
   readArchive?: ReadAudit,
+  filter: AuditFilter = {},
 ): Promise<Page<AuditEntry> | Denial> {
   return readPage(
     page,
     NEWEST_POSITION,
     ({ at, position }: AuditEntry) => [at, position],
     async (before, limit) => {
-      const here = await readNewest(db, community, before, limit);
+      const here = await readNewest(db, community, before, limit, filter);
       return readArchive === undefined
         ? here
-        : merge(here, await readArchive(community, before, limit), limit);
+        : merge(here, await readArchive(community, before, limit, filter), limit);
     },
   );
 }
 
-async function readNewest(db: Db, community: number, before: AuditKey, limit: number): Promise<AuditEntry[]> {
+/** Actor, action and target have an index each, in the order of the list. */
+async function readNewest(
+  db: Db,
+  community: number,
+  before: AuditKey,
+  limit: number,
+  { actor, action, target, since, until }: AuditFilter,
+): Promise<AuditEntry[]> {
+  const values: unknown[] = [community, ...before, limit];
+  const conditions = (
+    [
+      ['actor =', actor === undefined ? undefined : bytesOrNull(actor)],
+      ['action =', action],
+      ['target =', target],
+      ['at >=', since],
+      ['at <=', until],
+    ] as const
+  )
+    .filter(([, value]) => value !== undefined)
+    .map(([condition, value]) => ` AND ${condition} $${values.push(value)}`);
   const { rows } = await db.query<AuditEntry>(
-    `SELECT ${COLUMNS} FROM audit_log WHERE community = $1 AND (at, position) < ($2, $3)
+    `SELECT ${COLUMNS} FROM audit_log WHERE community = $1 AND (at, position) < ($2, $3)${conditions.join('')}
      ORDER BY at DESC, position DESC LIMIT $4`,
-    [community, ...before, limit],
+    values,
   );
   return rows;
+}
+
+/** Who did one of these actions last to each target, and when. Targets without such a row are left out. */
+export async function lastActions(
+  db: Db,
+  community: number,
+  actions: readonly AuditAction[],
+  targets: readonly string[],
+): Promise<Map<string, Pick<AuditEntry, 'actor' | 'at'>>> {
+  const { rows } = await db.query<{ target: string; actor: string | null; at: number }>(
+    `SELECT asked.target, encode(last.actor, 'hex') AS actor, last.at
+     FROM unnest($2::text[]) AS asked (target) CROSS JOIN LATERAL (
+       SELECT l.actor, l.at FROM audit_log l
+       WHERE l.community = $1 AND l.target = asked.target AND l.action = ANY ($3)
+       ORDER BY l.at DESC, l.position DESC LIMIT 1) last`,
+    [community, targets, actions],
+  );
+  return new Map(rows.map(({ target, actor, at }) => [target, { actor, at }]));
 }
 
 function merge(here: readonly AuditEntry[], there: readonly AuditEntry[], limit: number): AuditEntry[] {

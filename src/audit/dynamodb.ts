@@ -12,7 +12,14 @@ import type * as Document from '@aws-sdk/lib-dynamodb';
 import { inTime } from '../limits/in-time.js';
 import type { DynamodbPlace } from '../node/config.js';
 import { errorCode } from '../postgres/rules-error-code.js';
-import { type AuditEntry, type AuditKey, type AuditRow, type AuditRows, spellingsOf } from './audit.sql.js';
+import {
+  type AuditEntry,
+  type AuditFilter,
+  type AuditKey,
+  type AuditRow,
+  type AuditRows,
+  spellingsOf,
+} from './audit.sql.js';
 import type { AuditStore, PersonAuditRows } from './store.js';
 
 /** Every DynamoDB table that this program can write, without the prefix. */
@@ -35,6 +42,10 @@ const BATCH_TRIES_MAX = 5;
 const BACK_OFF_MS = 50;
 /** Items that one Query reads. */
 const PAGE_ITEMS = 500;
+/** Pages that a filter reads: 50,000 rows. */
+const FILTERED_PAGES_MAX = 100;
+/** The reason of an error of `newest`: the time must be narrower. */
+export const TOO_MANY_ROWS = 'TooManyRows';
 /** Concurrent updates, and tries of one update that loses against another. */
 const UPDATES_AT_ONCE = 10;
 const UPDATE_TRIES_MAX = 5;
@@ -94,18 +105,32 @@ export class DynamodbAudit implements AuditStore {
       for await (const _done of this.write(batch.map((row) => ({ PutRequest: { Item: itemOf(row) } }))));
   }
 
-  /** Newest first, only entries older than the key. */
-  async newest(community: number, before: AuditKey, limit: number): Promise<AuditEntry[]> {
-    const condition = {
-      KeyConditionExpression: 'community = :community AND sk < :before',
-      ExpressionAttributeValues: { ':community': community, ':before': sortKey(...before) },
-    };
+  /**
+   * Newest first, only entries older than the key. There is no index for a filter: it reads the rows of the
+   * time, and is refused when they are too many.
+   */
+  async newest(
+    community: number,
+    before: AuditKey,
+    limit: number,
+    filter: AuditFilter = {},
+  ): Promise<AuditEntry[]> {
+    const condition = filterOf(community, before, filter);
+    const Limit = condition.FilterExpression === undefined ? limit : PAGE_ITEMS;
     const found: AuditEntry[] = [];
-    for await (const items of this.pages(condition, { ScanIndexForward: false, Limit: limit })) {
-      found.push(...(items as Item[]).map(entryOf));
-      if (found.length >= limit) break;
+    let start: Record<string, unknown> | undefined;
+    for (let pages = 0; pages < FILTERED_PAGES_MAX; pages += 1) {
+      const answer = await this.query({
+        ...condition,
+        ScanIndexForward: false,
+        Limit,
+        ExclusiveStartKey: start,
+      });
+      found.push(...((answer.Items ?? []) as Item[]).map(entryOf));
+      start = answer.LastEvaluatedKey;
+      if (found.length >= limit || start === undefined) return found.slice(0, limit);
     }
-    return found.slice(0, limit);
+    throw new DynamodbError(`${this.where()} has too many rows in this time for a filter`, TOO_MANY_ROWS);
   }
 
   /** Oldest first, page by page. */
@@ -382,6 +407,35 @@ function itemOf({ community, position, at, actor, action, target, details }: Aud
 function entryOf({ position, at, actor, action, target, details }: Item): AuditEntry {
   const parsed = JSON.parse(details) as AuditEntry['details'];
   return { position, at, actor: actor ?? null, action, target, details: parsed };
+}
+
+/** The rows before a key that match a filter. `#` sorts before all digits, `~` after them. */
+function filterOf(
+  community: number,
+  [at, position]: AuditKey,
+  { actor, action, target, since = 0, until = Number.MAX_SAFE_INTEGER }: AuditFilter,
+): Condition {
+  const before = position > 0 ? sortKey(at, position - 1) : `${padded(at)}#`;
+  const first = `${padded(since)}#`;
+  const end = `${padded(until)}#~`;
+  const last = before < end ? before : end;
+  const given = Object.entries({ actor, action, target }).filter(([, value]) => value !== undefined);
+  const [from, to] = first > last ? ['#', '#'] : [first, last];
+  return {
+    KeyConditionExpression: 'community = :community AND sk BETWEEN :first AND :last',
+    ExpressionAttributeValues: {
+      ':community': community,
+      ':first': from,
+      ':last': to,
+      ...Object.fromEntries(given.map(([name, value]) => [`:${name}`, value])),
+    },
+    ...(given.length === 0
+      ? {}
+      : {
+          FilterExpression: given.map(([name]) => `#${name} = :${name}`).join(' AND '),
+          ExpressionAttributeNames: Object.fromEntries(given.map(([name]) => [`#${name}`, name])),
+        }),
+  };
 }
 
 /**

@@ -13,6 +13,7 @@ export const AUDIT_ACTIONS = [
   'operator.remove',
   'invite.create',
   'invite.revoke',
+  'community.create',
   'setting.change',
   'setting.reset',
   'policy.create',

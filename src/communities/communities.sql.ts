@@ -47,8 +47,8 @@ export interface ConfigVersions {
 }
 
 export const DEFAULT_SLUG = 'default';
-const SLUG = /^[a-z0-9][a-z0-9-]{0,62}$/;
-const HOST = /^[a-z0-9.-]{1,253}$/;
+export const SLUG = /^[a-z0-9][a-z0-9-]{0,62}$/;
+export const HOST = /^[a-z0-9.-]{1,253}$/;
 
 /** The end of an erased community of this name: its events are refused for ever (I6). */
 const ERASED_UNTIL = `(SELECT max(e.until) FROM erasures e
@@ -146,6 +146,20 @@ export async function addCommunity(
     );
   }
   if (host !== undefined && !HOST.test(host)) throw new Error(`"${host}" is not a host name`);
+  const made = await insertCommunity(db, slug, host, now);
+  if (made !== undefined) return made;
+  throw new Error(
+    `a community with the name "${slug}"${host ? ` or the host "${host}"` : ''} already exists`,
+  );
+}
+
+/** Name and host were checked. Undefined when one of them is taken; an open transaction has failed then. */
+export async function insertCommunity(
+  db: Db,
+  slug: string,
+  host: string | undefined,
+  now: number,
+): Promise<number | undefined> {
   try {
     const { rows } = await db.query<{ id: number }>(
       `WITH changed AS (UPDATE config_version SET version = version + 1), made AS (
@@ -158,9 +172,7 @@ export async function addCommunity(
     return rows[0]!.id;
   } catch (error) {
     if (errorCode(error) !== SQLSTATE.uniqueViolation) throw error;
-    throw new Error(
-      `a community with the name "${slug}"${host ? ` or the host "${host}"` : ''} already exists`,
-    );
+    return undefined;
   }
 }
 

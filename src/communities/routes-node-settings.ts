@@ -14,7 +14,13 @@ import {
   readNodeSetting,
   readNodeSettingVersions,
 } from './node-settings.sql.js';
-import { settingParams, settingVersion } from './routes-settings.js';
+import {
+  lastSettingChanges,
+  type SettingChange,
+  settingChange,
+  settingParams,
+  settingVersion,
+} from './routes-settings.js';
 import {
   checkNodeSetting,
   isNodeSettingKey,
@@ -39,19 +45,25 @@ const setting = z.strictObject({
   about: z.string(),
   version: z.number().int().describe('0 while it is at its default'),
   updated_at: milliseconds.nullable(),
+  changed: settingChange,
 });
 
-function show(key: NodeSettingKey, { value, version, updatedAt }: StoredSetting): z.output<typeof setting> {
+function show(
+  key: NodeSettingKey,
+  { value, version, updatedAt }: StoredSetting,
+  changed: SettingChange,
+): z.output<typeof setting> {
   const { default: byDefault, about } = nodeSettingDefinitions[key];
-  return { key, value, default: byDefault, about, version, updated_at: updatedAt };
+  return { key, value, default: byDefault, about, version, updated_at: updatedAt, changed };
 }
 
 export function nodeSettingRoutes(options: NodeSettingOptions): Route[] {
   const { pool } = options;
   const shared = { tags: ['admin: node settings'], who: 'operator' } as const;
   const refuse = (call: Call<'operator'>) => refuseOthers(options, call, WHAT);
-  const shown = (key: NodeSettingKey, stored: StoredSetting | Denial) =>
-    isDenial(stored) ? stored : show(key, stored);
+  // Only operators of the node get here, at the default community, whose log has these changes.
+  const shown = async (community: number, key: NodeSettingKey, stored: StoredSetting | Denial) =>
+    isDenial(stored) ? stored : show(key, stored, (await lastSettingChanges(pool, community, [key]))(key));
   return [
     route({
       ...shared,
@@ -65,9 +77,10 @@ export function nodeSettingRoutes(options: NodeSettingOptions): Route[] {
         if (refused !== undefined) return refused;
         const stored = await readNodeSettingVersions(pool);
         const values = nodeSettingsFrom(new Map([...stored].map(([key, { value }]) => [key, value])));
+        const changed = await lastSettingChanges(pool, call.community.id, nodeSettingKeys);
         const items = nodeSettingKeys.map((key) => {
           const { version = 0, updatedAt = null } = stored.get(key) ?? {};
-          return show(key, { value: values[key], version, updatedAt });
+          return show(key, { value: values[key], version, updatedAt }, changed(key));
         });
         return { items };
       },
@@ -84,7 +97,9 @@ export function nodeSettingRoutes(options: NodeSettingOptions): Route[] {
         const { key } = call.params;
         const refused = refuse(call);
         if (refused !== undefined) return refused;
-        return isNodeSettingKey(key) ? show(key, await readNodeSetting(pool, key)) : denial('NOT_FOUND');
+        return isNodeSettingKey(key)
+          ? shown(call.community.id, key, await readNodeSetting(pool, key))
+          : denial('NOT_FOUND');
       },
     }),
     route({
@@ -107,7 +122,7 @@ export function nodeSettingRoutes(options: NodeSettingOptions): Route[] {
         if ('problem' in checked)
           return denial('INVALID_REQUEST', { problems: [{ path: 'body/value', message: checked.problem }] });
         const change = { key, value: checked.value, seenVersion: body.version, actor };
-        return shown(key, await changeNodeSetting(pool, change, now));
+        return shown(call.community.id, key, await changeNodeSetting(pool, change, now));
       },
     }),
     route({
@@ -126,7 +141,7 @@ export function nodeSettingRoutes(options: NodeSettingOptions): Route[] {
         const { key } = params;
         if (!isNodeSettingKey(key)) return denial('NOT_FOUND');
         const ref = { key, seenVersion: query.version, actor };
-        return shown(key, await clearNodeSetting(pool, ref, now));
+        return shown(call.community.id, key, await clearNodeSetting(pool, ref, now));
       },
     }),
   ];

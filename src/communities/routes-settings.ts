@@ -6,7 +6,9 @@ import type { Pool } from 'pg';
 import { z } from 'zod';
 import { type Route, route } from '../api/contract.js';
 import { type Denial, denial, isDenial } from '../api/rules-errors.js';
-import { milliseconds } from '../api/schemas.js';
+import { milliseconds, pubkey } from '../api/schemas.js';
+import { lastActions } from '../audit/audit.sql.js';
+import type { Db } from '../postgres/values.js';
 import { readNodeSettings } from './node-settings.sql.js';
 import { ceilingOf, inForce, type NodeSettings } from './rules-node-settings.js';
 import {
@@ -30,6 +32,28 @@ const TAGS = ['admin: settings'] as const;
 /** The longest value is a list of 10,000 keys. */
 const BODY_BYTES_MAX = 1_048_576;
 
+export const settingChange = z
+  .strictObject({
+    by: pubkey.nullable().describe('Null: the command line, or an erased operator'),
+    at: milliseconds,
+  })
+  .nullable()
+  .describe('The last change or reset, as far as the audit log in PostgreSQL has it');
+export type SettingChange = z.output<typeof settingChange>;
+
+/** The last change of each of these settings, from the audit log of a community. */
+export async function lastSettingChanges(
+  db: Db,
+  community: number,
+  keys: readonly string[],
+): Promise<(key: string) => SettingChange> {
+  const last = await lastActions(db, community, ['setting.change', 'setting.reset'], keys);
+  return (key) => {
+    const found = last.get(key);
+    return found === undefined ? null : { by: found.actor, at: found.at };
+  };
+}
+
 const setting = z.strictObject({
   key: z.string(),
   value: z.unknown().describe('As it was set'),
@@ -44,12 +68,14 @@ const setting = z.strictObject({
   about: z.string(),
   version: z.number().int().describe('0 while it is at its default'),
   updated_at: milliseconds.nullable(),
+  changed: settingChange,
 });
 
 function show(
   key: SettingKey,
   { value, version, updatedAt }: StoredSetting,
   node: NodeSettings,
+  changed: SettingChange,
 ): z.output<typeof setting> {
   const { default: byDefault, about } = settingDefinitions[key];
   return {
@@ -61,7 +87,18 @@ function show(
     about,
     version,
     updated_at: updatedAt,
+    changed,
   };
+}
+
+async function showOne(
+  db: Pool,
+  community: number,
+  key: SettingKey,
+  stored: StoredSetting,
+): Promise<z.output<typeof setting>> {
+  const changed = await lastSettingChanges(db, community, [key]);
+  return show(key, stored, await readNodeSettings(db), changed(key));
 }
 
 export const settingParams = z.strictObject({ key: z.string().max(100) });
@@ -89,10 +126,11 @@ function readingRoutes({ pool }: { readonly pool: Pool }): Route[] {
       handler: async ({ community }) => {
         const stored = await readSettingVersions(pool, community.id);
         const node = await readNodeSettings(pool);
+        const changed = await lastSettingChanges(pool, community.id, settingKeys);
         const values = settingsAsSet(new Map([...stored].map(([key, { value }]) => [key, value])));
         const items = settingKeys.map((key) => {
           const { version: at = 0, updatedAt = null } = stored.get(key) ?? {};
-          return show(key, { value: values[key], version: at, updatedAt }, node);
+          return show(key, { value: values[key], version: at, updatedAt }, node, changed(key));
         });
         return { items };
       },
@@ -109,15 +147,15 @@ function readingRoutes({ pool }: { readonly pool: Pool }): Route[] {
       errors: ['NOT_FOUND'],
       handler: async ({ community, params: { key } }) =>
         isSettingKey(key)
-          ? show(key, await readSetting(pool, community.id, key), await readNodeSettings(pool))
+          ? showOne(pool, community.id, key, await readSetting(pool, community.id, key))
           : denial('NOT_FOUND'),
     }),
   ];
 }
 
 function changingRoutes({ pool }: { readonly pool: Pool }): Route[] {
-  const shown = async (key: SettingKey, stored: StoredSetting | Denial) =>
-    isDenial(stored) ? stored : show(key, stored, await readNodeSettings(pool));
+  const shown = async (community: number, key: SettingKey, stored: StoredSetting | Denial) =>
+    isDenial(stored) ? stored : showOne(pool, community, key, stored);
   return [
     route({
       method: 'PUT',
@@ -146,7 +184,7 @@ function changingRoutes({ pool }: { readonly pool: Pool }): Route[] {
           seenVersion: body.version,
           actor,
         };
-        return shown(key, await changeSetting(pool, change, now));
+        return shown(community.id, key, await changeSetting(pool, change, now));
       },
     }),
     route({
@@ -162,7 +200,7 @@ function changingRoutes({ pool }: { readonly pool: Pool }): Route[] {
       handler: async ({ community, pubkey: actor, params: { key }, query, now }) => {
         if (!isSettingKey(key)) return denial('NOT_FOUND');
         const ref = { community: community.id, key, seenVersion: query.version, actor };
-        return shown(key, await clearSetting(pool, ref, now));
+        return shown(community.id, key, await clearSetting(pool, ref, now));
       },
     }),
   ];

@@ -96,10 +96,50 @@ export async function dryRunJobs(
   }
 }
 
-function openSession(database: Database): Promise<Client> {
+/** A dry run with a deadline. */
+export interface JobsPreview {
+  /** False: the time was over before all jobs were counted. */
+  readonly complete: boolean;
+  /** Those that were counted. */
+  readonly jobs: readonly string[];
+  readonly counts: readonly (DryRunCount & { readonly job: string })[];
+}
+
+/** Like `dryRunJobs`, but ends after a time with what it has counted by then. */
+export async function previewJobs(
+  jobs: readonly Job[],
+  context: JobContext,
+  msMax: number,
+): Promise<JobsPreview> {
+  const client = await openSession(context.database, msMax);
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<'late'>((resolve) => {
+    timer = setTimeout(() => resolve('late'), msMax);
+  });
+  const counts: (DryRunCount & { readonly job: string })[] = [];
+  const done: string[] = [];
+  try {
+    const state = await DryRunState.open(client);
+    for (const job of jobs) {
+      const counting = job.dryRun(context, client, state);
+      // If the time is over, the session is closed below, and the job fails with nobody waiting for it.
+      counting.catch(() => undefined);
+      const found = await Promise.race([counting, late]);
+      if (found === 'late') return { complete: false, jobs: done, counts };
+      counts.push(...found.map((count) => ({ job: job.name, ...count })));
+      done.push(job.name);
+    }
+    return { complete: true, jobs: done, counts };
+  } finally {
+    clearTimeout(timer);
+    await client.end().catch(() => undefined);
+  }
+}
+
+function openSession(database: Database, statementTimeoutMs = STATEMENT_TIMEOUT_MS): Promise<Client> {
   return database.connect({
     lockTimeoutMs: LOCK_TIMEOUT_MS,
-    statementTimeoutMs: STATEMENT_TIMEOUT_MS,
+    statementTimeoutMs,
     idleInTransactionTimeoutMs: IDLE_TIMEOUT_MS,
     indexWalks: true,
   });

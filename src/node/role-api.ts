@@ -3,6 +3,9 @@ import { addApi } from '../api/server.js';
 import { erase } from '../erasure/jobs.js';
 import { checkRunning } from '../health/running.js';
 import { heldCounter } from '../erasure/preview.js';
+import { BOUNDS } from '../jobs/job.js';
+import { JOBS } from '../jobs/list.js';
+import { previewJobs } from '../jobs/run.js';
 import { carryOut } from '../moderation/pending-actions.js';
 import { BuiltPages } from '../pages/built.js';
 import { addConsole } from '../pages/server.js';
@@ -62,6 +65,26 @@ export async function startApi(
     exportSoon: () => runSoon(exportPersonalData.name),
     eraseSoon: () => runSoon(erase.name),
     countHeld: heldCounter(erasing, database, now),
+    previewPurge: (msMax) => {
+      const { signal } = new AbortController();
+      const diskLevel = () => disk.now().level;
+      const context = {
+        database,
+        store,
+        communities,
+        erasing,
+        audit,
+        now,
+        signal,
+        bounds: BOUNDS,
+        diskLevel,
+      };
+      return previewJobs(
+        JOBS.filter(({ purges }) => purges),
+        context,
+        msMax,
+      );
+    },
     hashOf: async (community, pubkey) => erasing.subjectKey.tryHash(community, pubkey)?.toString('hex'),
     search: {
       pool: database.pool,

@@ -83,6 +83,26 @@ export function listNodeTopics(db: Db, community: number, page: PageOf): Promise
   );
 }
 
+export interface OwnRetention {
+  readonly topic: string;
+  readonly name: string | null;
+  readonly days: number;
+  readonly events: number;
+  readonly bytes: number;
+}
+
+/** The topics with retention days of their own. */
+export async function listOwnRetention(db: Db, community: number, limit: number): Promise<OwnRetention[]> {
+  const { rows } = await db.query<OwnRetention>(
+    `SELECT n.topic, n.name, (n.ingest_policy ->> 'retentionDays')::int AS days,
+       coalesce(t.events, 0) AS events, coalesce(t.bytes, 0) AS bytes
+     FROM node_subscriptions n LEFT JOIN topic_totals t ON t.community = n.community AND t.topic = n.topic
+     WHERE n.community = $1 AND n.ingest_policy ? 'retentionDays' ORDER BY n.topic LIMIT $2`,
+    [community, limit],
+  );
+  return rows;
+}
+
 /** The public facts about a carried topic. */
 export interface DirectoryEntry {
   readonly topic: string;

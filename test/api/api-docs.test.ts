@@ -51,6 +51,7 @@ async function existingRoutes(): Promise<string[]> {
     exportSoon: async () => undefined,
     eraseSoon: async () => undefined,
     countHeld: async () => ({ succeeded: new Map(), failed: new Map() }),
+    previewPurge: async () => ({ complete: true, jobs: [], counts: [] }),
     hashOf: async () => undefined,
     search: {
       pool: relay.database.pool,

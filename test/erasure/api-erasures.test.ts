@@ -21,6 +21,7 @@ import { startTestNode, type TestNode } from '../support/node.js';
 
 const DELETIONS = '/v1/personal-data-deletion-requests';
 const ERASURES = '/v1/admin/erasures';
+const CERTIFICATES = '/v1/admin/erasure-certificates';
 const UNKNOWN = '00000000-0000-4000-8000-000000000000';
 const WAIT = { timeout: 100_000, interval: 20 };
 
@@ -238,7 +239,42 @@ describe('an operator', () => {
     expect(page.body).not.toContain(member.pubkey);
     expect(await ids()).toContain(asked.erasure_id);
     expect(await ids('&open=true')).not.toContain(asked.erasure_id);
+    await listAndVerify(event, asked.erasure_id);
   });
+
+  /** A viewer lists certificates and checks them; a changed one does not hold. */
+  async function listAndVerify(event: NostrEvent, erasureId: string): Promise<void> {
+    const viewer = newAuthor();
+    await api.ask('PUT', `/v1/admin/operators/${viewer.pubkey}`, { as: boss, body: { role: 'viewer' } });
+    const list = await api.ask<{ items: { erasure_id: string }[] }>('GET', CERTIFICATES, { as: viewer });
+    expect(list.body.items.find(({ erasure_id }) => erasure_id === erasureId)).toMatchObject({
+      certificate_id: event.id,
+      type: 'member',
+      community: 'default',
+      rows_deleted: expect.any(Number),
+    });
+    const path = `${CERTIFICATES}/${erasureId}/verification`;
+    const verification = async () => (await api.ask('GET', path, { as: viewer })).body;
+    expect(await verification()).toMatchObject({ holds: true, problems: [], signed_by: event.pubkey });
+    const { pool } = relay.database;
+    const write = (text: string) =>
+      pool.query('UPDATE erasure_certificates SET event = $1 WHERE erasure_id = $2', [text, erasureId]);
+    const { rows } = await pool.query<{ event: string }>(
+      'SELECT event FROM erasure_certificates WHERE erasure_id = $1',
+      [erasureId],
+    );
+    await write(JSON.stringify({ ...event, created_at: event.created_at + 1 }));
+    expect(await verification()).toMatchObject({
+      holds: false,
+      problems: ['its id or its signature does not hold: it was changed'],
+    });
+    await write(rows[0]!.event);
+    // Another community sees neither the list nor the check of it.
+    const others = await api.ask<{ items: object[] }>('GET', `/c/art${CERTIFICATES}`, { as: artist });
+    expect(others.body.items).toEqual([]);
+    await api.refused(404, 'NOT_FOUND', 'GET', `/c/art${path}`, { as: artist });
+    await api.refused(404, 'NOT_FOUND', 'GET', `${CERTIFICATES}/${UNKNOWN}/verification`, { as: boss });
+  }
 
   it('holds one with a reason, releases it, cancels it; each is refused in a wrong stage', async () => {
     const erasure = await erase({ pubkey: newAuthor().pubkey, grace_days: 3 });

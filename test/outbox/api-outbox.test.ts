@@ -501,6 +501,7 @@ describe('a port of its own', () => {
       exportSoon: async () => undefined,
       eraseSoon: async () => undefined,
       countHeld: async () => ({ succeeded: new Map(), failed: new Map() }),
+      previewPurge: async () => ({ complete: true, jobs: [], counts: [] }),
       hashOf: async () => undefined,
       search: {
         pool: relay.database.pool,

@@ -71,6 +71,7 @@ async function serve({ node, database }: TestNode): Promise<[Http, string]> {
       exportSoon: async () => undefined,
       eraseSoon: async () => undefined,
       countHeld: async () => ({ succeeded: new Map(), failed: new Map() }),
+      previewPurge: async () => ({ complete: true, jobs: [], counts: [] }),
       hashOf: async () => undefined,
       search: { pool: database.pool, searchPool: database.searchPool, tagHash: () => 0n, cursorSecret: '' },
       inSlot: (_asker, _cost, query) => query(database.pool),

@@ -1,4 +1,6 @@
 /** The certificates of erasures, in the order in which they were signed. */
+import type { Denial } from '../../api/rules-errors.js';
+import { NEWEST_FIRST, type Page, type PageOf, readPage } from '../../postgres/page.js';
 import type { Db } from '../../postgres/values.js';
 
 export interface KeptCertificate {
@@ -21,6 +23,38 @@ export async function listCertificates(
     [after, limit],
   );
   return rows;
+}
+
+export interface ListedCertificate extends KeptCertificate {
+  /** Its slug. */
+  readonly community: string;
+  readonly type: 'member' | 'community';
+  readonly requestedAt: number;
+}
+
+/** Of one community, newest request first; `communities`: those of whole communities as well. */
+export function listCertificatesOf(
+  db: Db,
+  { community, communities }: { readonly community: number; readonly communities: boolean },
+  page: PageOf,
+): Promise<Page<ListedCertificate> | Denial> {
+  return readPage(
+    page,
+    NEWEST_FIRST,
+    ({ requestedAt, erasureId }: ListedCertificate) => [requestedAt, erasureId],
+    async ([before, id], limit) => {
+      const { rows } = await db.query<ListedCertificate>(
+        `SELECT c.position, c.at, e.erasure_id AS "erasureId", encode(c.certificate_id, 'hex') AS id, c.event,
+           e.slug AS community, e.type, e.requested_at AS "requestedAt"
+         FROM erasures e JOIN erasure_certificates c ON c.erasure_id = e.erasure_id
+         WHERE (e.community = $1 OR ($5 AND e.type = 'community'))
+           AND (e.requested_at, e.erasure_id) < ($2, $3::uuid)
+         ORDER BY e.requested_at DESC, e.erasure_id DESC LIMIT $4`,
+        [community, before, id, limit, communities],
+      );
+      return rows;
+    },
+  );
 }
 
 /** Those of the ids that are here. */

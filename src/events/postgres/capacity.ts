@@ -226,7 +226,7 @@ export async function oldestPlaces(
 }
 
 export async function oldestPlacesOfTopic(
-  client: Client,
+  client: ClientBase,
   { community, topic }: Scope,
   limit: number,
   tagHash: TagHash,
@@ -262,7 +262,7 @@ export async function selectExcess(
  * them.
  */
 export async function takeOldest(
-  client: Client,
+  client: ClientBase,
   scope: Scope,
   need: Size,
   places: readonly RowRef[],
