@@ -6,8 +6,10 @@ import { type CapacityOptions, capacityRoutes } from '../communities/routes-capa
 import { nodeSettingRoutes } from '../communities/routes-node-settings.js';
 import { settingRoutes } from '../communities/routes-settings.js';
 import { type ErasureOptions, erasureRoutes } from '../erasure/routes.js';
+import { labelAdminRoutes } from '../labels/routes-admin.js';
 import { lifeRoutes } from '../life/routes.js';
 import { memberRoutes } from '../members/routes.js';
+import { nameRoutes } from '../members/routes-names.js';
 import { type ModerationOptions, moderationRoutes } from '../moderation/routes.js';
 import { consumerRoutes } from '../outbox/consumers/routes.js';
 import { type OutboxOptions, outboxRoutes } from '../outbox/routes.js';
@@ -39,6 +41,7 @@ export function adminRoutes(options: AdminOptions): Route[] {
     ...nodeTopicRoutes(options),
     ...capacityRoutes(options),
     ...memberRoutes(options),
+    ...nameRoutes(options),
     ...blockRoutes(options),
     ...planRoutes(options),
     ...settingRoutes(options),
@@ -47,6 +50,7 @@ export function adminRoutes(options: AdminOptions): Route[] {
     ...personalDataReviewRoutes(options),
     ...erasureRoutes(options),
     ...moderationRoutes(options),
+    ...labelAdminRoutes(options),
     ...lifeRoutes(options),
     ...consumerRoutes(options),
     ...outboxRoutes(options),
