@@ -9,12 +9,12 @@ import { dirname, join } from 'node:path';
 import swagger from '@fastify/swagger';
 import type { FastifyInstance } from 'fastify';
 import { jsonSchemaTransform } from 'fastify-type-provider-zod';
+import { KeptFile } from '../port/kept-file.js';
+import { sendKept } from '../port/send-kept.js';
 import { SESSION_COOKIE } from '../sessions/cookie.js';
 import type { Route } from './contract.js';
 import { type Document, shareParts } from './document.js';
-import { KeptFile } from './kept-file.js';
 import { toYaml } from './rules-yaml.js';
-import { sendKept } from './send-kept.js';
 
 const TITLE = 'Minato API';
 const DESCRIPTION = `Members request topics here, and operators run their community.
