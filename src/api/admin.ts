@@ -8,11 +8,19 @@ import { nodeSettingRoutes } from '../communities/routes-node-settings.js';
 import { settingRoutes } from '../communities/routes-settings.js';
 import { certificateRoutes } from '../erasure/certificates/routes-list.js';
 import { type ErasureOptions, erasureRoutes } from '../erasure/routes.js';
+
+
 import { JOBS } from '../jobs/list.js';
 import { jobRoutes } from '../jobs/routes.js';
+
+
+import { labelAdminRoutes } from '../labels/routes-admin.js';
+
+
 import { lifeRoutes } from '../life/routes.js';
 import { type FinderOptions, finderRoutes } from '../life/routes-finder.js';
 import { memberRoutes } from '../members/routes.js';
+import { nameRoutes } from '../members/routes-names.js';
 import { type ModerationOptions, moderationRoutes } from '../moderation/routes.js';
 import { consumerRoutes } from '../outbox/consumers/routes.js';
 import { type OutboxOptions, outboxRoutes } from '../outbox/routes.js';
@@ -57,6 +65,7 @@ export function adminRoutes(options: AdminOptions): Route[] {
     topicPreviewRoute(options),
     ...capacityRoutes(options),
     ...memberRoutes(options),
+    ...nameRoutes(options),
     ...blockRoutes(options),
     ...planRoutes(options),
     ...settingRoutes(options),
@@ -69,6 +78,7 @@ export function adminRoutes(options: AdminOptions): Route[] {
     ...certificateRoutes(options),
     ...moderationRoutes(options),
     ...finderRoutes(options),
+    ...labelAdminRoutes(options),
     ...lifeRoutes(options),
     trustOfMemberRoute(options),
     ...consumerRoutes(options),

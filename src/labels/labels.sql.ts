@@ -4,9 +4,11 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { Client, ClientBase } from 'pg';
+import { type Denial, denial } from '../api/rules-errors.js';
 import type { EventRef } from '../events/store.js';
+import { NEWEST_FIRST, type Page, type PageOf, readPage } from '../postgres/page.js';
 import { bytes, bytesOrNull, type Db } from '../postgres/values.js';
-import { type LabelSpec, lapsesAt, type PutLabel } from './rules.js';
+import { type Label, type LabelSpec, lapsesAt, type PutLabel } from './rules.js';
 
 export interface LabelTarget {
   readonly community: number;
@@ -132,6 +134,60 @@ export async function labelsAbout(
     [community, bytes(event ?? pubkey ?? ''), heldAt === undefined ? null : Math.floor(heldAt / 1_000)],
   );
   return rows.map(labelOf);
+}
+
+export interface LabelFilter {
+  readonly community: number;
+  readonly label?: Label | undefined;
+  readonly event?: string | undefined;
+  /** The person, or the author of the event. */
+  readonly pubkey?: string | undefined;
+}
+
+/** The labels in force, the last to lapse first: so that an index ends where the lapsed ones begin. */
+export function listInForce(
+  db: Db,
+  { community, label, event, pubkey }: LabelFilter,
+  page: PageOf,
+  now: number,
+): Promise<Page<KeptLabel> | Denial> {
+  const conditions: [string, unknown][] = [
+    ['label', label ?? null],
+    ['target_event', bytesOrNull(event)],
+    ['target_pubkey', bytesOrNull(pubkey)],
+  ];
+  const given = conditions.filter(([, value]) => value !== null);
+  const narrowed = given.map(([column], at) => `AND ${column} = $${at + 6}`).join(' ');
+  return readPage(
+    page,
+    NEWEST_FIRST,
+    ({ lapsesAt: lapses, labelId }: KeptLabel) => [lapses, labelId],
+    async ([before, beforeId], limit) => {
+      const { rows } = await db.query<Row>(
+        `SELECT ${COLUMNS} FROM labels
+         WHERE community = $1 AND withdrawn_at IS NULL AND lapses_at > $2
+           AND (lapses_at, label_id) < ($3, $4) ${narrowed}
+         ORDER BY lapses_at DESC, label_id DESC LIMIT $5`,
+        [community, Math.floor(now / 1_000), before, beforeId, limit, ...given.map(([, value]) => value)],
+      );
+      return rows.map(labelOf);
+    },
+  );
+}
+
+/** A label in force. */
+export async function findInForce(
+  db: Db,
+  community: number,
+  labelId: string,
+  now: number,
+): Promise<KeptLabel | Denial> {
+  const { rows } = await db.query<Row>(
+    `SELECT ${COLUMNS} FROM labels
+     WHERE label_id = $2 AND community = $1 AND withdrawn_at IS NULL AND lapses_at > $3`,
+    [community, labelId, Math.floor(now / 1_000)],
+  );
+  return rows[0] === undefined ? denial('NOT_FOUND') : labelOf(rows[0]);
 }
 
 // ── Publishing ─────────────────────────────────────────────────────────────────────────────────────────────

@@ -479,6 +479,13 @@ export interface Releasing {
   readonly hidden: boolean;
 }
 
+/** Removals by the rule $1 that nobody has decided about since, with their cases. */
+export const RELEASABLE = `moderation_actions a JOIN moderation_cases c USING (case_id)
+  WHERE a.rule_id = $1 AND a.action = 'remove' AND NOT EXISTS (
+    SELECT 1 FROM moderation_actions other
+    WHERE other.community = a.community AND other.target_event = a.target_event
+      AND other.action IN ('remove', 'restore') AND other.position > a.position)`;
+
 /**
  * Called before a rule is deleted: restores what it holds and nobody else has decided about, and withdraws
  * its labels. Writes nothing when there is nothing to release.
@@ -496,12 +503,7 @@ export async function releaseOf(
        target_event, target_pubkey)
      SELECT gen_random_uuid(), a.community, $2, a.case_id, 'restore', $3, $4, $5, a.target_event,
        a.target_pubkey
-     FROM moderation_actions a JOIN moderation_cases c USING (case_id)
-     WHERE a.rule_id = $1 AND a.action = 'remove' AND (c.status = 'held' OR $6) AND NOT EXISTS (
-       SELECT 1 FROM moderation_actions other
-       WHERE other.community = a.community AND other.target_event = a.target_event
-         AND other.action IN ('remove', 'restore') AND other.position > a.position)
-     ORDER BY a.position RETURNING case_id`,
+     FROM ${RELEASABLE} AND (c.status = 'held' OR $6) ORDER BY a.position RETURNING case_id`,
     [ruleId, batchId, now, bytesOrNull(actor), note, hidden],
   );
   await db.query(

@@ -12,47 +12,52 @@ import type { NostrEvent } from '../events/rules/event.js';
 import { HIDDEN_CODES } from '../events/rules/hidden.js';
 import type { EventRef } from '../events/store.js';
 import { hexArray, int8Array } from '../postgres/binary.js';
-import { bytes, type Db } from '../postgres/values.js';
+import type { Db } from '../postgres/values.js';
 
 export async function readCaseEvent(db: Db, { community, id }: EventRef): Promise<NostrEvent | undefined> {
-  const { rows } = await db.query<{ payload: string }>(
-    `SELECT e.payload FROM (SELECT $1::int AS community, $2::bytea AS event_id) asked
-     ${dedupeOf('asked.community', 'asked.event_id')} ${eventAt('d')}
-     WHERE coalesce(e.hidden, ${HIDDEN_CODES.removed}) = ${HIDDEN_CODES.removed} AND ${NOT_VANISHED}`,
-    [community, bytes(id)],
-  );
-  if (rows[0] === undefined) return undefined;
-  const event = JSON.parse(rows[0].payload) as NostrEvent;
-  return (await deletedAmong(db, community, [event])).has(id) ? undefined : event;
+  return (await readCaseEvents(db, community, [id])).get(id);
 }
 
-/**
- * The ids of the events that their authors have deleted. A removed row keeps its mark when its author deletes
- * it; only the tombstone shows the deletion.
- */
-export async function deletedAmong(
+/** The events of many cases, by id. */
+export async function readCaseEvents(
   db: Db,
   community: number,
-  events: readonly NostrEvent[],
-): Promise<ReadonlySet<string>> {
-  if (events.length === 0) return new Set();
-  const asked = events.flatMap((event) => {
-    const address = addressOf(event);
-    const byId = ownersOf(event).map((owner) => ({ id: event.id, target: event.id, owner, since: 0 }));
-    if (address === undefined) return byId;
-    const target = addressHash(address);
-    return [...byId, { id: event.id, target, owner: event.pubkey, since: event.created_at }];
-  });
+  ids: readonly string[],
+): Promise<Map<string, NostrEvent>> {
+  if (ids.length === 0) return new Map();
+  const { rows } = await db.query<{ payload: string }>(
+    `SELECT e.payload FROM unnest($2::bytea[]) AS asked (event_id)
+     ${dedupeOf('$1::int', 'asked.event_id')} ${eventAt('d')}
+     WHERE coalesce(e.hidden, ${HIDDEN_CODES.removed}) = ${HIDDEN_CODES.removed} AND ${NOT_VANISHED}`,
+    [community, hexArray(ids)],
+  );
+  const events = rows.map(({ payload }) => JSON.parse(payload) as NostrEvent);
+  const deleted = await deletedAmong(db, community, events);
+  return new Map(events.filter(({ id }) => !deleted.has(id)).map((event) => [event.id, event]));
+}
+
+/** What would delete an event: each owner of its id, and its author for its address. */
+function deletionsOf(event: NostrEvent) {
+  const { id, pubkey, created_at: since } = event;
+  const byId = ownersOf(event).map((author) => ({ id, target: id, author, since: 0 }));
+  const address = addressOf(event);
+  if (address === undefined) return byId;
+  return [...byId, { id, target: addressHash(address), author: pubkey, since }];
+}
+
+/** A removed row keeps its mark when its author deletes it; only the tombstone shows the deletion. */
+export async function deletedAmong(db: Db, community: number, events: readonly NostrEvent[]): Promise<Set<string>> {
+  const asked = events.flatMap(deletionsOf);
   const { rows } = await db.query<{ id: string }>(
     `SELECT DISTINCT encode(asked.id, 'hex') AS id
-     FROM unnest($2::bytea[], $3::bytea[], $4::bytea[], $5::bigint[]) AS asked (id, target, owner, since)
-     JOIN deletion_tombstones t ON t.community = $1 AND t.target = asked.target AND t.author = asked.owner
+     FROM unnest($2::bytea[], $3::bytea[], $4::bytea[], $5::bigint[]) AS asked (id, target, author, since)
+     JOIN deletion_tombstones t ON t.community = $1 AND t.target = asked.target AND t.author = asked.author
        AND t.requested_at >= asked.since`,
     [
       community,
       hexArray(asked.map(({ id }) => id)),
       hexArray(asked.map(({ target }) => target)),
-      hexArray(asked.map(({ owner }) => owner)),
+      hexArray(asked.map(({ author }) => author)),
       int8Array(asked.map(({ since }) => since)),
     ],
   );

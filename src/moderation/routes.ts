@@ -5,12 +5,14 @@ import type { Pool } from 'pg';
 import { z } from 'zod';
 import { type Route, route } from '../api/contract.js';
 import { type Denial, denial, isDenial } from '../api/rules-errors.js';
-import { milliseconds, pageOf, pageQuery, plainText, pubkey, showPage } from '../api/schemas.js';
+import { milliseconds, pageOf, pageQuery, plainText, pubkey } from '../api/schemas.js';
 import type { Community } from '../communities/communities.js';
+import type { NostrEvent } from '../events/rules/event.js';
 import type { EventRef } from '../events/store.js';
 import { type KeptLabel, labelsAbout } from '../labels/labels.sql.js';
 import { LABELS, labelSchema } from '../labels/rules.js';
 import type { Log } from '../node/log.js';
+import type { Page } from '../postgres/page.js';
 import { reportsOfCase } from '../reports/reports.sql.js';
 import { eventId, reportShape, showReport } from '../reports/routes.js';
 import { REPORT_REASONS } from '../reports/rules.js';
@@ -29,7 +31,8 @@ import {
   listCases,
   openByHand,
 } from './cases.sql.js';
-import { readCaseEvent } from './event.sql.js';
+import { readCaseEvent, readCaseEvents } from './event.sql.js';
+import { moderationFigureRoutes } from './figures/routes.js';
 import { moderationBatchRoutes } from './routes-batches.js';
 import { moderationRuleRoutes } from './routes-rules.js';
 import { CASE_ACTIONS, CASE_STATUSES, HAD_EFFECT } from './rules.js';
@@ -50,6 +53,7 @@ export function moderationRoutes(options: ModerationOptions): Route[] {
   return [
     ...moderationRuleRoutes(options),
     ...moderationBatchRoutes(options),
+    ...moderationFigureRoutes(options),
     ...caseRoutes(options),
     actRoute(options),
     actOnManyRoute(options),
@@ -155,6 +159,41 @@ function showLabel(put: KeptLabel): z.output<typeof label> {
   };
 }
 
+const POST_TEXT_MAX = 500;
+
+/** A case in a list, with the beginning of the text that it is about. */
+const listedCase = oneCase.extend({
+  post: z
+    .strictObject({
+      kind: z.number().int(),
+      created_at: z.number().int().describe('Seconds since 1970'),
+      text: z.string().describe(`At most ${POST_TEXT_MAX} characters`),
+      is_cut: z.boolean(),
+    })
+    .nullable()
+    .describe('Also while it is held or removed; null: about a person, deleted by its author, or purged'),
+});
+
+function showPost(event: NostrEvent | undefined): z.output<typeof listedCase>['post'] {
+  if (event === undefined) return null;
+  const { kind, created_at, content } = event;
+  const characters = [...content.slice(0, 2 * POST_TEXT_MAX + 2)];
+  const is_cut = characters.length > POST_TEXT_MAX;
+  return { kind, created_at, text: characters.slice(0, POST_TEXT_MAX).join(''), is_cut };
+}
+
+/** With the beginnings of the texts. */
+async function showCases(pool: Pool, community: number, page: Page<Case>): Promise<CaseList> {
+  const ids = page.items.flatMap(({ targetEvent }) => targetEvent ?? []);
+  const events = await readCaseEvents(pool, community, ids);
+  return {
+    items: page.items.map((one) => ({ ...showCase(one), post: showPost(events.get(one.targetEvent ?? '')) })),
+    next_cursor: page.cursor ?? null,
+  };
+}
+const caseList = pageOf(listedCase);
+type CaseList = z.output<typeof caseList>;
+
 const wholeCase = oneCase.extend({
   event: z
     .record(z.string(), z.unknown())
@@ -213,10 +252,12 @@ function caseRoutes({ pool }: ModerationOptions): Route[] {
       summary: 'Cases, the newest first',
       description: 'A case must match every parameter that is given.',
       query: pageQuery.extend(caseQuery),
-      response: pageOf(oneCase),
+      response: caseList,
       errors: [],
-      handler: async ({ community, query: { limit, cursor, ...filter } }) =>
-        showPage(await listCases(pool, caseFilter(community, filter), { limit, cursor }), showCase),
+      handler: async ({ community, query: { limit, cursor, ...filter } }) => {
+        const page = await listCases(pool, caseFilter(community, filter), { limit, cursor });
+        return isDenial(page) ? page : showCases(pool, community.id, page);
+      },
     }),
     route({
       ...shared,

@@ -1,8 +1,8 @@
 /** The role api: opens the sessions and adds the routes of the HTTP API to the port. */
 import { addApi } from '../api/server.js';
 import { erase } from '../erasure/jobs.js';
-import { checkRunning } from '../health/running.js';
 import { heldCounter } from '../erasure/preview.js';
+import { checkRunning } from '../health/running.js';
 import { BOUNDS } from '../jobs/job.js';
 import { JOBS } from '../jobs/list.js';
 import { previewJobs } from '../jobs/run.js';

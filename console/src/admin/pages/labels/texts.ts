@@ -1,0 +1,53 @@
+/** Texts of labels. */
+import { defineTexts } from '../../../shared/i18n.js';
+import '../cases/texts.js';
+
+export const texts = defineTexts('labels', {
+  en: {
+    title: 'Labels',
+    about:
+      'Labels in force on posts and people. The node publishes them, and clients can show or hide by them.',
+    label: 'Label',
+    any: 'Any',
+    clear: 'Clear',
+    person: 'Person or author',
+    notAKey: 'This is neither an npub nor 64 hex characters.',
+    none: 'No label is in force',
+    noneAbout: 'Put one in a case, or let a rule put them.',
+    confidence: 'Confidence {{value}}',
+    target: 'On',
+    onPerson: 'On the person',
+    onPost: 'On the post',
+    toCase: 'Case',
+    by: 'Put by',
+    byModerator: 'A moderator',
+    byRule: 'A rule',
+    put: 'Since',
+    lapses: 'Lapses',
+    withdraw: 'Withdraw',
+    withdrawn: 'The label is withdrawn.',
+  },
+  ja: {
+    title: 'ラベル',
+    about: '投稿とメンバーに付いている有効なラベルです。ノードが公開し、クライアントは表示の判断に使えます。',
+    label: 'ラベル',
+    any: '指定なし',
+    clear: '解除',
+    person: 'メンバーまたは投稿者',
+    notAKey: 'npub でも 64 桁の 16 進数でもありません。',
+    none: '有効なラベルはありません',
+    noneAbout: 'ケースで付けるか、ルールで自動的に付けることができます。',
+    confidence: '確信度 {{value}}',
+    target: '対象',
+    onPerson: 'メンバーに対して',
+    onPost: '投稿に対して',
+    toCase: 'ケース',
+    by: '付けた人',
+    byModerator: 'モデレーター',
+    byRule: 'ルール',
+    put: '付与',
+    lapses: '期限',
+    withdraw: '取り下げる',
+    withdrawn: 'ラベルを取り下げました。',
+  },
+});
