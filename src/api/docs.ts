@@ -7,13 +7,14 @@ import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import swagger from '@fastify/swagger';
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance } from 'fastify';
 import { jsonSchemaTransform } from 'fastify-type-provider-zod';
 import { SESSION_COOKIE } from '../sessions/cookie.js';
 import type { Route } from './contract.js';
 import { type Document, shareParts } from './document.js';
 import { KeptFile } from './kept-file.js';
 import { toYaml } from './rules-yaml.js';
+import { sendKept } from './send-kept.js';
 
 const TITLE = 'Minato API';
 const DESCRIPTION = `Members request topics here, and operators run their community.
@@ -60,6 +61,8 @@ const POLICY = [
   "form-action 'none'",
   "frame-ancestors 'none'",
 ].join('; ');
+
+const HEADERS = { 'content-security-policy': POLICY, 'cache-control': 'no-cache' };
 
 const PAGE = `<!doctype html>
 <html lang="en">
@@ -155,7 +158,7 @@ export async function addDocs(
     new KeptFile('application/yaml; charset=utf-8', async () => Buffer.from(toYaml(document()))),
   );
   for (const [path, file] of files) {
-    scope.get(path, { schema: { hide: true } }, (request, reply) => send(request, reply, file));
+    scope.get(path, { schema: { hide: true } }, (request, reply) => sendKept(request, reply, file, HEADERS));
   }
 }
 
@@ -170,18 +173,4 @@ function onceReady(scope: FastifyInstance, routes: readonly Route[]): () => Docu
     made = shareParts(scope.swagger() as unknown as Document, routes);
   });
   return () => made!;
-}
-
-async function send(request: FastifyRequest, reply: FastifyReply, file: KeptFile): Promise<FastifyReply> {
-  const { headers } = request;
-  reply.headers({
-    'content-security-policy': POLICY,
-    'cache-control': 'no-cache',
-    etag: await file.etag(),
-    vary: 'accept-encoding',
-  });
-  if (await file.isKnownTo(headers['if-none-match'])) return reply.code(304).send();
-  const { encoding, bytes } = await file.encodedFor(headers['accept-encoding']);
-  if (encoding !== undefined) reply.header('content-encoding', encoding);
-  return reply.type(file.type).send(bytes);
 }

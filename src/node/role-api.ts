@@ -2,6 +2,8 @@
 import { addApi } from '../api/server.js';
 import { erase } from '../erasure/jobs.js';
 import { carryOut } from '../moderation/pending-actions.js';
+import { BuiltPages } from '../pages/built.js';
+import { addConsole } from '../pages/server.js';
 import { exportPersonalData } from '../personal-data/jobs.js';
 import { isExempt } from '../port/rate.js';
 import type { Database } from '../postgres/database.js';
@@ -69,5 +71,6 @@ export async function startApi(
     log,
     now,
   });
+  addConsole(http, { communities, pages: await BuiltPages.open() });
   return sessions;
 }

@@ -219,9 +219,9 @@ it('delete ∥ re-upload of the deleted event, in both orders: it stays refused'
 
 describe.each(orders)('two instances, $order', ({ requestFirst }) => {
   it('agree on the view, and no subscription gets the event after its deletion', async () => {
-    // The order is that of those who wait for the lock, so no job may be among them.
-    const a = await startTestNode({ jobs: [] });
-    const b = await startTestNode({ on: a.test, jobs: [] });
+    // The order is that of those who wait for the lock, so no job and no consumer may be among them.
+    const a = await startTestNode({ jobs: [], consumers: [] });
+    const b = await startTestNode({ on: a.test, jobs: [], consumers: [] });
     const clients = [await RawClient.connect(a.url), await RawClient.connect(b.url)] as const;
     for (const client of clients) {
       client.send(['REQ', 'live', { authors: [alice.pubkey] }]);

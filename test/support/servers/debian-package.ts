@@ -5,7 +5,7 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { lstat, mkdir, mkdtemp, readdir, readlink, rename, rm, symlink } from 'node:fs/promises';
-import { dirname, join, relative, resolve } from 'node:path';
+import { basename, dirname, join, relative, resolve } from 'node:path';
 
 export interface Program {
   readonly path: string;
@@ -120,12 +120,12 @@ async function keepLinksInside(root: string): Promise<void> {
   }
 }
 
-/** `usr/lib/x86_64-linux-gnu`, or its name on another architecture. */
+/** The folders below `usr/lib` and `lib` that have libraries, such as `usr/lib/x86_64-linux-gnu/pulseaudio`. */
 async function librariesIn(root: string): Promise<string> {
-  const folders = ['usr/lib', 'lib'].map((name) => join(root, name)).filter((path) => existsSync(path));
-  const nested = folders.map(async (folder) => {
-    const entries = await readdir(folder, { withFileTypes: true });
-    return entries.filter((entry) => entry.isDirectory()).map((entry) => join(folder, entry.name));
-  });
-  return (await Promise.all(nested)).flat().join(':');
+  const found = new Set<string>();
+  for (const top of ['usr/lib', 'lib'].map((name) => join(root, name)).filter((path) => existsSync(path))) {
+    for (const path of await readdir(top, { recursive: true }))
+      if (/^lib.*\.so(\.|$)/.test(basename(path))) found.add(join(top, dirname(path)));
+  }
+  return [...found].sort().join(':');
 }

@@ -1,4 +1,5 @@
 /** The programs that the tests start, other than PostgreSQL. */
+import { dirname, join } from 'node:path';
 import { findProgram, type Program } from './debian-package.js';
 
 export const findRedis = (): Promise<Program> =>
@@ -18,3 +19,15 @@ export const findJava = (): Promise<Program> =>
       'Fedora: dnf install java-21-openjdk-headless; Alpine: apk add openjdk17-jre-headless; ' +
       'Arch: pacman -S jre-openjdk-headless; macOS: brew install openjdk',
   });
+
+/** For the tests of the pages. */
+export async function findChromium(): Promise<Program> {
+  const found = await findProgram({
+    program: 'chromium',
+    packages: ['chromium', 'chromium-browser'],
+    elsewhere: 'Fedora: dnf install chromium; Alpine: apk add chromium; Arch: pacman -S chromium',
+  });
+  if (found.libraries === undefined) return found;
+  // The script of the package looks for an installed program; the program itself is beside it.
+  return { ...found, path: join(dirname(found.path), '../lib/chromium/chromium') };
+}

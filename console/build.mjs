@@ -1,0 +1,56 @@
+/**
+ * Builds the pages into dist/console, after the node itself: the types of the API come from its routes. A
+ * build whose inputs have not changed is skipped, so that a restart does not wait for it.
+ */
+import { createHash } from 'node:crypto';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const at = (path) => fileURLToPath(new URL(path, import.meta.url));
+const STAMP = at('../dist/console/.built');
+const TYPES = at('src/shared/schema.d.ts');
+
+const built = existsSync(STAMP) ? JSON.parse(readFileSync(STAMP, 'utf8')) : {};
+const pages = hashOf(await filesOfPages());
+// The compiler's own record: the routes are loaded only if the program has changed.
+const program = hashOf([at('../dist/.tsbuildinfo')]);
+let { api } = built;
+if (built.program !== program || !existsSync(TYPES)) api = await writeTypes();
+if (!process.argv.includes('--types')) {
+  if (built.pages !== pages || built.api !== api) await buildPages();
+  writeFileSync(STAMP, JSON.stringify({ program, api, pages }));
+}
+
+async function buildPages() {
+  process.stderr.write('building the pages …\n');
+  const { build } = await import('vite');
+  await build({ configFile: at('vite.config.ts'), logLevel: 'warn' });
+}
+
+/** Returns the hash of the document from which they are made. */
+async function writeTypes() {
+  const { apiDocument } = await import('../dist/api/document-of-routes.js');
+  const document = JSON.stringify(await apiDocument());
+  const api = createHash('sha256').update(document).digest('hex');
+  if (built.api !== api || !existsSync(TYPES)) {
+    const { default: openapiTS, astToString } = await import('openapi-typescript');
+    writeFileSync(TYPES, astToString(await openapiTS(document)));
+  }
+  return api;
+}
+
+async function filesOfPages() {
+  const own = ['admin.html', 'members.html', 'vite.config.ts', 'package.json', '../package-lock.json'];
+  const sources = (await readdir(at('src'), { recursive: true, withFileTypes: true }))
+    .filter((entry) => entry.isFile() && entry.name !== 'schema.d.ts')
+    .map((entry) => join(entry.parentPath, entry.name));
+  return [...own.map((name) => at(name)), ...sources].sort();
+}
+
+function hashOf(paths) {
+  const hash = createHash('sha256');
+  for (const path of paths) hash.update(path.slice(at('..').length)).update(readFileSync(path));
+  return hash.digest('hex');
+}

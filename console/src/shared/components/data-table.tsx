@@ -1,0 +1,185 @@
+/**
+ * A list of any length: only the rows on the screen are in the document, and the next page is read when the
+ * reader comes near the end of this one.
+ */
+import { Button, Center, Checkbox, Group, Table, Text } from '@mantine/core';
+import { useWindowVirtualizer } from '@tanstack/react-virtual';
+import { type ReactNode, useEffect, useRef } from 'react';
+import { useT } from '../i18n.js';
+import { Failure, Loading } from './states.js';
+
+export interface Column<T> {
+  readonly label: string;
+  readonly show: (row: T) => ReactNode;
+  readonly isNumber?: boolean;
+  readonly width?: number | string;
+  /** Left out on narrow screens. */
+  readonly isMinor?: boolean;
+}
+
+/** What `useList` returns. */
+interface Listed<T> {
+  readonly items: readonly T[];
+  readonly isPending: boolean;
+  readonly error: unknown;
+  readonly hasNextPage: boolean;
+  readonly isFetchingNextPage: boolean;
+  readonly fetchNextPage: () => unknown;
+  readonly refetch: () => unknown;
+}
+
+interface DataTableProps<T> {
+  readonly label: string;
+  readonly list: Listed<T>;
+  readonly columns: readonly Column<T>[];
+  readonly keyOf: (row: T) => string;
+  readonly empty: ReactNode;
+  readonly selected?: ReadonlySet<string>;
+  readonly onSelect?: (keys: ReadonlySet<string>) => void;
+}
+
+const ROW_HEIGHT = 49;
+const AHEAD = 12;
+
+export function DataTable<T>({ label, list, columns, keyOf, empty, selected, onSelect }: DataTableProps<T>) {
+  const t = useT();
+  const { items, hasNextPage, isFetchingNextPage, fetchNextPage } = list;
+  const body = useRef<HTMLTableSectionElement>(null);
+  const virtual = useWindowVirtualizer({
+    count: items.length,
+    estimateSize: () => ROW_HEIGHT,
+    overscan: AHEAD,
+    scrollMargin: body.current?.offsetTop ?? 0,
+    getItemKey: (index) => keyOf(items[index]!),
+  });
+  const shown = virtual.getVirtualItems();
+  const last = shown.at(-1)?.index ?? 0;
+  useEffect(() => {
+    if (hasNextPage && !isFetchingNextPage && last >= items.length - AHEAD) fetchNextPage();
+  }, [last, items.length, hasNextPage, isFetchingNextPage, fetchNextPage]);
+
+  if (list.isPending) return <Loading />;
+  if (list.error !== null && items.length === 0)
+    return <Failure error={list.error} retry={() => void list.refetch()} />;
+  if (items.length === 0) return <>{empty}</>;
+
+  const margin = virtual.options.scrollMargin;
+  const above = (shown[0]?.start ?? margin) - margin;
+  const below = virtual.getTotalSize() - ((shown.at(-1)?.end ?? margin) - margin);
+  const keys = items.map(keyOf);
+  const chosen = keys.filter((key) => selected?.has(key)).length;
+  const span = columns.length + (onSelect ? 1 : 0);
+  const visible = (column: Column<T>) => (column.isMinor ? 'sm' : undefined);
+  return (
+    <>
+      <div className="table-scroll">
+        <Table
+          aria-label={label}
+          aria-rowcount={hasNextPage ? -1 : items.length + 1}
+          highlightOnHover
+          verticalSpacing="xs"
+        >
+          <Table.Thead>
+            <Table.Tr>
+              {onSelect && (
+                <Table.Th w={40}>
+                  <Checkbox
+                    aria-label={t('shared:selectAll')}
+                    checked={chosen === items.length}
+                    indeterminate={chosen > 0 && chosen < items.length}
+                    onChange={() => onSelect(new Set(chosen === items.length ? [] : keys))}
+                  />
+                </Table.Th>
+              )}
+              {columns.map((column) => (
+                <Table.Th
+                  key={column.label}
+                  w={column.width}
+                  ta={column.isNumber ? 'right' : undefined}
+                  visibleFrom={visible(column)}
+                >
+                  {column.label}
+                </Table.Th>
+              ))}
+            </Table.Tr>
+          </Table.Thead>
+          <Table.Tbody ref={body}>
+            {above > 0 && (
+              <Table.Tr aria-hidden>
+                <Table.Td colSpan={span} h={above} p={0} />
+              </Table.Tr>
+            )}
+            {shown.map(({ index, key }) => {
+              const row = items[index]!;
+              const own = keyOf(row);
+              return (
+                <Table.Tr
+                  key={String(key)}
+                  data-index={index}
+                  ref={virtual.measureElement}
+                  aria-rowindex={index + 2}
+                >
+                  {onSelect && (
+                    <Table.Td>
+                      <Checkbox
+                        aria-label={t('shared:selectRow')}
+                        checked={selected?.has(own) ?? false}
+                        onChange={() => onSelect(toggled(selected, own))}
+                      />
+                    </Table.Td>
+                  )}
+                  {columns.map((column) => (
+                    <Table.Td
+                      key={column.label}
+                      ta={column.isNumber ? 'right' : undefined}
+                      className={column.isNumber ? 'number' : undefined}
+                      visibleFrom={visible(column)}
+                    >
+                      {column.show(row)}
+                    </Table.Td>
+                  ))}
+                </Table.Tr>
+              );
+            })}
+            {below > 0 && (
+              <Table.Tr aria-hidden>
+                <Table.Td colSpan={span} h={below} p={0} />
+              </Table.Tr>
+            )}
+          </Table.Tbody>
+        </Table>
+      </div>
+      <Center py="sm">
+        {hasNextPage ? (
+          <Button variant="subtle" loading={isFetchingNextPage} onClick={() => fetchNextPage()}>
+            {t('shared:more')}
+          </Button>
+        ) : (
+          <Text size="xs" c="dimmed">
+            {t('shared:end')}
+          </Text>
+        )}
+      </Center>
+    </>
+  );
+}
+
+function toggled(selected: ReadonlySet<string> | undefined, key: string): ReadonlySet<string> {
+  const next = new Set(selected);
+  if (!next.delete(key)) next.add(key);
+  return next;
+}
+
+/** The actions on selected rows, shown while there are any. */
+export function Selection({ count, children }: { readonly count: number; readonly children: ReactNode }) {
+  const t = useT();
+  if (count === 0) return null;
+  return (
+    <Group gap="sm" mb="sm" role="region" aria-label={t('shared:selected', { count })}>
+      <Text size="sm" fw={600}>
+        {t('shared:selected', { count })}
+      </Text>
+      {children}
+    </Group>
+  );
+}
