@@ -2,7 +2,8 @@
 import { addApi } from '../api/server.js';
 import { erase } from '../erasure/jobs.js';
 import { carryOut } from '../moderation/pending-actions.js';
-import { BuiltPages } from '../pages/built.js';
+import type { BuiltPages } from '../pages/built.js';
+import { addMembersPages } from '../pages/members.js';
 import { addConsole } from '../pages/server.js';
 import { exportPersonalData } from '../personal-data/jobs.js';
 import { isExempt } from '../port/rate.js';
@@ -20,13 +21,14 @@ export interface ApiRoleOptions {
   readonly config: Config;
   readonly log: Log;
   readonly now: () => number;
+  readonly pages: BuiltPages;
   /** Queues a job for now. Without a worker in this process, another one finds the work within a minute. */
   readonly runSoon: (job: string) => Promise<void>;
 }
 
 /** Returns the sessions. The caller closes them after everything that uses them. */
 export async function startApi(
-  { database, config, log, now, runSoon }: ApiRoleOptions,
+  { database, config, log, now, pages, runSoon }: ApiRoleOptions,
   { limits, rates, writer }: Stores,
   { http, addressOf, gate }: Entry,
 ): Promise<Sessions> {
@@ -71,6 +73,7 @@ export async function startApi(
     log,
     now,
   });
-  addConsole(http, { communities, pages: await BuiltPages.open() });
+  addConsole(http, { communities, pages });
+  addMembersPages(http, { communities, pages });
   return sessions;
 }
