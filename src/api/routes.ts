@@ -1,6 +1,7 @@
 /** All routes of the API. */
 
 import { labelRoutes } from '../labels/routes.js';
+import { inviteRoutes } from '../members/routes-invites.js';
 import { ownModerationRoutes } from '../moderation/routes-own.js';
 import { type PersonalDataOptions, personalDataRoutes } from '../personal-data/routes.js';
 import { usageRoutes } from '../plans/routes.js';
@@ -34,6 +35,7 @@ export function routesOf(options: RouteOptions): Route[] {
     ...setupRoutes(options),
     ...topicRoutes(options),
     ...subscriptionRoutes(options),
+    ...inviteRoutes(options),
     ...policyRoutes(options),
     ...consentRoutes(options),
     ...usageRoutes(options),

@@ -120,6 +120,22 @@ export async function findInvite(
   return rows[0]?.inviteId;
 }
 
+/** What the holder of a code may know about it. */
+export interface Offer extends Pick<Invite, 'topic' | 'expiresAt' | 'revokedAt' | 'usedAt'> {
+  /** The name of the topic, if it has one. */
+  readonly name: string | null;
+}
+
+export async function readOffer(db: Db, community: number, code: string): Promise<Offer | undefined> {
+  const { rows } = await db.query<Offer>(
+    `SELECT i.topic, n.name, i.expires_at AS "expiresAt", i.revoked_at AS "revokedAt", i.used_at AS "usedAt"
+     FROM invites i LEFT JOIN node_subscriptions n ON n.community = i.community AND n.topic = i.topic
+     WHERE i.code_hash = $1 AND i.community = $2`,
+    [hashOf(code), community],
+  );
+  return rows[0];
+}
+
 /**
  * The only topic that a code is valid for. Null means any topic; undefined means that the code is unknown.
  */

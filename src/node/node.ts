@@ -14,6 +14,7 @@ import type { Work } from '../limits/work.js';
 import type { Consumer } from '../outbox/consumers/consumer.js';
 import type { RunningConsumers } from '../outbox/consumers/start.js';
 import { startSampler } from '../overview/sampler.js';
+import { BuiltPages } from '../pages/built.js';
 import type { EarlyPort } from '../port/early-port.js';
 import type { ServerBounds } from '../port/server.js';
 import type { Database } from '../postgres/database.js';
@@ -90,9 +91,10 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   const entry = await openEntry(parts, stores);
   const { http } = entry;
   const hasApi = roles.has('api');
-  const relay = roles.has('relay') ? startRelay({ ...parts, hasApi }, stores, entry) : undefined;
+  const pages = hasApi ? await BuiltPages.open() : undefined;
+  const relay = roles.has('relay') ? startRelay({ ...parts, hasApi, pages }, stores, entry) : undefined;
   const runSoon = async (job: string) => worker?.schedule.trigger(job);
-  const sessions = hasApi ? await startApi({ ...parts, runSoon }, stores, entry) : undefined;
+  const sessions = pages && (await startApi({ ...parts, pages, runSoon }, stores, entry));
   const closeStores = async (): Promise<void> => {
     await stores.close();
     await sessions?.close();

@@ -7,7 +7,8 @@ import { BOUNDS } from '../jobs/job.js';
 import { JOBS } from '../jobs/list.js';
 import { previewJobs } from '../jobs/run.js';
 import { carryOut } from '../moderation/pending-actions.js';
-import { BuiltPages } from '../pages/built.js';
+import type { BuiltPages } from '../pages/built.js';
+import { addMembersPages } from '../pages/members.js';
 import { addConsole } from '../pages/server.js';
 import { exportPersonalData } from '../personal-data/jobs.js';
 import { isExempt } from '../port/rate.js';
@@ -25,6 +26,7 @@ export interface ApiRoleOptions {
   readonly config: Config;
   readonly log: Log;
   readonly now: () => number;
+  readonly pages: BuiltPages;
   /** Queues a job for now. Without a worker in this process, another one finds the work within a minute. */
   readonly runSoon: (job: string) => Promise<void>;
   /** The newest lines of the log. */
@@ -33,7 +35,7 @@ export interface ApiRoleOptions {
 
 /** Returns the sessions. The caller closes them after everything that uses them. */
 export async function startApi(
-  { database, config, log, now, runSoon, logLines }: ApiRoleOptions,
+  { database, config, log, now, pages, runSoon, logLines }: ApiRoleOptions,
   { limits, rates, writer }: Stores,
   { http, addressOf, gate }: Entry,
 ): Promise<Sessions> {
@@ -107,6 +109,7 @@ export async function startApi(
     log,
     now,
   });
-  addConsole(http, { communities, pages: await BuiltPages.open() });
+  addConsole(http, { communities, pages });
+  addMembersPages(http, { communities, pages });
   return sessions;
 }

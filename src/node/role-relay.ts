@@ -4,6 +4,7 @@ import { addressesOf } from '../communities/addresses.js';
 import { refusal } from '../events/rules/reply.js';
 import { Membership } from '../members/joining.js';
 import { Rights } from '../members/rights.js';
+import type { BuiltPages } from '../pages/built.js';
 import { countUse, giveBack } from '../plans/usage.sql.js';
 import type { Database } from '../postgres/database.js';
 import { Intake } from '../relay/input/intake.js';
@@ -22,16 +23,21 @@ export interface RelayRoleOptions {
   readonly now: () => number;
   /** The API answers on the same port. */
   readonly hasApi: boolean;
+  /** The built pages, where the API answers. */
+  readonly pages: BuiltPages | undefined;
 }
 
 export function startRelay(
-  { database, config, log, now, hasApi }: RelayRoleOptions,
+  { database, config, log, now, hasApi, pages }: RelayRoleOptions,
   { rates, fanout, memory, writer }: Stores,
   { http, addressOf, work, gate, turns, input, output }: Entry,
 ): Relay {
   const { admission, bases, communities, keys, metrics, store, tagHash, verifier } = writer;
   return addRelay(http, {
     hasApi,
+    membersPage: pages?.has('members')
+      ? (reply, fill) => pages.sendPage(reply, 'members', {}, fill)
+      : undefined,
     publicUrl: config.publicUrl,
     rights: new Rights(database.ownPool, communities, log),
     verifier,

@@ -50,6 +50,10 @@ export class BuiltPages {
     return pages;
   }
 
+  has(name: PageName): boolean {
+    return this.html.has(name);
+  }
+
   /** `fill` may put texts into the page before it is sent. */
   sendPage(
     reply: FastifyReply,
@@ -63,7 +67,7 @@ export class BuiltPages {
     return reply
       .type('text/html; charset=utf-8')
       .headers({ 'content-security-policy': policyOf(nonce, reach), 'cache-control': 'no-cache' })
-      .send(fill(html).replace('__NONCE__', nonce));
+      .send(fill(html).replaceAll('__NONCE__', nonce));
   }
 
   async sendAsset(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {

@@ -1,6 +1,7 @@
 /**
- * The page that a browser sees at the relay's address. Plain HTML, no outside requests, one small script for
- * the count.
+ * What a browser sees at the relay's address: the facts about the community as plain HTML. With the API they
+ * stand in the members' page, for readers without JavaScript; without it they are a page of their own, with
+ * one small script for the count. No outside requests.
  */
 import { createHash } from 'node:crypto';
 import type { Settings } from '../communities/rules-settings.js';
@@ -25,6 +26,8 @@ export interface PageContent {
   readonly publicTopics: readonly string[];
   readonly stats: Stats;
 }
+
+const DESCRIPTION_LENGTH_MAX = 300;
 
 const SCRIPT = `
 const cells = document.querySelectorAll('[data-stat]');
@@ -67,22 +70,45 @@ export const PAGE_POLICY = [
 ].join('; ');
 
 export function renderPage(content: PageContent): string {
-  const { settings, nips, address, statsPath, topics, publicTopics, stats } = content;
-  const mode = settings['topic.mode'];
-  const open = mode === 'open';
-  const example = publicTopics[0] ?? globalTopic(settings['topic.namespace']);
-  const asked = { kinds: [1], ...(mode === 'required' ? { '#t': [example] } : {}), limit: 10 };
-  const name = escapeHtml(settings['relay.name']);
   return `<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>${name}</title>
+<title>${escapeHtml(content.settings['relay.name'])}</title>
 <style>${STYLE}</style>
 </head>
-<body data-stats="${escapeHtml(statsPath)}">
-<h1>${name}</h1>
+<body data-stats="${escapeHtml(content.statsPath)}">
+${renderFacts(content)}<script>${SCRIPT}</script>
+</body>
+</html>
+`;
+}
+
+/** The members' page with the name of the community, and its facts for readers without JavaScript. */
+export function fillMembersPage(html: string, content: PageContent): string {
+  const { settings } = content;
+  const description = escapeHtml(settings['relay.description'].slice(0, DESCRIPTION_LENGTH_MAX));
+  const head = `<title>${escapeHtml(settings['relay.name'])}</title>
+<meta name="description" content="${description}">`;
+  const facts = `<style nonce="__NONCE__">${STYLE}</style>\n${renderFacts(content)}`;
+  // By functions: in a replacement text, `$` would have a meaning.
+  return html.replace(/<title>.*?<\/title>/, () => head).replace('<!-- about -->', () => facts);
+}
+
+function renderFacts({
+  settings,
+  nips,
+  address,
+  topics,
+  publicTopics,
+  stats,
+}: Omit<PageContent, 'statsPath'>): string {
+  const mode = settings['topic.mode'];
+  const open = mode === 'open';
+  const example = publicTopics[0] ?? globalTopic(settings['topic.namespace']);
+  const asked = { kinds: [1], ...(mode === 'required' ? { '#t': [example] } : {}), limit: 10 };
+  return `<h1>${escapeHtml(settings['relay.name'])}</h1>
 <p>${escapeHtml(settings['relay.description'])}</p>
 <p class="address"><code>${escapeHtml(address)}</code></p>
 <div class="stats">
@@ -101,9 +127,6 @@ The limits are in the relay's information document: request this address with
 <code>Accept: application/nostr+json</code>.</p>
 ${contact(settings)}
 <footer>Minato ${SOFTWARE_VERSION}, a community node for Nostr</footer>
-<script>${SCRIPT}</script>
-</body>
-</html>
 `;
 }
 

@@ -28,7 +28,7 @@ import { Connection, type ConnectionContext } from './connection.js';
 import { FRAGMENTS_MAX, FRAME_READS_MAX } from './input/arrivals.js';
 import type { Client } from './input/incoming.js';
 import { publicTopics, relayInformation, supportedNips } from './nip11.js';
-import { PAGE_POLICY, renderPage, type Stats } from './page.js';
+import { fillMembersPage, PAGE_POLICY, type PageContent, renderPage, type Stats } from './page.js';
 
 const TOO_MANY_REQUESTS = '429 Too Many Requests';
 /** NIP-11 is read by web pages of any origin, and NIP-86 is spoken by them. */
@@ -49,6 +49,10 @@ const PAGE_CACHE_MS = 2_000;
 export interface RelayOptions extends ConnectionContext {
   /** The API answers on the same port. */
   readonly hasApi: boolean;
+  /**
+   * Sends the members' page, with what `fill` puts into it. Undefined without the API, or if it is not built.
+   */
+  readonly membersPage?: ((reply: FastifyReply, fill: (html: string) => string) => FastifyReply) | undefined;
   readonly publicUrl: string | undefined;
   readonly ownPool: Pool;
   readonly addressOf: AddressOf;
@@ -114,20 +118,21 @@ function addPages(
         .send(JSON.stringify(relayInformation(community, options.hasApi)));
     }
     const path = pathOf(request.raw).replace(/\/$/, '');
+    const content: PageContent = {
+      settings: community.settings,
+      nips: supportedNips(options.hasApi),
+      address: shownAddress(community, request, options.publicUrl),
+      statsPath: `${path}/stats`,
+      topics: (await read(community.id)).topics.filter((topic) => isShown(topic, community)),
+      publicTopics: publicTopics(community).slice(0, TOPICS_SHOWN),
+      stats: await statsOf(community.id),
+    };
+    if (options.membersPage !== undefined)
+      return options.membersPage(reply, (html) => fillMembersPage(html, content));
     return reply
       .type('text/html; charset=utf-8')
       .header('content-security-policy', PAGE_POLICY)
-      .send(
-        renderPage({
-          settings: community.settings,
-          nips: supportedNips(options.hasApi),
-          address: shownAddress(community, request, options.publicUrl),
-          statsPath: `${path}/stats`,
-          topics: (await read(community.id)).topics.filter((topic) => isShown(topic, community)),
-          publicTopics: publicTopics(community).slice(0, TOPICS_SHOWN),
-          stats: await statsOf(community.id),
-        }),
-      );
+      .send(renderPage(content));
   };
 
   const stats = async (request: FastifyRequest, reply: FastifyReply) => {

@@ -112,6 +112,10 @@ export interface DirectoryEntry {
   readonly events: number;
 }
 
+const DIRECTORY_COLUMNS = `n.topic, n.name, n.public, n.ref_count AS subscribers,
+  coalesce(t.events, 0) AS events
+  FROM node_topics n LEFT JOIN topic_totals t ON t.community = n.community AND t.topic = n.topic`;
+
 export function readDirectory(
   db: Db,
   { community, publicOnly }: { readonly community: number; readonly publicOnly: boolean },
@@ -123,8 +127,7 @@ export function readDirectory(
     ({ topic }: DirectoryEntry) => [topic],
     async ([after], limit) => {
       const { rows } = await db.query<DirectoryEntry>(
-        `SELECT n.topic, n.name, n.public, n.ref_count AS subscribers, coalesce(t.events, 0) AS events
-         FROM node_topics n LEFT JOIN topic_totals t ON t.community = n.community AND t.topic = n.topic
+        `SELECT ${DIRECTORY_COLUMNS}
          WHERE n.community = $1 AND n.topic > $2 AND n.enabled AND (n.public OR NOT $4)
          ORDER BY n.topic LIMIT $3`,
         [community, after, limit, publicOnly],
@@ -132,6 +135,19 @@ export function readDirectory(
       return rows;
     },
   );
+}
+
+/** The public facts about one carried topic. */
+export async function readDirectoryEntry(
+  db: Db,
+  community: number,
+  topic: string,
+): Promise<DirectoryEntry | undefined> {
+  const { rows } = await db.query<DirectoryEntry>(
+    `SELECT ${DIRECTORY_COLUMNS} WHERE n.community = $1 AND n.topic = $2 AND n.enabled`,
+    [community, topic],
+  );
+  return rows[0];
 }
 
 // ─── Carried topics and their cap ──────────────────────────────────────────────────────────────────────────

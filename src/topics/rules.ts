@@ -7,7 +7,7 @@ import type { Settings } from '../communities/rules-settings.js';
 import { KIND_DELETION } from '../events/rules/classify.js';
 import type { NostrEvent } from '../events/rules/event.js';
 import type { Filter } from '../events/rules/filter.js';
-import { isAmong } from '../events/rules/kinds.js';
+import { isAmong, KIND_REMOTE_SIGNING } from '../events/rules/kinds.js';
 import { type Refusal, refusal } from '../events/rules/reply.js';
 import type { TopicRule } from '../events/rules/retention.js';
 import { isMembershipKind } from '../members/rules-joining.js';
@@ -34,7 +34,7 @@ export function topicsOf(event: NostrEvent): string[] {
 
 /** Whether events of this kind need no topic (profiles, contacts, requests, relay lists, gift wraps …). */
 export function needsNoTopic(kind: number, settings: Pick<Settings, 'topic.freeKinds'>): boolean {
-  return isMembershipKind(kind) || isAmong(kind, settings['topic.freeKinds']);
+  return isMembershipKind(kind) || kind === KIND_REMOTE_SIGNING || isAmong(kind, settings['topic.freeKinds']);
 }
 
 // ── Bound topics: in the index and in the outbox, not in the event ─────────────────────────────────────────

@@ -20,6 +20,8 @@ export interface Subscription {
   readonly requestId: string | null;
   readonly pubkey: string;
   readonly topic: string;
+  /** The name of the topic, if it has one. */
+  readonly name: string | null;
   readonly services: readonly string[];
   readonly plan: string;
   readonly status: SubscriptionStatus;
@@ -29,7 +31,10 @@ export interface Subscription {
 }
 
 const COLUMNS = `subscription_id AS "subscriptionId", request_id AS "requestId",
-  encode(pubkey, 'hex') AS pubkey, topic, services, plan, status, started_at AS "startedAt",
+  encode(pubkey, 'hex') AS pubkey, topic, (
+    SELECT n.name FROM node_subscriptions n
+    WHERE n.community = topic_subscriptions.community AND n.topic = topic_subscriptions.topic) AS name,
+  services, plan, status, started_at AS "startedAt",
   updated_at AS "updatedAt", ended_at AS "endedAt"`;
 
 export interface SubscriptionRef {

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { isDenial } from '../../src/api/rules-errors.js';
 import { addCommunity, writeSetting } from '../../src/communities/communities.sql.js';
 import type { SettingKey } from '../../src/communities/rules-settings.js';
-import { createInvite } from '../../src/members/invites.sql.js';
+import { createInvite, revokeInvite } from '../../src/members/invites.sql.js';
 import { blockTopic, unblockTopic } from '../../src/topics/blocked-topics.sql.js';
 import { approveRequest, rejectRequest } from '../../src/topics/requests.sql.js';
 import { requestRules } from '../../src/topics/rules-requests.js';
@@ -203,6 +203,7 @@ describe('requesting a topic', () => {
       request_id: body.request.request_id,
       subscriber_pubkey: member.pubkey,
       topic_id: topic,
+      name: null,
       services: ['index'],
       plan_id: 'free',
       status: 'active',
@@ -226,6 +227,42 @@ describe('requesting a topic', () => {
       'active',
     );
     await api.refused(409, 'INVALID_INVITE', 'POST', path, asking(made.code));
+  });
+
+  it('can be prepared with an invite, which says what it is for', async () => {
+    const { pool } = relay.database;
+    const { id: community } = communityOf('invited');
+    const topic = newTopic();
+    const invite = async (ttlMs: number, only?: string) => {
+      const now = Date.now();
+      const made = await createInvite(pool, { community, topic: only, expiresAt: now + ttlMs }, now);
+      if (isDenial(made)) throw new Error(made.denied);
+      return made;
+    };
+    const shown = async (code: string) => (await api.ask('GET', `/c/invited/v1/invites/${code}`)).body;
+    const { code, invite: bound } = await invite(3_600_000, topic);
+    const offer = { topic_id: topic, name: null, expires_at: bound.expiresAt };
+    expect(await shown(code)).toEqual({ ...offer, status: 'valid' });
+    const redeem = `/c/invited/v1/invites/${code}/redeem`;
+    const joined = await api.ask<Requested>('POST', redeem, { as: newAuthor() });
+    expect(joined.body).toMatchObject({ request: { topic_id: topic }, subscription: { status: 'active' } });
+    expect(await shown(code)).toEqual({ ...offer, status: 'used' });
+    await api.refused(409, 'INVALID_INVITE', 'POST', redeem, { as: newAuthor() });
+    const revoked = await invite(3_600_000);
+    await revokeInvite(pool, { community, inviteId: revoked.invite.inviteId }, Date.now());
+    expect(await shown(revoked.code)).toMatchObject({ topic_id: null, status: 'revoked' });
+    // An invite for any topic approves at once, also where requests are reviewed.
+    await settle('invited', 'subscription.autoApproval', 'off');
+    const [any, chosen] = [await invite(3_600_000), newTopic()];
+    const choosing = { as: newAuthor(), body: { topic_id: chosen } };
+    const approved = await api.ask<Requested>('POST', `/c/invited/v1/invites/${any.code}/redeem`, choosing);
+    expect(approved.body.subscription).toMatchObject({ topic_id: chosen, status: 'active' });
+    await settle('invited', 'subscription.autoApproval', 'invite');
+    const short = await invite(1);
+    await expect.poll(() => shown(short.code)).toMatchObject({ status: 'expired' });
+    await api.refused(404, 'NOT_FOUND', 'GET', '/c/invited/v1/invites/wrong');
+    // Codes are valid in their community only.
+    await api.refused(404, 'NOT_FOUND', 'GET', `/c/art/v1/invites/${code}`);
   });
 });
 

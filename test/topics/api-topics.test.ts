@@ -8,8 +8,9 @@ import { blockTopic } from '../../src/topics/blocked-topics.sql.js';
 import { createNodeTopic } from '../../src/topics/node-topics.sql.js';
 import { requestTopic } from '../../src/topics/requests.sql.js';
 import { requestRules } from '../../src/topics/rules-requests.js';
-import { type Api, createApi } from '../support/clients/api.js';
-import { type Author, newAuthor } from '../support/events.js';
+import { type Api, type Asking, createApi } from '../support/clients/api.js';
+import { RawClient } from '../support/clients/client.js';
+import { type Author, newAuthor, nowSeconds, sign } from '../support/events.js';
 import { startTestNode, type TestNode } from '../support/node.js';
 
 const NETWORK_ID = 'kukuri:test:';
@@ -34,8 +35,18 @@ const carry = (slug: string, name: string, isPublic = false) =>
     Date.now(),
   );
 
+interface ListedTopic {
+  topic_id: string;
+  name: string | null;
+  public: boolean;
+  subscribers: number;
+  events: number;
+  posts_day: number;
+  posts_week: number;
+  last_post_at: number | null;
+}
 interface Directory {
-  items: { topic_id: string; name: string | null; public: boolean; subscribers: number; events: number }[];
+  items: ListedTopic[];
   next_cursor: string | null;
 }
 
@@ -44,7 +55,18 @@ describe('the directory', () => {
     const { status, body } = await api.ask<Directory>('GET', '/c/art/v1/topics');
     expect(status).toBe(200);
     expect(body).toEqual({
-      items: [{ topic_id: 'kukuri:global', name: null, public: true, subscribers: 0, events: 0 }],
+      items: [
+        {
+          topic_id: 'kukuri:global',
+          name: null,
+          public: true,
+          subscribers: 0,
+          events: 0,
+          posts_day: 0,
+          posts_week: 0,
+          last_post_at: null,
+        },
+      ],
       next_cursor: null,
     });
   });
@@ -101,6 +123,54 @@ describe('the directory', () => {
       await api.refused(400, 'INVALID_REQUEST', 'GET', `/v1/topics?cursor=${cursor}`);
     const strange = Buffer.from(JSON.stringify(['\u0000'])).toString('base64url');
     await api.refused(400, 'INVALID_REQUEST', 'GET', `/v1/topics?cursor=${strange}`);
+  });
+});
+
+describe('the activity of a topic', () => {
+  const HOUR = 3_600;
+  const entryOf = async (topic: string, asking?: Asking) =>
+    (await api.ask<ListedTopic>('GET', `/v1/topics/${topic}`, asking)).body;
+
+  it('counts its posts of a day and a week, and names the newest, without hidden ones', async () => {
+    const topic = idOf('busy');
+    await carry('default', 'busy', true);
+    const author = newAuthor();
+    const client = await RawClient.connect(relay.url);
+    const now = nowSeconds();
+    const ages = [0, HOUR, 30 * HOUR, 8 * 24 * HOUR];
+    const posts = ages.map((age) => sign(author, { created_at: now - age, tags: [['t', topic]] }));
+    const reaction = sign(author, { kind: 7, created_at: now, tags: [['t', topic]] });
+    for (const event of [...posts, reaction]) expect(await client.publish(event)).toEqual([true, '']);
+    const deletion = sign(author, { kind: 5, tags: [['e', posts[0]!.id]] });
+    expect(await client.publish(deletion)).toEqual([true, '']);
+    await client.close();
+    const activity = { posts_day: 1, posts_week: 2, last_post_at: (now - HOUR) * 1_000 };
+    expect(await entryOf(topic)).toMatchObject({ topic_id: topic, name: 'busy', public: true, ...activity });
+    const { body } = await api.ask<Directory>('GET', '/v1/topics?limit=200');
+    expect(body.items.find(({ topic_id }) => topic_id === topic)).toMatchObject(activity);
+  });
+
+  it('is not found for a topic that is not carried', async () => {
+    await api.refused(404, 'NOT_FOUND', 'GET', `/v1/topics/${idOf('nowhere')}`);
+    await api.refused(404, 'NOT_FOUND', 'GET', '/v1/topics/%07');
+  });
+
+  it('is shown to subscribers only for a private topic, if clients must authenticate', async () => {
+    const topic = idOf('quiet');
+    const [member, stranger] = [newAuthor(), newAuthor()];
+    const { pool } = relay.database;
+    await carry('default', 'quiet');
+    const community = relay.node.communities.find(undefined, 'default')!;
+    const ask = { community: community.id, pubkey: member.pubkey, topic, services: [] };
+    const rules = { ...requestRules(community.settings), autoApproval: 'within-limits' as const };
+    expect(isDenial(await requestTopic(pool, ask, rules, Date.now()))).toBe(false);
+    await writeSetting(pool, community.id, 'auth.mode', 'required', Date.now());
+    const required = () => relay.node.communities.find(undefined, 'default')!.settings['auth.mode'];
+    await vi.waitUntil(() => required() === 'required', { timeout: 100_000 });
+    expect(await entryOf(topic, { as: member })).toMatchObject({ name: 'quiet', subscribers: 1 });
+    await api.refused(404, 'NOT_FOUND', 'GET', `/v1/topics/${topic}`);
+    await api.refused(404, 'NOT_FOUND', 'GET', `/v1/topics/${topic}`, { as: stranger });
+    await writeSetting(pool, community.id, 'auth.mode', 'off', Date.now());
   });
 });
 

@@ -47,12 +47,24 @@ export async function remoteSigner(
   onAuth: (url: string) => void,
   kept?: KeptRemote,
 ): Promise<Signer> {
-  const [{ BunkerSigner, parseBunkerInput }, { generateSecretKey }, { bytesToHex, hexToBytes }] =
-    await Promise.all([import('nostr-tools/nip46'), import('nostr-tools/pure'), import('nostr-tools/utils')]);
+  const [
+    { BunkerSigner, parseBunkerInput },
+    { finalizeEvent, generateSecretKey },
+    { bytesToHex, hexToBytes },
+    pools,
+  ] = await Promise.all([
+    import('nostr-tools/nip46'),
+    import('nostr-tools/pure'),
+    import('nostr-tools/utils'),
+    import('nostr-tools/pool'),
+  ]);
   const pointer = await parseBunkerInput(address);
   if (pointer === null) throw new Error('not a remote signer');
   const client = kept === undefined ? generateSecretKey() : hexToBytes(kept.client);
-  const bunker = BunkerSigner.fromBunker(client, pointer, { onauth: onAuth });
+  // A relay that clients must authenticate to gets the key of this browser.
+  const pool = new pools.SimplePool();
+  pool.automaticallyAuth = () => async (draft) => finalizeEvent(draft, client);
+  const bunker = BunkerSigner.fromBunker(client, pointer, { onauth: onAuth, pool });
   if (kept === undefined) await bunker.connect();
   const keep: KeptRemote = { address, client: bytesToHex(client) };
   sessionStorage.setItem(REMOTE_KEPT, JSON.stringify(keep));
@@ -62,6 +74,14 @@ export async function remoteSigner(
     sign: (draft) => bunker.signEvent(draft),
     close: () => bunker.close(),
   };
+}
+
+/** The relays of the remote signer of this tab; undefined if none was used before. */
+export function rememberedRelays(): readonly string[] | undefined {
+  const text = sessionStorage.getItem(REMOTE_KEPT);
+  if (text === null) return undefined;
+  const { address } = JSON.parse(text) as KeptRemote;
+  return URL.canParse(address) ? new URL(address).searchParams.getAll('relay') : [];
 }
 
 /** The remote signer of this tab, if it was used before. */

@@ -13,7 +13,14 @@ import { allTopics, impliedTopics, type MatchedEvent, needsNoTopic } from '../..
 import { isProtectedKind } from './deletion.js';
 import { isProtected, type NostrEvent } from './event.js';
 import type { Filter } from './filter.js';
-import { isAmong, isWithin, type KindEntry, type KindRange, kindRanges } from './kinds.js';
+import {
+  isAmong,
+  isWithin,
+  KIND_REMOTE_SIGNING,
+  type KindEntry,
+  type KindRange,
+  kindRanges,
+} from './kinds.js';
 import { type Refusal, refusal } from './reply.js';
 import type { TopicRule } from './retention.js';
 
@@ -113,7 +120,9 @@ export function refuseEventAccess(
   // A member who has not agreed to new terms, or has no account any more, may still delete their own events,
   // vanish and leave.
   const isWithdrawal = isProtectedKind(event.kind) || event.kind === KIND_LEAVE;
-  if (refused !== undefined && !(isWithdrawal && refused !== AUTHENTICATE)) return refused;
+  const isAllowed =
+    (isWithdrawal && refused !== AUTHENTICATE) || (event.kind === KIND_REMOTE_SIGNING && refused === AGREE);
+  if (refused !== undefined && !isAllowed) return refused;
   const account = refuseKey(event.pubkey, rules);
   if (account !== undefined && (!isWithdrawal || account === ACCOUNT.erasing)) return account;
   // NIP-70: only its author may publish a protected event. A request to leave must come from its author too:
@@ -158,13 +167,18 @@ export function wouldShowMore(
 
 export function refuseFilterAccess(filter: Filter, access: Access, rules: AccessRules): Refusal | undefined {
   const refusedClient = refuseClient(access, rules);
-  if (refusedClient !== undefined) return refusedClient;
+  if (refusedClient !== undefined && !(refusedClient === AGREE && asksOnlySigning(filter)))
+    return refusedClient;
   if (!access.enforced) return undefined;
   for (const { name, values } of filter.tags) {
     const refused = name === 't' ? refuseTopics(values, access, rules) : undefined;
     if (refused !== undefined) return refused;
   }
   return undefined;
+}
+
+function asksOnlySigning({ kinds }: Filter): boolean {
+  return kinds !== undefined && kinds.size > 0 && [...kinds].every((kind) => kind === KIND_REMOTE_SIGNING);
 }
 
 function asksOnlyPrivate({ kinds }: Filter, privateKinds: readonly KindEntry[]): boolean {

@@ -1,5 +1,11 @@
 /** Lists of kinds as they are written in settings: numbers, and ranges such as "10000-19999". Pure. */
 
+/**
+ * NIP-46: messages between a client and a remote signer. Both use keys that need not be members, and a member
+ * may use them to sign in, so they need neither a topic nor consent.
+ */
+export const KIND_REMOTE_SIGNING = 24_133;
+
 export type KindEntry = number | string;
 export type KindRange = readonly [from: number, to: number];
 

@@ -133,7 +133,7 @@ export function conditions(context: Context, settled: Settled): string {
 }
 
 /** The bucket of a kind is known, so a filter with kinds does not read the other partitions. */
-function servedKeeps({ kinds }: Filter): string {
+export function servedKeeps({ kinds }: Filter): string {
   const keeps =
     kinds === undefined ? SERVED_KEEPS : [...new Set([...kinds].flatMap(keepsOf))].sort((a, b) => a - b);
   return keeps.join(', ');
@@ -143,7 +143,7 @@ function servedKeeps({ kinds }: Filter): string {
  * The hash finds the rows, and the needle confirms the value. A payload is written by JSON.stringify, so it
  * contains `["t","value"` exactly when it has such a tag: inside a string the quotes would be escaped.
  */
-function requestedTags({ params, tagHash, query }: Context, { name, values }: TagCondition): string {
+export function requestedTags({ params, tagHash, query }: Context, { name, values }: TagCondition): string {
   const { community, rules, now } = query;
   const list = [...values];
   const hashes = params.add(int8Array(list.map((value) => tagHash(community, name, value))), 'bigint[]');
@@ -168,7 +168,7 @@ const keptSince = (time: string) => `(g.keep < ${Keep.days30} OR g.ingested_at >
  * A topic may also be bound to the event without a tag (topics/rules.ts); then the days of an event without
  * topics apply. An event past both is not read.
  */
-function carries({ name }: TagCondition, filter: Filter): string {
+export function carries({ name }: TagCondition, filter: Filter): string {
   if (name !== 't') return HAS_TAG;
   const bound = [
     'e.bound IS NOT NULL',
