@@ -10,6 +10,7 @@ import { Empty, Failure } from '../../../shared/components/states.js';
 import { When } from '../../../shared/components/when.js';
 import { number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
+import { notify } from '../jobs/notify.js';
 import { CONSUMERS_KEY, type Consumer } from './list.js';
 
 interface LettersProps {

@@ -5,6 +5,7 @@ import { api, dataOf, useAction } from '../../../shared/api.js';
 import { Confirm } from '../../../shared/components/confirm.js';
 import { number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
+import { notify } from '../jobs/notify.js';
 import { CONSUMERS_KEY, type Consumer } from './list.js';
 
 export type Step = 'pause' | 'replay' | 'rebuild';
