@@ -101,6 +101,9 @@ describe('consumers', () => {
     await page.getByText('the words could not be read').waitFor();
     await view.expectAccessible();
 
+    await page.getByRole('button', { name: 'Retry change 7' }).click();
+    await page.getByText('Changes that are tried again: 1').waitFor();
+
     await page.getByRole('button', { name: 'Pause' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Pause' }).click();
     await page.getByRole('button', { name: 'Resume' }).click();
@@ -123,14 +126,10 @@ describe('consumers', () => {
     await view.close();
   });
 
-  it('retry a dead letter, and say in Japanese who may change them', async () => {
-    await test.node.database.pool.query(
-      `UPDATE consumer_dead_letters SET retry_asked = false,
-         generation = (SELECT generation FROM consumer_offsets WHERE consumer = 'search')`,
-    );
+  it('say in Japanese who may change them', async () => {
     const view = await test.open('/admin/consumers/search', { as: viewer, language: 'ja' });
     await view.page.getByText('操作できるのはノードの運営者').waitFor();
-    await view.page.getByRole('heading', { name: '適用できなかった変更' }).waitFor();
+    await view.page.getByRole('heading', { name: '適用できなかった変更', exact: true }).waitFor();
     expect(await view.page.getByRole('button', { name: '一時停止' }).count()).toBe(0);
     await view.expectAccessible();
     await view.close();
@@ -149,9 +148,9 @@ describe('jobs', () => {
   it('are run now, and one that deletes asks for its name', async () => {
     const view = await test.open('/admin/jobs', { as: test.boss });
     const { page } = view;
-    await page.getByRole('button', { name: 'Run partitions now' }).click();
-    await page.getByText('partitions is queued').waitFor();
-    await page.getByRole('button', { name: 'Run purge-history now' }).click();
+    await page.getByRole('button', { name: 'Run now: forget-quotas' }).click();
+    await page.getByText('forget-quotas is queued').waitFor();
+    await page.getByRole('button', { name: 'Run now: purge-history' }).click();
     const run = page.getByRole('dialog').getByRole('button', { name: 'Run now' });
     expect(await run.isDisabled()).toBe(true);
     await page.getByLabel('Type purge-history to confirm').fill('purge-history');
@@ -170,7 +169,7 @@ describe('jobs', () => {
 
   it('are shown in Japanese to a viewer, who runs none', async () => {
     const view = await test.open('/admin/jobs', { as: viewer, language: 'ja', width: 390, height: 844 });
-    await view.page.getByText('翌月以降の領域を用意します').waitFor();
+    await view.page.getByText('期限切れのイベントを通知し、削除します').waitFor();
     expect(await view.page.getByRole('button', { name: /今すぐ実行/ }).count()).toBe(0);
     await view.expectAccessible();
     await view.expectNoOverflow();

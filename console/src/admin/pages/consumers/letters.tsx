@@ -1,6 +1,5 @@
 /** Changes that a consumer could not apply. */
 import { Button, Group, Stack, Text, Title } from '@mantine/core';
-import { notifications } from '@mantine/notifications';
 import { IconMailCheck, IconRefresh } from '@tabler/icons-react';
 import { useState } from 'react';
 import { api, dataOf, useAction, useList } from '../../../shared/api.js';
@@ -11,6 +10,7 @@ import { Empty, Failure } from '../../../shared/components/states.js';
 import { When } from '../../../shared/components/when.js';
 import { number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
+import { notify } from '../jobs/notify.js';
 import { CONSUMERS_KEY, type Consumer } from './list.js';
 
 interface LettersProps {
@@ -45,7 +45,7 @@ export function Letters({ consumer, isOfNode }: LettersProps) {
       ),
     {
       changes: [CONSUMERS_KEY, key],
-      onDone: ({ asked }) => notifications.show({ message: t('consumers:asked', { asked: number(asked) }) }),
+      onDone: ({ asked }) => notify(t('consumers:asked', { asked: number(asked) })),
     },
   );
   type Letter = (typeof list.items)[number];

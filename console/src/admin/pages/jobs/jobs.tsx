@@ -1,6 +1,5 @@
 /** Each job with its schedule and last run; operators of the node run one now. */
 import { Alert, Badge, Button, Code, Group, SegmentedControl, Stack, Text } from '@mantine/core';
-import { notifications } from '@mantine/notifications';
 import { IconInfoCircle, IconPlayerPlay } from '@tabler/icons-react';
 import { useState } from 'react';
 import { z } from 'zod';
@@ -13,8 +12,8 @@ import { When } from '../../../shared/components/when.js';
 import { useFilters } from '../../../shared/filters.js';
 import { duration, number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
-import { messageOf } from '../../../shared/messages.js';
 import { JOBS_KEY, type Job, useJobs } from './list.js';
+import { notify, notifyFailure } from './notify.js';
 import { StateBadge } from './state-badge.js';
 import './texts.js';
 
@@ -29,16 +28,10 @@ export default function Jobs() {
     (name: string) => dataOf(api.POST('/v1/admin/jobs/{name}/run', { params: { path: { name } } })),
     {
       changes: [JOBS_KEY],
-      onDone: (_done, name) => notifications.show({ message: t('jobs:queued', { name }) }),
+      onDone: (_done, name) => notify(t('jobs:queued', { name })),
     },
   );
-  const start = (name: string) =>
-    run.mutate(name, {
-      onError: (error) => {
-        const { title, text } = messageOf(error);
-        notifications.show({ color: 'red', title, message: text });
-      },
-    });
+  const start = (name: string) => run.mutate(name, { onError: notifyFailure });
   const mayRun = query.data?.may_run ?? false;
   const items = (query.data?.items ?? []).filter(({ state }) => only === 'all' || state === 'failed');
   const list = {

@@ -18,7 +18,7 @@ export const texts = defineTexts('jobs', {
     more: 'continues',
     took: 'in {{time}}',
     run: 'Run now',
-    runOf: 'Run {{name}} now',
+    runOf: 'Run now: {{name}}',
     queued: '{{name}} is queued and runs as soon as a worker is free',
     confirm: 'Run {{name}} now?',
     confirmAbout:
@@ -82,7 +82,7 @@ export const texts = defineTexts('jobs', {
     more: '続きあり',
     took: '所要 {{time}}',
     run: '今すぐ実行',
-    runOf: '{{name}} を今すぐ実行',
+    runOf: '今すぐ実行：{{name}}',
     queued: '{{name}} を予約しました。ワーカーが空き次第、実行します',
     confirm: '{{name}} を今すぐ実行しますか？',
     confirmAbout:

@@ -117,7 +117,7 @@ export default function Log() {
         }
         columns={[
           { label: t('log:time'), width: 120, show: ({ time }) => <Time at={time} /> },
-          { label: t('log:column'), width: 100, show: ({ level: of }) => <Level of={of} /> },
+          { label: t('log:column'), width: 130, show: ({ level: of }) => <Level of={of} /> },
           { label: t('log:message'), show: (line) => <Message line={line} /> },
         ]}
       />

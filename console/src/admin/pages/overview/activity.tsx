@@ -103,7 +103,7 @@ function Shares({ title, all, rows, none }: SharesProps) {
               <Text size="sm" component="div" truncate>
                 {shown}
               </Text>
-              <Text size="sm" className="number" c="dimmed" fw={500}>
+              <Text size="sm" className="number" c="dimmed" fw={500} flex="none">
                 {`${number(events)} · ${percent(events / all)}`}
               </Text>
             </Group>

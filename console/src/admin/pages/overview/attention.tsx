@@ -1,5 +1,5 @@
 /** What an operator should look at first. What is fine is not shown. */
-import { Alert, Anchor, Group, Paper, SimpleGrid, Stack, Text, ThemeIcon, Title } from '@mantine/core';
+import { Anchor, Group, Paper, SimpleGrid, Stack, Text, ThemeIcon, Title } from '@mantine/core';
 import { IconAlertTriangle, IconCircleCheck, IconClockHour4, IconInfoCircle } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
@@ -80,7 +80,7 @@ function Found({ data }: { readonly data: Data }) {
   return (
     <Stack gap="sm">
       {waiting.length > 0 && (
-        <SimpleGrid cols={{ base: 1, xs: 2, md: 3 }} spacing="sm">
+        <SimpleGrid cols={{ base: 1, xs: 2, lg: 4 }} spacing="sm">
           {waiting.map(({ of, to, count, more }) => (
             <Paper key={of} withBorder p="md">
               <Group justify="space-between" wrap="nowrap" align="center">
@@ -97,14 +97,22 @@ function Found({ data }: { readonly data: Data }) {
         </SimpleGrid>
       )}
       {problems.map(({ key, color, icon, title, text, to }) => (
-        <Alert key={key} color={color} variant="light" icon={icon} title={title}>
-          <Group justify="space-between" gap="sm" align="flex-end">
-            <Text size="sm" className="text" maw={720}>
-              {text}
-            </Text>
+        <Paper key={key} withBorder p="md">
+          <Group justify="space-between" wrap="nowrap" gap="md">
+            <Group gap="md" wrap="nowrap" align="flex-start">
+              <ThemeIcon size={36} radius="xl" variant="light" color={color}>
+                {icon}
+              </ThemeIcon>
+              <div>
+                <Text fw={600}>{title}</Text>
+                <Text size="sm" c="dimmed" className="text" maw={720}>
+                  {text}
+                </Text>
+              </div>
+            </Group>
             {to !== undefined && <To path={to} label={`${t('overview:show')}: ${title}`} />}
           </Group>
-        </Alert>
+        </Paper>
       ))}
     </Stack>
   );
