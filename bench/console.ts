@@ -192,10 +192,7 @@ async function browse(base: string, cookie: string): Promise<void> {
       await timed('jump to a random place among all of them', () => jump(page));
     await timed('filter by a topic (250 ms of it wait for typing)', async () => {
       await page.getByLabel('Topic').fill(coldTopic(3));
-      await page.waitForFunction(`(() => {
-        const rows = [...document.querySelectorAll('tbody tr[data-index]')];
-        return rows.length > 0 && rows.every((row) => row.textContent.includes('${coldTopic(3)}'));
-      })()`);
+      await until(page, `rows.every((row) => row.textContent.includes('${coldTopic(3)}'))`);
     });
   } finally {
     await browser.close();
@@ -247,9 +244,18 @@ const SCROLL_FOR_SECONDS = `new Promise((done) => {
 async function jump(page: Page): Promise<void> {
   const share = Math.random();
   await page.evaluate(`window.scrollTo(0, document.documentElement.scrollHeight * ${share})`);
-  await page.waitForFunction(`[...document.querySelectorAll('tbody tr[data-index]')].some((row) => {
-    const { top, bottom } = row.getBoundingClientRect();
-    return bottom > 0 && top < innerHeight && row.textContent !== '';
+  await until(page, 'rows.some((row) => row.getBoundingClientRect().top > innerHeight / 2)');
+}
+
+/** Looks at the shown rows at every frame. */
+function until(page: Page, condition: string): Promise<unknown> {
+  return page.evaluate(`new Promise((done) => {
+    const look = () => {
+      const rows = [...document.querySelectorAll('tbody tr[data-index]')];
+      if (rows.length > 0 && ${condition}) done(true);
+      else requestAnimationFrame(look);
+    };
+    requestAnimationFrame(look);
   })`);
 }
 
