@@ -105,6 +105,51 @@ interface Trust {
   };
 }
 
+describe('one person', () => {
+  it('is shown to operators with both scores, what they are made of, and not who reported', async () => {
+    const ann = newAuthor();
+    const stranger = newAuthor();
+    await befriend(ann, elders[0]!);
+    await node.post(ann, { tags: p(elders[1]!) });
+    await node.post(elders[1]!, { kind: 6, tags: p(ann) });
+    await befriend(ann, stranger);
+    await report(elders[2]!, ann);
+    await report(elders[3]!, ann, 'nudity');
+    await report(stranger, ann, 'illegal');
+    await node.settled();
+    const url = `/v1/admin/trust/${ann.pubkey}`;
+    const { body } = await node.api.ask<Trust>('GET', url, node.signed(root, 'GET', url));
+    const [density_, risk_] = [await density(ann), await risk(ann)];
+    expect(body).toMatchObject({
+      subject: ann.pubkey,
+      window_days: 30,
+      standing: { first_seen_at: clock.now, founder: false, approved: false, stands_from: null },
+      report_based: {
+        score: risk_.score,
+        rank: risk_.rank,
+        weight: risk_.grounds.weight,
+        reports: { nudity: 1, spam: 1 },
+        labels: {},
+      },
+      communication_density: { score: density_.score, weight: 1.5, contacts: density_.grounds },
+    });
+    const ties = body.communication_density.ties.map(({ pubkey, strength, counts_from }) => [
+      pubkey,
+      strength,
+      counts_from !== null,
+    ]);
+    expect(ties).toEqual([
+      [elders[0]!.pubkey, 1, true],
+      [elders[1]!.pubkey, 0.5, true],
+      [stranger.pubkey, 1, false],
+    ]);
+    expect(JSON.stringify(body)).not.toContain(elders[2]!.pubkey);
+    const unknown = `/v1/admin/trust/${newAuthor().pubkey}`;
+    const nobody = await node.api.ask('GET', unknown, node.signed(root, 'GET', unknown));
+    expect(nobody.body).toMatchObject({ standing: null, report_based: { score: 0, computed_at: null } });
+  });
+});
+
 describe('communication density', () => {
   it('counts ties with people of standing, by the lesser direction and the weights of kinds', async () => {
     const ann = newAuthor();
@@ -606,49 +651,6 @@ describe('trust', () => {
     expect(await density(ben)).toMatchObject({ score: 0 });
     await pool.query('DELETE FROM blocked_authors');
     expect(await node.pass()).toBe(0);
-  });
-
-  it('operators see both scores of a person with what they are made of, and not who reported', async () => {
-    const ann = newAuthor();
-    const stranger = newAuthor();
-    await befriend(ann, elders[0]!);
-    await node.post(ann, { tags: p(elders[1]!) });
-    await node.post(elders[1]!, { kind: 6, tags: p(ann) });
-    await befriend(ann, stranger);
-    await report(elders[2]!, ann);
-    await report(elders[3]!, ann, 'nudity');
-    await report(stranger, ann, 'illegal');
-    await node.settled();
-    const url = `/v1/admin/trust/${ann.pubkey}`;
-    const { body } = await node.api.ask<Trust>('GET', url, node.signed(root, 'GET', url));
-    const [density_, risk_] = [await density(ann), await risk(ann)];
-    expect(body).toMatchObject({
-      subject: ann.pubkey,
-      window_days: 30,
-      standing: { first_seen_at: clock.now, founder: false, approved: false, stands_from: null },
-      report_based: {
-        score: risk_.score,
-        rank: risk_.rank,
-        weight: risk_.grounds.weight,
-        reports: { nudity: 1, spam: 1 },
-        labels: {},
-      },
-      communication_density: { score: density_.score, weight: 1.5, contacts: density_.grounds },
-    });
-    const ties = body.communication_density.ties.map(({ pubkey, strength, counts_from }) => [
-      pubkey,
-      strength,
-      counts_from !== null,
-    ]);
-    expect(ties).toEqual([
-      [elders[0]!.pubkey, 1, true],
-      [elders[1]!.pubkey, 0.5, true],
-      [stranger.pubkey, 1, false],
-    ]);
-    expect(JSON.stringify(body)).not.toContain(elders[2]!.pubkey);
-    const unknown = `/v1/admin/trust/${newAuthor().pubkey}`;
-    const nobody = await node.api.ask('GET', unknown, node.signed(root, 'GET', unknown));
-    expect(nobody.body).toMatchObject({ standing: null, report_based: { score: 0, computed_at: null } });
   });
 
   it('the daily pass finds, counts and corrects a wrong score', async () => {

@@ -254,7 +254,7 @@ function Facts({ found, life, author, kind }: FactsProps) {
       {expires != null && <Fact name={t('events:fact.expires')}>{dateTime(expires * 1_000)}</Fact>}
       {found !== null && found.concealed === null && (
         <Fact name={t('events:fact.topics')}>
-          {found.topics.length === 0 ? t('events:noTopic') : <Topics topics={found.topics} />}
+          {found.topics.length === 0 ? t('events:noTopic') : <Topics topics={found.topics} to="/topics" />}
         </Fact>
       )}
       {life !== undefined && (

@@ -19,6 +19,7 @@ import './events.css';
 import './texts.js';
 
 const TYPING_MS = 250;
+const ROW_HEIGHT = 58;
 const NOTHING: Partial<Filters> = Object.fromEntries(
   Object.keys(filters.shape).map((name) => [name, undefined]),
 );
@@ -59,6 +60,7 @@ export default function Finder() {
           list={list}
           columns={columns}
           keyOf={(row) => row.id}
+          rowHeight={ROW_HEIGHT}
           empty={
             <Empty
               title={t('events:none')}

@@ -36,8 +36,14 @@ export function EventLink({ id }: { readonly id: string }) {
   );
 }
 
-/** Leads to the events of each topic. */
-export function Topics({ topics, max }: { readonly topics: readonly string[]; readonly max?: number }) {
+interface TopicsProps {
+  readonly topics: readonly string[];
+  readonly max?: number;
+  /** Each leads to its events by default, or to the topic itself. */
+  readonly to?: '/events' | '/topics';
+}
+
+export function Topics({ topics, max, to = '/events' }: TopicsProps) {
   const shown = topics.slice(0, max);
   return (
     <Group gap={4}>
@@ -45,7 +51,7 @@ export function Topics({ topics, max }: { readonly topics: readonly string[]; re
         <Anchor
           key={topic}
           component={Link}
-          to="/events"
+          to={to}
           search={{ topic } as never}
           size="xs"
           title={topic}
