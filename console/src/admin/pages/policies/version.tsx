@@ -345,16 +345,16 @@ interface AddLanguageProps {
 function AddLanguage({ onClose, onAdd }: AddLanguageProps) {
   const t = useT();
   const [locale, setLocale] = useState('');
-  const isTag = /^[a-z]{2,3}(-[a-z0-9]{2,8})*$/i.test(locale.trim());
+  const tag = canonical(locale.trim());
   return (
     <Confirm
       opened
       title={t('policies:addLanguage')}
       action={t('policies:add')}
       isHarmless
-      isDisabled={!isTag}
+      isDisabled={tag === undefined}
       onClose={onClose}
-      onConfirm={() => onAdd(locale.trim())}
+      onConfirm={() => tag !== undefined && onAdd(tag)}
     >
       <TextInput
         label={t('policies:locale')}
@@ -364,4 +364,13 @@ function AddLanguage({ onClose, onAdd }: AddLanguageProps) {
       />
     </Confirm>
   );
+}
+
+/** A tag as the node writes it; undefined if it is none. */
+function canonical(tag: string): string | undefined {
+  try {
+    return Intl.getCanonicalLocales(tag)[0];
+  } catch {
+    return undefined;
+  }
 }
