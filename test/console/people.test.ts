@@ -27,7 +27,7 @@ afterAll(() => test?.close());
 
 async function request(as: Author): Promise<void> {
   const topic_id = `kukuri:${randomUUID().replaceAll('-', '').repeat(2)}`;
-  const body = { topic_id, name: 'harbour test' };
+  const body = { topic_id };
   const { status } = await test.api.ask('POST', '/v1/topic-subscription-requests', { as, body });
   expect(status).toBe(201);
 }

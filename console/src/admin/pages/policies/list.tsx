@@ -27,7 +27,7 @@ const COLORS = { draft: 'gray', published: 'blue', current: 'teal' } as const;
 export function PolicyStatus({ status }: { readonly status: keyof typeof COLORS }) {
   const t = useT();
   return (
-    <Badge variant="light" tt="none" color={COLORS[status]} className={`status-${status}`}>
+    <Badge variant="dot" tt="none" color={COLORS[status]}>
       {t(`policies:statuses.${status}`)}
     </Badge>
   );
