@@ -64,7 +64,7 @@ export default function Invites() {
       label: t('invites:status'),
       width: 110,
       show: (row) => (
-        <Badge variant="light" tt="none" color={COLORS[statusOf(row)]} className={`status-${statusOf(row)}`}>
+        <Badge variant="dot" tt="none" color={COLORS[statusOf(row)]}>
           {t(`invites:statuses.${statusOf(row)}`)}
         </Badge>
       ),

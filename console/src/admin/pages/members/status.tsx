@@ -13,7 +13,7 @@ export function StatusBadge({ member: { status, left_at } }: { readonly member: 
   const t = useT();
   const shown = status === 'active' && left_at !== null ? 'left' : status;
   return (
-    <Badge variant="light" color={COLORS[shown]} tt="none" autoContrast className={`status-${shown}`}>
+    <Badge variant="dot" color={COLORS[shown]} tt="none">
       {t(`members:statuses.${shown}`)}
     </Badge>
   );
