@@ -185,7 +185,7 @@ function Row({ setting, onEdit }: { readonly setting: Setting; readonly onEdit?:
               {key}
             </Text>
             {version > 0 && (
-              <Badge variant="outline" size="sm" tt="none">
+              <Badge variant="dot" size="sm" tt="none">
                 {t('settings:changed')}
               </Badge>
             )}

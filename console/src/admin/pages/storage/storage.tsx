@@ -5,6 +5,7 @@ import type { ReactNode } from 'react';
 import { api, dataOf } from '../../../shared/api.js';
 import { PageHead } from '../../../shared/components/page-head.js';
 import { Failure, Loading } from '../../../shared/components/states.js';
+import { TableScroll } from '../../../shared/components/table-scroll.js';
 import { bytes, number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
 import type { paths } from '../../../shared/schema.js';
@@ -163,7 +164,7 @@ function Retention({ storage }: { readonly storage: Storage }) {
   return (
     <SimpleGrid cols={{ base: 1, lg: 2 }} spacing="xl">
       <Section title={t('storage:retention')}>
-        <div className="table-scroll">
+        <TableScroll label={t('storage:retention')}>
           <Table aria-label={t('storage:retention')}>
             <Table.Thead>
               <Table.Tr>
@@ -184,14 +185,14 @@ function Retention({ storage }: { readonly storage: Storage }) {
               ))}
             </Table.Tbody>
           </Table>
-        </div>
+        </TableScroll>
       </Section>
       {storage.topics.length > 0 && (
         <Section
           title={t('storage:ownDays')}
           {...(storage.more_topics && { about: t('storage:moreTopics') })}
         >
-          <div className="table-scroll">
+          <TableScroll label={t('storage:ownDays')}>
             <Table aria-label={t('storage:ownDays')}>
               <Table.Thead>
                 <Table.Tr>
@@ -212,7 +213,7 @@ function Retention({ storage }: { readonly storage: Storage }) {
                 ))}
               </Table.Tbody>
             </Table>
-          </div>
+          </TableScroll>
         </Section>
       )}
     </SimpleGrid>
@@ -226,7 +227,7 @@ function Groups({ groups }: { readonly groups: NodeStorage['groups'] }) {
   const largest = [...groups].sort((a, b) => sumOf(b) - sumOf(a));
   return (
     <Section title={t('storage:groups')}>
-      <div className="table-scroll">
+      <TableScroll label={t('storage:groups')}>
         <Table aria-label={t('storage:groups')}>
           <Table.Thead>
             <Table.Tr>
@@ -270,7 +271,7 @@ function Groups({ groups }: { readonly groups: NodeStorage['groups'] }) {
             ))}
           </Table.Tbody>
         </Table>
-      </div>
+      </TableScroll>
       <Badge variant="default" tt="none">
         {t('storage:sum')}: {bytes(all)}
       </Badge>
