@@ -99,7 +99,7 @@ export default function SettingsPage() {
       {shown.isError && <Failure error={shown.error} retry={() => void shown.refetch()} />}
       {shown.data && (
         <Groups
-          settings={shown.data.filter((one) => matches(one, q) && (!changed || one.version > 0))}
+          settings={shown.data.filter((one) => matches(one, q) && (!changed || isChanged(one)))}
           scope={hasNode ? scope : 'community'}
           mayChange={mayChange}
         />
@@ -107,6 +107,10 @@ export default function SettingsPage() {
     </>
   );
 }
+
+/** A value that was set to the default counts as the default. */
+const isChanged = ({ value, default: byDefault }: Setting) =>
+  JSON.stringify(value) !== JSON.stringify(byDefault);
 
 function matches({ key, about }: Setting, words: string): boolean {
   const text = `${key} ${about}`.toLowerCase();
@@ -173,7 +177,7 @@ export function useShownValue(): (value: unknown) => string {
 function Row({ setting, onEdit }: { readonly setting: Setting; readonly onEdit?: () => void }) {
   const t = useT();
   const shown = useShownValue();
-  const { key, about, value, version, changed } = setting;
+  const { key, about, value, changed } = setting;
   const isLimited =
     setting.in_force !== undefined && JSON.stringify(setting.in_force) !== JSON.stringify(value);
   return (
@@ -184,7 +188,7 @@ function Row({ setting, onEdit }: { readonly setting: Setting; readonly onEdit?:
             <Text size="sm" fw={600} className="mono" style={{ overflowWrap: 'anywhere' }}>
               {key}
             </Text>
-            {version > 0 && (
+            {isChanged(setting) && (
               <Badge variant="dot" size="sm" tt="none">
                 {t('settings:changed')}
               </Badge>
@@ -196,9 +200,9 @@ function Row({ setting, onEdit }: { readonly setting: Setting; readonly onEdit?:
           <Text size="sm" className="number text" lineClamp={4}>
             <strong>{shown(value)}</strong>{' '}
             <Text span size="xs" c="dimmed">
-              {version === 0
-                ? t('settings:isDefault')
-                : `${t('settings:default')}: ${shown(setting.default)}`}
+              {isChanged(setting)
+                ? `${t('settings:default')}: ${shown(setting.default)}`
+                : t('settings:isDefault')}
             </Text>
           </Text>
           {isLimited && <Text size="xs">{t('settings:inForce', { value: shown(setting.in_force) })}</Text>}

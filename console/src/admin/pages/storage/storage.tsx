@@ -177,7 +177,7 @@ function Retention({ storage }: { readonly storage: Storage }) {
               {storage.retention.map(({ class: of, days, setting }) => (
                 <Table.Tr key={of}>
                   <Table.Td>{t(`storage:class.${of}`)}</Table.Td>
-                  <Table.Td>{keptFor(days)}</Table.Td>
+                  <Table.Td style={{ whiteSpace: 'nowrap' }}>{keptFor(days)}</Table.Td>
                   <Table.Td visibleFrom="sm" className="mono">
                     {setting}
                   </Table.Td>
@@ -205,7 +205,7 @@ function Retention({ storage }: { readonly storage: Storage }) {
                 {storage.topics.map((topic) => (
                   <Table.Tr key={topic.topic_id}>
                     <Table.Td style={{ overflowWrap: 'anywhere' }}>{topic.name ?? topic.topic_id}</Table.Td>
-                    <Table.Td>{keptFor(topic.days)}</Table.Td>
+                    <Table.Td style={{ whiteSpace: 'nowrap' }}>{keptFor(topic.days)}</Table.Td>
                     <Table.Td ta="right" className="number">
                       {bytes(topic.bytes)}
                     </Table.Td>

@@ -42,7 +42,7 @@ export default function Topics() {
             {nameOf(row)}
           </Anchor>
           {row.name !== null && (
-            <Text size="xs" c="dimmed" className="mono" truncate maw={220}>
+            <Text size="xs" c="dimmed" className="mono" truncate maw={{ base: 150, sm: 220 }}>
               {row.topic_id}
             </Text>
           )}
