@@ -86,12 +86,12 @@ function Details({ erasure }: { readonly erasure: ErasureDetails }) {
         {t(`erasures:causes.${erasure.cause}`)} · <When at={erasure.requested_at} />
       </Text>
       {stage === 'grace' && (
-        <Alert variant="light">
+        <Alert variant="light" role="note">
           {t('erasures:graceUntil')} {dateTime(erasure.grace_until)}
         </Alert>
       )}
       {held_at !== null && (
-        <Alert color="orange" variant="light">
+        <Alert color="orange" variant="light" role="note">
           {t('erasures:heldBecause', { date: dateTime(held_at), reason: hold_reason ?? '' })}
         </Alert>
       )}
@@ -113,7 +113,7 @@ function Followers({ erasure: { waits_for, unacknowledged } }: { readonly erasur
   const t = useT();
   if (waits_for.length + unacknowledged.length === 0) return null;
   return (
-    <Alert color="yellow" variant="light">
+    <Alert color="yellow" variant="light" role="note">
       <List size="sm">
         {waits_for.map(({ follower, until }) => (
           <List.Item key={follower}>{t('erasures:waitsFor', { follower, date: dateTime(until) })}</List.Item>

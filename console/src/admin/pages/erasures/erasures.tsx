@@ -59,7 +59,7 @@ export default function Erasures() {
         )}
       </PageHead>
       {!may && (
-        <Alert variant="light" mb="md">
+        <Alert variant="light" mb="md" role="note">
           {t('erasures:forOperators')}
         </Alert>
       )}

@@ -30,7 +30,7 @@ export function PurgePreview() {
       </Group>
       {error && !isFetching && <Failure error={error} />}
       {data && !data.complete && (
-        <Alert color="yellow" variant="light">
+        <Alert color="yellow" variant="light" role="note">
           {t('storage:incomplete')}
         </Alert>
       )}

@@ -49,7 +49,9 @@ export default function StoragePage() {
           </SimpleGrid>
           <Retention storage={storage.data} />
           {storage.data.node === null ? (
-            <Alert variant="light">{t('storage:nodeOnly')}</Alert>
+            <Alert variant="light" role="note">
+              {t('storage:nodeOnly')}
+            </Alert>
           ) : (
             <>
               <Groups groups={storage.data.node.groups} />
