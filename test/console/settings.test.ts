@@ -35,6 +35,7 @@ describe('settings', () => {
     const view = await test.open('/admin/settings', { as: test.boss, language: 'ja' });
     await view.page.getByRole('tab', { name: 'ノード全体' }).click();
     await view.page.getByText('node.memoryWindowMB').waitFor();
+    await view.page.getByText('コミュニティが limits.tagsMax に設定できる最大値です。').waitFor();
     await view.expectAccessible();
     await view.close();
     const as = await test.giveRole('viewer');
