@@ -61,13 +61,20 @@ export default function Audit() {
   );
   if (!may) return <Empty title={t('audit:forOperators')} />;
   const columns: Column<Entry>[] = [
-    { label: t('audit:when'), width: 130, show: ({ at }) => <When at={at} /> },
+    {
+      label: t('audit:when'),
+      show: ({ at }) => (
+        <Text size="sm" style={{ whiteSpace: 'nowrap' }}>
+          <When at={at} />
+        </Text>
+      ),
+    },
     {
       label: t('audit:who'),
-      show: ({ actor }) =>
+      show: ({ actor, details }) =>
         actor === null ? (
           <Text size="sm" c="dimmed">
-            {t('audit:command')}
+            {typeof details.actor === 'string' ? details.actor : t('audit:node')}
           </Text>
         ) : (
           <Person pubkey={actor} />

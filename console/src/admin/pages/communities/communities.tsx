@@ -45,7 +45,7 @@ export default function Communities() {
             )}
           </Stack>
           {closed_at !== null && (
-            <Badge color="red" variant="outline" size="sm" tt="none">
+            <Badge color="red" variant="dot" size="sm" tt="none">
               {t('communities:closing')}
             </Badge>
           )}

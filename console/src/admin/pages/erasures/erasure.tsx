@@ -18,6 +18,7 @@ import { useState } from 'react';
 import { api, dataOf, useAction } from '../../../shared/api.js';
 import { Confirm } from '../../../shared/components/confirm.js';
 import { Failure, Loading } from '../../../shared/components/states.js';
+import { TableScroll } from '../../../shared/components/table-scroll.js';
 import { When } from '../../../shared/components/when.js';
 import { dateTime, number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
@@ -77,7 +78,7 @@ function Details({ erasure }: { readonly erasure: ErasureDetails }) {
         <Title order={2} size="h4" component="div">
           <Subject erasure={erasure} />
         </Title>
-        <Badge variant="outline" color={stageColor(stage)} tt="none">
+        <Badge variant="dot" color={stageColor(stage)} tt="none">
           {t(`erasures:stages.${stage}`)}
         </Badge>
       </Group>
@@ -85,12 +86,12 @@ function Details({ erasure }: { readonly erasure: ErasureDetails }) {
         {t(`erasures:causes.${erasure.cause}`)} · <When at={erasure.requested_at} />
       </Text>
       {stage === 'grace' && (
-        <Alert variant="light">
+        <Alert variant="light" role="note">
           {t('erasures:graceUntil')} {dateTime(erasure.grace_until)}
         </Alert>
       )}
       {held_at !== null && (
-        <Alert color="orange" variant="light">
+        <Alert color="orange" variant="light" role="note">
           {t('erasures:heldBecause', { date: dateTime(held_at), reason: hold_reason ?? '' })}
         </Alert>
       )}
@@ -112,7 +113,7 @@ function Followers({ erasure: { waits_for, unacknowledged } }: { readonly erasur
   const t = useT();
   if (waits_for.length + unacknowledged.length === 0) return null;
   return (
-    <Alert color="yellow" variant="light">
+    <Alert color="yellow" variant="light" role="note">
       <List size="sm">
         {waits_for.map(({ follower, until }) => (
           <List.Item key={follower}>{t('erasures:waitsFor', { follower, date: dateTime(until) })}</List.Item>
@@ -133,7 +134,7 @@ function Stores({ stores }: { readonly stores: ErasureDetails['stores'] }) {
       <Title order={3} size="h5">
         {t('erasures:stores')}
       </Title>
-      <div className="table-scroll">
+      <TableScroll label={t('erasures:stores')}>
         <Table aria-label={t('erasures:stores')} verticalSpacing={6}>
           <Table.Thead>
             <Table.Tr>
@@ -151,7 +152,7 @@ function Stores({ stores }: { readonly stores: ErasureDetails['stores'] }) {
                     {name}
                   </Text>
                   {failure !== null && (
-                    <Text size="xs" c="red.8" lang="en">
+                    <Text size="xs" fw={600} lang="en">
                       {t('erasures:failure')}: {failure}
                     </Text>
                   )}
@@ -178,7 +179,7 @@ function Stores({ stores }: { readonly stores: ErasureDetails['stores'] }) {
             ))}
           </Table.Tbody>
         </Table>
-      </div>
+      </TableScroll>
     </Stack>
   );
 }

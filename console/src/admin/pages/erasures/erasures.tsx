@@ -59,7 +59,7 @@ export default function Erasures() {
         )}
       </PageHead>
       {!may && (
-        <Alert variant="light" mb="md">
+        <Alert variant="light" mb="md" role="note">
           {t('erasures:forOperators')}
         </Alert>
       )}
@@ -136,7 +136,7 @@ function ErasureList({ isOpen, onChosen }: ErasureListProps) {
       label: t('erasures:stage'),
       show: ({ stage, erasure_id }) => (
         <Anchor component="button" type="button" onClick={() => onChosen(erasure_id)}>
-          <Badge variant="outline" color={stageColor(stage)} tt="none">
+          <Badge variant="dot" color={stageColor(stage)} tt="none">
             {t(`erasures:stages.${stage}`)}
           </Badge>
         </Anchor>

@@ -4,7 +4,7 @@ import { useState } from 'react';
 import { api, dataOf, useAction } from '../../../shared/api.js';
 import { useT } from '../../../shared/i18n.js';
 import { notifyDone } from '../../../shared/providers.js';
-import { keyOfScope, type Scope, type Setting, useShownValue } from './settings.js';
+import { keyOfScope, type Scope, type Setting, useMeaning, useShownValue } from './settings.js';
 
 interface EditProps {
   readonly setting: Setting | undefined;
@@ -49,7 +49,8 @@ function parsed(kind: Kind, text: string): { value: unknown } | undefined {
 function Editor({ setting, scope, onClose }: EditProps & { readonly setting: Setting }) {
   const t = useT();
   const shown = useShownValue();
-  const { key, version, about } = setting;
+  const meaning = useMeaning();
+  const { key, version } = setting;
   const kind = kindOf(setting);
   const [text, setText] = useState(
     kind === 'text' ? String(setting.value) : JSON.stringify(setting.value, null, kind === 'json' ? 2 : 0),
@@ -91,8 +92,8 @@ function Editor({ setting, scope, onClose }: EditProps & { readonly setting: Set
       }}
     >
       <Stack>
-        <Text size="sm" c="dimmed" lang="en">
-          {about}
+        <Text size="sm" c="dimmed">
+          {meaning(setting)}
         </Text>
         {kind === 'boolean' && (
           <Switch

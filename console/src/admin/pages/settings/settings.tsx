@@ -11,9 +11,10 @@ import { Empty, Failure, Loading } from '../../../shared/components/states.js';
 import { When } from '../../../shared/components/when.js';
 import { useFilters } from '../../../shared/filters.js';
 import { number } from '../../../shared/format.js';
-import { useT } from '../../../shared/i18n.js';
+import { currentLanguage, useT } from '../../../shared/i18n.js';
 import { useMay } from '../../session.js';
 import { EditSetting } from './edit.js';
+import { MEANINGS_JA } from './meanings-ja.js';
 import './texts.js';
 
 export interface Setting {
@@ -52,6 +53,7 @@ async function readSettings(scope: Scope): Promise<readonly Setting[] | null> {
 export default function SettingsPage() {
   const t = useT();
   const mayChange = useMay('operator');
+  const meaning = useMeaning();
   const [{ scope = 'community', q = '', changed = false }, setFilters] = useFilters(filters);
   const ofNode = useQuery({
     queryKey: keyOfScope('node'),
@@ -99,7 +101,7 @@ export default function SettingsPage() {
       {shown.isError && <Failure error={shown.error} retry={() => void shown.refetch()} />}
       {shown.data && (
         <Groups
-          settings={shown.data.filter((one) => matches(one, q) && (!changed || one.version > 0))}
+          settings={shown.data.filter((one) => matches(one, meaning(one), q) && (!changed || isChanged(one)))}
           scope={hasNode ? scope : 'community'}
           mayChange={mayChange}
         />
@@ -108,8 +110,13 @@ export default function SettingsPage() {
   );
 }
 
-function matches({ key, about }: Setting, words: string): boolean {
-  const text = `${key} ${about}`.toLowerCase();
+/** A value that was set to the default counts as the default. */
+const isChanged = ({ value, default: byDefault }: Setting) =>
+  JSON.stringify(value) !== JSON.stringify(byDefault);
+
+/** The English words find a setting in both languages. */
+function matches({ key, about }: Setting, meaning: string, words: string): boolean {
+  const text = `${key} ${about} ${meaning}`.toLowerCase();
   return words
     .toLowerCase()
     .split(/\s+/)
@@ -159,6 +166,17 @@ function Groups({ settings, scope, mayChange }: GroupsProps) {
   );
 }
 
+/** The meaning of a setting; in Japanese from this page, otherwise as the API has it. */
+export function useMeaning(): (setting: Setting) => string {
+  const t = useT();
+  return ({ key, about }) => {
+    if (currentLanguage() === 'en') return about;
+    const limited = key.replace(/^node\./, '');
+    const ceiling = key === limited ? undefined : t('settings:ceilingOf', { key: limited });
+    return MEANINGS_JA[key] ?? ceiling ?? about;
+  };
+}
+
 /** A value as people read it. */
 export function useShownValue(): (value: unknown) => string {
   const t = useT();
@@ -173,7 +191,8 @@ export function useShownValue(): (value: unknown) => string {
 function Row({ setting, onEdit }: { readonly setting: Setting; readonly onEdit?: () => void }) {
   const t = useT();
   const shown = useShownValue();
-  const { key, about, value, version, changed } = setting;
+  const meaning = useMeaning();
+  const { key, value, changed } = setting;
   const isLimited =
     setting.in_force !== undefined && JSON.stringify(setting.in_force) !== JSON.stringify(value);
   return (
@@ -184,21 +203,21 @@ function Row({ setting, onEdit }: { readonly setting: Setting; readonly onEdit?:
             <Text size="sm" fw={600} className="mono" style={{ overflowWrap: 'anywhere' }}>
               {key}
             </Text>
-            {version > 0 && (
-              <Badge variant="outline" size="sm" tt="none">
+            {isChanged(setting) && (
+              <Badge variant="dot" size="sm" tt="none">
                 {t('settings:changed')}
               </Badge>
             )}
           </Group>
-          <Text size="sm" c="dimmed" lang="en">
-            {about}
+          <Text size="sm" c="dimmed">
+            {meaning(setting)}
           </Text>
           <Text size="sm" className="number text" lineClamp={4}>
             <strong>{shown(value)}</strong>{' '}
             <Text span size="xs" c="dimmed">
-              {version === 0
-                ? t('settings:isDefault')
-                : `${t('settings:default')}: ${shown(setting.default)}`}
+              {isChanged(setting)
+                ? `${t('settings:default')}: ${shown(setting.default)}`
+                : t('settings:isDefault')}
             </Text>
           </Text>
           {isLimited && <Text size="xs">{t('settings:inForce', { value: shown(setting.in_force) })}</Text>}

@@ -1,5 +1,6 @@
 /** The partitions of events, each from its month to the day when it is dropped. */
 import { Box, Table, Text } from '@mantine/core';
+import { TableScroll } from '../../../shared/components/table-scroll.js';
 import { bytes, date, number } from '../../../shared/format.js';
 import { currentLanguage, useT } from '../../../shared/i18n.js';
 import { type NodeStorage, Section } from './storage.js';
@@ -19,7 +20,7 @@ export function Partitions({ partitions }: { readonly partitions: readonly Parti
   const place = (at: number) => ((at - first) / Math.max(1, last - first)) * 100;
   return (
     <Section title={t('storage:partitions')} about={t('storage:partitionsAbout')}>
-      <div className="table-scroll">
+      <TableScroll label={t('storage:partitions')}>
         <Table aria-label={t('storage:partitions')} verticalSpacing={6}>
           <Table.Thead>
             <Table.Tr>
@@ -64,7 +65,7 @@ export function Partitions({ partitions }: { readonly partitions: readonly Parti
             ))}
           </Table.Tbody>
         </Table>
-      </div>
+      </TableScroll>
     </Section>
   );
 }

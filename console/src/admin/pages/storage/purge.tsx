@@ -3,6 +3,7 @@ import { Alert, Button, Group, Table } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { api, dataOf } from '../../../shared/api.js';
 import { Failure } from '../../../shared/components/states.js';
+import { TableScroll } from '../../../shared/components/table-scroll.js';
 import { number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
 import { useMay } from '../../session.js';
@@ -29,7 +30,7 @@ export function PurgePreview() {
       </Group>
       {error && !isFetching && <Failure error={error} />}
       {data && !data.complete && (
-        <Alert color="yellow" variant="light">
+        <Alert color="yellow" variant="light" role="note">
           {t('storage:incomplete')}
         </Alert>
       )}
@@ -39,7 +40,7 @@ export function PurgePreview() {
         </Alert>
       )}
       {data && data.counts.length > 0 && (
-        <div className="table-scroll">
+        <TableScroll label={t('storage:purge')}>
           <Table aria-label={t('storage:purge')}>
             <Table.Thead>
               <Table.Tr>
@@ -69,7 +70,7 @@ export function PurgePreview() {
               ))}
             </Table.Tbody>
           </Table>
-        </div>
+        </TableScroll>
       )}
     </Section>
   );

@@ -5,6 +5,7 @@ import type { ReactNode } from 'react';
 import { api, dataOf } from '../../../shared/api.js';
 import { PageHead } from '../../../shared/components/page-head.js';
 import { Failure, Loading } from '../../../shared/components/states.js';
+import { TableScroll } from '../../../shared/components/table-scroll.js';
 import { bytes, number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
 import type { paths } from '../../../shared/schema.js';
@@ -48,7 +49,9 @@ export default function StoragePage() {
           </SimpleGrid>
           <Retention storage={storage.data} />
           {storage.data.node === null ? (
-            <Alert variant="light">{t('storage:nodeOnly')}</Alert>
+            <Alert variant="light" role="note">
+              {t('storage:nodeOnly')}
+            </Alert>
           ) : (
             <>
               <Groups groups={storage.data.node.groups} />
@@ -163,7 +166,7 @@ function Retention({ storage }: { readonly storage: Storage }) {
   return (
     <SimpleGrid cols={{ base: 1, lg: 2 }} spacing="xl">
       <Section title={t('storage:retention')}>
-        <div className="table-scroll">
+        <TableScroll label={t('storage:retention')}>
           <Table aria-label={t('storage:retention')}>
             <Table.Thead>
               <Table.Tr>
@@ -176,7 +179,7 @@ function Retention({ storage }: { readonly storage: Storage }) {
               {storage.retention.map(({ class: of, days, setting }) => (
                 <Table.Tr key={of}>
                   <Table.Td>{t(`storage:class.${of}`)}</Table.Td>
-                  <Table.Td>{keptFor(days)}</Table.Td>
+                  <Table.Td style={{ whiteSpace: 'nowrap' }}>{keptFor(days)}</Table.Td>
                   <Table.Td visibleFrom="sm" className="mono">
                     {setting}
                   </Table.Td>
@@ -184,14 +187,14 @@ function Retention({ storage }: { readonly storage: Storage }) {
               ))}
             </Table.Tbody>
           </Table>
-        </div>
+        </TableScroll>
       </Section>
       {storage.topics.length > 0 && (
         <Section
           title={t('storage:ownDays')}
           {...(storage.more_topics && { about: t('storage:moreTopics') })}
         >
-          <div className="table-scroll">
+          <TableScroll label={t('storage:ownDays')}>
             <Table aria-label={t('storage:ownDays')}>
               <Table.Thead>
                 <Table.Tr>
@@ -204,7 +207,7 @@ function Retention({ storage }: { readonly storage: Storage }) {
                 {storage.topics.map((topic) => (
                   <Table.Tr key={topic.topic_id}>
                     <Table.Td style={{ overflowWrap: 'anywhere' }}>{topic.name ?? topic.topic_id}</Table.Td>
-                    <Table.Td>{keptFor(topic.days)}</Table.Td>
+                    <Table.Td style={{ whiteSpace: 'nowrap' }}>{keptFor(topic.days)}</Table.Td>
                     <Table.Td ta="right" className="number">
                       {bytes(topic.bytes)}
                     </Table.Td>
@@ -212,7 +215,7 @@ function Retention({ storage }: { readonly storage: Storage }) {
                 ))}
               </Table.Tbody>
             </Table>
-          </div>
+          </TableScroll>
         </Section>
       )}
     </SimpleGrid>
@@ -226,7 +229,7 @@ function Groups({ groups }: { readonly groups: NodeStorage['groups'] }) {
   const largest = [...groups].sort((a, b) => sumOf(b) - sumOf(a));
   return (
     <Section title={t('storage:groups')}>
-      <div className="table-scroll">
+      <TableScroll label={t('storage:groups')}>
         <Table aria-label={t('storage:groups')}>
           <Table.Thead>
             <Table.Tr>
@@ -270,7 +273,7 @@ function Groups({ groups }: { readonly groups: NodeStorage['groups'] }) {
             ))}
           </Table.Tbody>
         </Table>
-      </div>
+      </TableScroll>
       <Badge variant="default" tt="none">
         {t('storage:sum')}: {bytes(all)}
       </Badge>

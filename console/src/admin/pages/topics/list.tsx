@@ -42,7 +42,7 @@ export default function Topics() {
             {nameOf(row)}
           </Anchor>
           {row.name !== null && (
-            <Text size="xs" c="dimmed" className="mono" truncate maw={220}>
+            <Text size="xs" c="dimmed" className="mono" truncate maw={{ base: 150, sm: 220 }}>
               {row.topic_id}
             </Text>
           )}
@@ -97,7 +97,7 @@ function States({ topic }: { readonly topic: Topic }) {
   const color = { blocked: 'red', carried: 'teal', idle: 'gray' }[state];
   return (
     <Group gap={4}>
-      <Badge variant="outline" color={color} size="sm" tt="none">
+      <Badge variant="dot" color={color} size="sm" tt="none">
         {t(`topics:badge.${state}`)}
       </Badge>
       {topic.pinned && (
@@ -111,7 +111,7 @@ function States({ topic }: { readonly topic: Topic }) {
         </Badge>
       )}
       {topic.capacity.full && (
-        <Badge variant="outline" color="red" size="sm" tt="none">
+        <Badge variant="dot" color="red" size="sm" tt="none">
           {t('topics:badge.full')}
         </Badge>
       )}

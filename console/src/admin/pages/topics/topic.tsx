@@ -179,7 +179,11 @@ function Editor({ topic, onClose }: { readonly topic: Topic; readonly onClose: (
               <Copy value={topic.topic_id} />
             </Group>
           </Stack>
-          {!may && <Alert variant="light">{t('topics:readOnly')}</Alert>}
+          {!may && (
+            <Alert variant="light" role="note">
+              {t('topics:readOnly')}
+            </Alert>
+          )}
           <TextInput
             label={t('topics:name')}
             description={t('topics:nameAbout')}
