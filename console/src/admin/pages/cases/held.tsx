@@ -1,5 +1,5 @@
 /** Posts that a rule or a batch hides until a moderator decides: release or remove them, one or many. */
-import { Button, Group, Stack, Text } from '@mantine/core';
+import { Box, Button, Group, Stack, Text } from '@mantine/core';
 import { IconCheck, IconEyeOff, IconSend } from '@tabler/icons-react';
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
@@ -119,6 +119,9 @@ function useColumns(run: Run, busy: boolean): readonly Column<ListedCase>[] {
             <Someone pubkey={one.target_pubkey} />
             <Topics topics={one.topics} />
           </Group>
+          <Box hiddenFrom="sm">
+            <Decide one={one} run={run} busy={busy} />
+          </Box>
         </Stack>
       ),
     },
@@ -139,25 +142,37 @@ function useColumns(run: Run, busy: boolean): readonly Column<ListedCase>[] {
     },
     {
       label: t('cases:decide'),
-      width: 210,
-      show: (one) => (
-        <Group gap="xs">
-          <Button size="compact-sm" disabled={busy} onClick={() => run('restore', [one.case_id])}>
-            {t('cases:act.release')}
-          </Button>
-          <Button
-            size="compact-sm"
-            variant="default"
-            disabled={busy}
-            onClick={() => run('remove', [one.case_id])}
-          >
-            {t('cases:act.remove')}
-          </Button>
-          <Button size="compact-sm" variant="subtle" component={Link} to={`/cases/${one.case_id}`}>
-            {t('cases:toCase')}
-          </Button>
-        </Group>
-      ),
+      width: 250,
+      isMinor: true,
+      show: (one) => <Decide one={one} run={run} busy={busy} />,
     },
   ];
+}
+
+interface DecideProps {
+  readonly one: ListedCase;
+  readonly run: Run;
+  readonly busy: boolean;
+}
+
+function Decide({ one, run, busy }: DecideProps) {
+  const t = useT();
+  return (
+    <Group gap="xs">
+      <Button size="compact-sm" disabled={busy} onClick={() => run('restore', [one.case_id])}>
+        {t('cases:act.release')}
+      </Button>
+      <Button
+        size="compact-sm"
+        variant="default"
+        disabled={busy}
+        onClick={() => run('remove', [one.case_id])}
+      >
+        {t('cases:act.remove')}
+      </Button>
+      <Button size="compact-sm" variant="subtle" component={Link} to={`/cases/${one.case_id}`}>
+        {t('cases:toCase')}
+      </Button>
+    </Group>
+  );
 }
