@@ -74,7 +74,7 @@ describe('a case', FAR, () => {
     expect(new URL(page.url()).searchParams.get('author')).toBe(one.pubkey);
     await page.reload();
     await page.getByRole('link', { name: 'a lone lighthouse' }).waitFor();
-    await page.getByRole('textbox', { name: 'Reason of a report' }).click();
+    await page.getByRole('combobox', { name: 'Reason of a report' }).click();
     await page.getByRole('option', { name: 'spam' }).click();
     await page.getByText('No case matches these filters').waitFor();
     await page.getByRole('button', { name: 'Clear the filters' }).click();
@@ -150,7 +150,7 @@ describe('labels', FAR, () => {
     const { page } = view;
     await page.getByRole('link', { name: 'a picture of a mermaid' }).click();
     await page.getByRole('button', { name: 'Put a label' }).click();
-    await page.getByRole('textbox', { name: 'Label' }).click();
+    await page.getByRole('combobox', { name: 'Label' }).click();
     await page.getByRole('option', { name: 'Not safe for work' }).click();
     await page.getByRole('button', { name: 'Put this label' }).click();
     await page.getByText('Labelled: 1').waitFor();

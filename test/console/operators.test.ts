@@ -43,11 +43,11 @@ describe('a role', FAR, () => {
     await row.waitFor();
     await view.expectAccessible();
     expect(await roleOf(person.pubkey)).toBe('moderator');
-    await row.getByRole('textbox', { name: /^Role of/ }).click();
+    await row.getByRole('combobox', { name: /^Role of/ }).click();
     await page.getByRole('option', { name: 'Viewer' }).click();
     await page.getByText('The role is now: Viewer').waitFor();
     expect(await roleOf(person.pubkey)).toBe('viewer');
-    await row.getByRole('button', { name: 'Take the role of Mina away' }).click();
+    await row.getByRole('button', { name: 'Take away: Mina' }).click();
     const dialog = page.getByRole('dialog');
     await dialog.getByRole('textbox').fill('Mina');
     await dialog.getByRole('button', { name: 'Take away' }).click();

@@ -44,8 +44,8 @@ describe('a rule', FAR, () => {
     await page.getByRole('link', { name: 'New rule' }).first().click();
     await page.getByRole('textbox', { name: 'Name' }).fill('No roulette');
     await page.getByText('Fill in at least one condition').waitFor();
-    await page.getByRole('textbox', { name: 'Words' }).fill('roulette');
-    await page.getByRole('textbox', { name: 'Words' }).press('Enter');
+    await page.getByRole('combobox', { name: 'Words' }).fill('roulette');
+    await page.getByRole('combobox', { name: 'Words' }).press('Enter');
     await page.getByText('1 of 2 posts').waitFor();
     await page.getByText('the roulette of the sea').waitFor();
     await view.expectAccessible();
@@ -101,9 +101,9 @@ describe('a batch', FAR, () => {
     const other = await post('my anchor is stuck');
     const view = await test.open('/admin/batches/new', { as: moderator });
     const { page } = view;
-    await page.getByRole('textbox', { name: 'Words' }).fill('cheap anchors');
-    await page.getByRole('textbox', { name: 'Words' }).press('Enter');
-    await page.getByRole('textbox', { name: 'Action' }).click();
+    await page.getByRole('combobox', { name: 'Words' }).fill('cheap anchors');
+    await page.getByRole('combobox', { name: 'Words' }).press('Enter');
+    await page.getByRole('combobox', { name: 'Action' }).click();
     await page.getByRole('option', { name: 'Remove' }).click();
     await page.getByRole('button', { name: 'Preview' }).click();
     await page.getByText(/^2 of \d+ posts$/).waitFor();
@@ -119,7 +119,8 @@ describe('a batch', FAR, () => {
     for (const event of posts) await untilServed(event, false);
     await untilServed(other, true);
     await page.getByRole('link', { name: 'All batches' }).click();
-    await page.getByRole('button', { name: 'Undo' }).click();
+    const row = page.getByRole('row').filter({ hasText: 'cheap anchors' });
+    await row.getByRole('button', { name: 'Undo' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Undo' }).click();
     await page.getByText('The batch was undone.').waitFor();
     for (const event of posts) await untilServed(event, true);

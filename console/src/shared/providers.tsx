@@ -3,8 +3,9 @@ import { MantineProvider } from '@mantine/core';
 import { Notifications, notifications } from '@mantine/notifications';
 import { MutationCache, QueryClient, QueryClientProvider } from '@tanstack/react-query';
 import { setNonce } from 'get-nonce';
-import type { ReactNode } from 'react';
+import { type ReactNode, useMemo } from 'react';
 import { ApiError } from './api.js';
+import { useT } from './i18n.js';
 import { messageOf } from './messages.js';
 import { theme } from './theme.js';
 import '@mantine/core/styles.css';
@@ -32,9 +33,14 @@ const client = new QueryClient({
   }),
 });
 
+/** A notification whose button to close it has this name. */
+const closedBy = (name: string) => ({ defaultProps: { closeButtonProps: { 'aria-label': name } } });
+
 export function Providers({ children }: { readonly children: ReactNode }) {
+  const close = useT()('shared:close');
+  const named = useMemo(() => ({ ...theme, components: { Notification: closedBy(close) } }), [close]);
   return (
-    <MantineProvider theme={theme} defaultColorScheme="auto" getStyleNonce={() => nonce}>
+    <MantineProvider theme={named} defaultColorScheme="auto" getStyleNonce={() => nonce}>
       <QueryClientProvider client={client}>
         <Notifications position="bottom-right" containerWidth={420} />
         {children}

@@ -248,7 +248,7 @@ function TakeRole({ pubkey, role }: { readonly pubkey: string; readonly role: Ro
       <Button
         size="compact-sm"
         variant="default"
-        aria-label={t('operators:takeOne', { name })}
+        aria-label={`${t('operators:take')}: ${name}`}
         onClick={() => setAsking(true)}
       >
         {t('operators:take')}
