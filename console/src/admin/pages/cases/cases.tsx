@@ -18,23 +18,20 @@ import { Reason, Reports, StatusBadge, Topics } from './parts.js';
 import { Someone } from './someone.js';
 import './texts.js';
 import type { CaseAction, ListedCase } from './types.js';
-
-const READ_AGAIN_MS = 30_000;
+import { useReadAgain } from './waiting.js';
 
 export default function Cases() {
   const t = useT();
   const [filters, setFilters] = useFilters(filterSchema);
   const [selected, select] = useState<ReadonlySet<string>>(new Set());
-  const list = useList(
-    ['cases', filters],
-    (cursor) =>
-      dataOf(
-        api.GET('/v1/admin/moderation/cases', {
-          params: { query: { ...queryOf(filters, Date.now()), ...(cursor === undefined ? {} : { cursor }) } },
-        }),
-      ),
-    { refetchInterval: READ_AGAIN_MS },
+  const list = useList(['cases', filters], (cursor) =>
+    dataOf(
+      api.GET('/v1/admin/moderation/cases', {
+        params: { query: { ...queryOf(filters, Date.now()), ...(cursor === undefined ? {} : { cursor }) } },
+      }),
+    ),
   );
+  useReadAgain(list.refetch);
   const isFiltered = Object.entries(filters).some(([key, value]) => key !== 'status' && value !== undefined);
   return (
     <>

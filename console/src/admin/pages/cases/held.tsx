@@ -20,8 +20,8 @@ import { useRuleName } from './rules-by-id.js';
 import { Someone } from './someone.js';
 import './texts.js';
 import type { ListedCase } from './types.js';
+import { useReadAgain } from './waiting.js';
 
-const READ_AGAIN_MS = 30_000;
 const SHOWN_LENGTH = 280;
 const filterSchema = z.object({ topic: z.coerce.string().optional() });
 
@@ -30,22 +30,20 @@ export default function Held() {
   const [{ topic }, setFilters] = useFilters(filterSchema);
   const [selected, select] = useState<ReadonlySet<string>>(new Set());
   const acting = useActing(() => select(new Set()));
-  const list = useList(
-    ['cases', 'held', topic],
-    (cursor) =>
-      dataOf(
-        api.GET('/v1/admin/moderation/cases', {
-          params: {
-            query: {
-              status: 'held',
-              ...(topic === undefined ? {} : { topic }),
-              ...(cursor === undefined ? {} : { cursor }),
-            },
+  const list = useList(['cases', 'held', topic], (cursor) =>
+    dataOf(
+      api.GET('/v1/admin/moderation/cases', {
+        params: {
+          query: {
+            status: 'held',
+            ...(topic === undefined ? {} : { topic }),
+            ...(cursor === undefined ? {} : { cursor }),
           },
-        }),
-      ),
-    { refetchInterval: READ_AGAIN_MS },
+        },
+      }),
+    ),
   );
+  useReadAgain(list.refetch);
   const isTooMany = selected.size > CASES_MAX;
   const run = (action: 'restore' | 'remove', caseIds: readonly string[]) =>
     acting.mutate({ caseIds, action });
