@@ -10,16 +10,18 @@ import { When } from '../../../shared/components/when.js';
 import { number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
 import { Someone } from '../cases/someone.js';
+import { useWaiting } from '../cases/waiting.js';
 import { useSummary } from '../rules/summary.js';
 import { BatchStatus, UndoBatch } from './parts.js';
 import './texts.js';
 import type { Batch } from './types.js';
 
-const READ_AGAIN_MS = 5_000;
+const READ_AGAIN_MS = 2_000;
 
 export default function Batches() {
   const t = useT();
   const columns = useColumns();
+  const waiting = useWaiting();
   const list = useList(
     ['batches'],
     (cursor) =>
@@ -28,7 +30,8 @@ export default function Batches() {
           params: { query: cursor === undefined ? {} : { cursor } },
         }),
       ),
-    { refetchInterval: READ_AGAIN_MS },
+    // Only while a worker has something to do.
+    (waiting?.batches.count ?? 0) > 0 ? { refetchInterval: READ_AGAIN_MS } : {},
   );
   const create = (
     <Button component={Link} to="/batches/new" leftSection={<IconPlus size={16} />}>

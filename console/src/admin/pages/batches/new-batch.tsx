@@ -85,7 +85,8 @@ export default function NewBatchPage() {
     { changes: TOUCHED, onDone: ({ batch_id: id }) => void navigate({ to: `/batches/${id}` }) },
   );
   // A preview of something else than the form says now is not shown.
-  const preview = previewing.data?.asked === asked ? previewing.data.found : undefined;
+  const found = previewing.data;
+  const preview = found !== undefined && found.asked === asked ? found.found : undefined;
   return (
     <>
       <Anchor component={Link} to="/batches" size="sm">

@@ -22,7 +22,7 @@ const COLORS: Readonly<Record<Batch['status'], string>> = {
 export function BatchStatus({ status }: Pick<Batch, 'status'>) {
   const t = useT();
   return (
-    <Badge variant="light" color={COLORS[status]} tt="none">
+    <Badge variant="dot" color={COLORS[status]} tt="none">
       {t(`batches:status.${status}`)}
     </Badge>
   );

@@ -1,6 +1,7 @@
 /** Authors, words and addresses that are refused on arrival: list, block, unblock. */
-import { Button, Group, Paper, Tabs, Text, TextInput } from '@mantine/core';
+import { Anchor, Button, Group, Paper, Tabs, Text, TextInput } from '@mantine/core';
 import { IconBan } from '@tabler/icons-react';
+import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import { z } from 'zod';
 import { useAction, useList } from '../../../shared/api.js';
@@ -94,7 +95,7 @@ function NewBlock({ kind }: { readonly kind: Kind }) {
             onChange={(event) => setReason(event.currentTarget.value)}
           />
           <Button
-            mt={25}
+            mt={{ base: 0, sm: 25 }}
             type="submit"
             leftSection={<IconBan size={16} />}
             disabled={value.trim() === '' || isWrong}
@@ -126,11 +127,7 @@ function BlockList({ kind }: { readonly kind: Kind }) {
     },
     {
       label: t('blocks:reason'),
-      show: ({ reason }) => (
-        <Text size="sm" className="text">
-          {reason ?? '–'}
-        </Text>
-      ),
+      show: ({ reason }) => <Why reason={reason} />,
     },
     { label: t('blocks:since'), width: 140, isMinor: true, show: ({ created_at: at }) => <When at={at} /> },
   ];
@@ -152,6 +149,26 @@ function BlockList({ kind }: { readonly kind: Kind }) {
         </Empty>
       }
     />
+  );
+}
+
+/** A ban in a case names the case. */
+function Why({ reason }: { readonly reason: string | null }) {
+  const t = useT();
+  const [, caseId, note = ''] = /^case ([0-9a-f-]{36})(?:: (.*))?$/s.exec(reason ?? '') ?? [];
+  return (
+    <Text size="sm" className="text">
+      {caseId === undefined ? (
+        (reason ?? '–')
+      ) : (
+        <>
+          <Anchor component={Link} to={`/cases/${caseId}`} size="sm" underline="always">
+            {t('blocks:banInCase')}
+          </Anchor>
+          {note !== '' && ` · ${note}`}
+        </>
+      )}
+    </Text>
   );
 }
 

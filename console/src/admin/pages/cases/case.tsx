@@ -233,7 +233,7 @@ const AS_EXPECTED = ['done', 'removed', 'restored', 'served'];
 /** Only what is not as expected: pending, or without effect. */
 function Outcome({ outcome }: { readonly outcome: string | null }) {
   const t = useT();
-  if (outcome === null) return <Badge variant="light">{t('cases:pending')}</Badge>;
+  if (outcome === null) return <Badge variant="dot">{t('cases:pending')}</Badge>;
   if (AS_EXPECTED.includes(outcome)) return null;
   return (
     <Text size="sm">

@@ -12,30 +12,26 @@ import { When } from '../../../shared/components/when.js';
 import { useFilters } from '../../../shared/filters.js';
 import { number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
-import { useMay } from '../../session.js';
 import { CASES_MAX, useActing } from './actions.js';
 import { Filters, filterSchema, queryOf } from './filters.js';
 import { Reason, Reports, StatusBadge, Topics } from './parts.js';
 import { Someone } from './someone.js';
 import './texts.js';
 import type { CaseAction, ListedCase } from './types.js';
-
-const READ_AGAIN_MS = 30_000;
+import { useReadAgain } from './waiting.js';
 
 export default function Cases() {
   const t = useT();
   const [filters, setFilters] = useFilters(filterSchema);
   const [selected, select] = useState<ReadonlySet<string>>(new Set());
-  const list = useList(
-    ['cases', filters],
-    (cursor) =>
-      dataOf(
-        api.GET('/v1/admin/moderation/cases', {
-          params: { query: { ...queryOf(filters, Date.now()), ...(cursor === undefined ? {} : { cursor }) } },
-        }),
-      ),
-    { enabled: useMay('moderator'), refetchInterval: READ_AGAIN_MS },
+  const list = useList(['cases', filters], (cursor) =>
+    dataOf(
+      api.GET('/v1/admin/moderation/cases', {
+        params: { query: { ...queryOf(filters, Date.now()), ...(cursor === undefined ? {} : { cursor }) } },
+      }),
+    ),
   );
+  useReadAgain(list.refetch);
   const isFiltered = Object.entries(filters).some(([key, value]) => key !== 'status' && value !== undefined);
   return (
     <>
@@ -81,7 +77,7 @@ function useColumns(): readonly Column<ListedCase>[] {
           <Text size="sm">
             <Reason reason={one.reason} />
           </Text>
-          <Reports {...one} />
+          {one.reports > 0 && <Reports {...one} />}
         </Stack>
       ),
     },
@@ -92,7 +88,7 @@ function useColumns(): readonly Column<ListedCase>[] {
         <Stack gap={4} align="flex-start">
           <StatusBadge status={one.status} />
           {one.appealed_at !== null && (one.status === 'open' || one.status === 'held') && (
-            <Badge variant="light" color="grape" tt="none">
+            <Badge variant="dot" color="grape" tt="none">
               {t('cases:appealed')}
             </Badge>
           )}

@@ -1,5 +1,5 @@
 /** The filters of the list of cases. */
-import { Button, Group, Paper, SegmentedControl, Select, Switch, TextInput } from '@mantine/core';
+import { Button, Group, Paper, SegmentedControl, Select, SimpleGrid, Switch, TextInput } from '@mantine/core';
 import { IconX } from '@tabler/icons-react';
 import { useState } from 'react';
 import { z } from 'zod';
@@ -90,7 +90,7 @@ export function Filters({ value, onChange }: FiltersProps) {
           </Button>
         )}
       </Group>
-      <Group gap="sm" mt="sm" align="flex-start" grow preventGrowOverflow={false} wrap="wrap">
+      <SimpleGrid cols={{ base: 2, lg: 5 }} spacing="sm" verticalSpacing="xs" mt="sm">
         <Typed
           label={t('cases:topic')}
           value={topic ?? ''}
@@ -130,7 +130,7 @@ export function Filters({ value, onChange }: FiltersProps) {
           value={age ?? null}
           onChange={(next) => onChange({ age: (next ?? undefined) as CaseFilters['age'] })}
         />
-      </Group>
+      </SimpleGrid>
     </Paper>
   );
 }

@@ -1,5 +1,5 @@
 /** Posts that a rule or a batch hides until a moderator decides: release or remove them, one or many. */
-import { Button, Group, Stack, Text } from '@mantine/core';
+import { Box, Button, Group, Stack, Text } from '@mantine/core';
 import { IconCheck, IconEyeOff, IconSend } from '@tabler/icons-react';
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
@@ -20,8 +20,8 @@ import { useRuleName } from './rules-by-id.js';
 import { Someone } from './someone.js';
 import './texts.js';
 import type { ListedCase } from './types.js';
+import { useReadAgain } from './waiting.js';
 
-const READ_AGAIN_MS = 30_000;
 const SHOWN_LENGTH = 280;
 const filterSchema = z.object({ topic: z.coerce.string().optional() });
 
@@ -30,22 +30,20 @@ export default function Held() {
   const [{ topic }, setFilters] = useFilters(filterSchema);
   const [selected, select] = useState<ReadonlySet<string>>(new Set());
   const acting = useActing(() => select(new Set()));
-  const list = useList(
-    ['cases', 'held', topic],
-    (cursor) =>
-      dataOf(
-        api.GET('/v1/admin/moderation/cases', {
-          params: {
-            query: {
-              status: 'held',
-              ...(topic === undefined ? {} : { topic }),
-              ...(cursor === undefined ? {} : { cursor }),
-            },
+  const list = useList(['cases', 'held', topic], (cursor) =>
+    dataOf(
+      api.GET('/v1/admin/moderation/cases', {
+        params: {
+          query: {
+            status: 'held',
+            ...(topic === undefined ? {} : { topic }),
+            ...(cursor === undefined ? {} : { cursor }),
           },
-        }),
-      ),
-    { refetchInterval: READ_AGAIN_MS },
+        },
+      }),
+    ),
   );
+  useReadAgain(list.refetch);
   const isTooMany = selected.size > CASES_MAX;
   const run = (action: 'restore' | 'remove', caseIds: readonly string[]) =>
     acting.mutate({ caseIds, action });
@@ -119,6 +117,9 @@ function useColumns(run: Run, busy: boolean): readonly Column<ListedCase>[] {
             <Someone pubkey={one.target_pubkey} />
             <Topics topics={one.topics} />
           </Group>
+          <Box hiddenFrom="sm">
+            <Decide one={one} run={run} busy={busy} />
+          </Box>
         </Stack>
       ),
     },
@@ -139,25 +140,37 @@ function useColumns(run: Run, busy: boolean): readonly Column<ListedCase>[] {
     },
     {
       label: t('cases:decide'),
-      width: 210,
-      show: (one) => (
-        <Group gap="xs">
-          <Button size="compact-sm" disabled={busy} onClick={() => run('restore', [one.case_id])}>
-            {t('cases:act.release')}
-          </Button>
-          <Button
-            size="compact-sm"
-            variant="default"
-            disabled={busy}
-            onClick={() => run('remove', [one.case_id])}
-          >
-            {t('cases:act.remove')}
-          </Button>
-          <Button size="compact-sm" variant="subtle" component={Link} to={`/cases/${one.case_id}`}>
-            {t('cases:toCase')}
-          </Button>
-        </Group>
-      ),
+      width: 250,
+      isMinor: true,
+      show: (one) => <Decide one={one} run={run} busy={busy} />,
     },
   ];
+}
+
+interface DecideProps {
+  readonly one: ListedCase;
+  readonly run: Run;
+  readonly busy: boolean;
+}
+
+function Decide({ one, run, busy }: DecideProps) {
+  const t = useT();
+  return (
+    <Group gap="xs">
+      <Button size="compact-sm" disabled={busy} onClick={() => run('restore', [one.case_id])}>
+        {t('cases:act.release')}
+      </Button>
+      <Button
+        size="compact-sm"
+        variant="default"
+        disabled={busy}
+        onClick={() => run('remove', [one.case_id])}
+      >
+        {t('cases:act.remove')}
+      </Button>
+      <Button size="compact-sm" variant="subtle" component={Link} to={`/cases/${one.case_id}`}>
+        {t('cases:toCase')}
+      </Button>
+    </Group>
+  );
 }

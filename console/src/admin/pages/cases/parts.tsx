@@ -8,7 +8,7 @@ import { STATUS_COLORS } from './types.js';
 export function StatusBadge({ status }: { readonly status: CaseStatus }) {
   const t = useT();
   return (
-    <Badge variant="light" color={STATUS_COLORS[status]} tt="none">
+    <Badge variant="dot" color={STATUS_COLORS[status]} tt="none">
       {t(`cases:status.${status}`)}
     </Badge>
   );

@@ -144,7 +144,7 @@ function OnPost({ put, mayOpen }: { readonly put: Label; readonly mayOpen: boole
       {mayOpen && put.case_id !== null && (
         <>
           {' · '}
-          <Anchor component={Link} to={`/cases/${put.case_id}`} size="xs">
+          <Anchor component={Link} to={`/cases/${put.case_id}`} size="xs" underline="always">
             {t('labels:toCase')}
           </Anchor>
         </>

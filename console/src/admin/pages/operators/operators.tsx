@@ -100,9 +100,13 @@ function useColumns(showSessions: (pubkey: string) => void): readonly Column<Hol
       show: ({ pubkey, isFixed }) => (
         <Group gap="xs">
           <Someone pubkey={pubkey} />
-          {pubkey === own && <Badge variant="default">{t('operators:you')}</Badge>}
+          {pubkey === own && (
+            <Badge variant="default" tt="none">
+              {t('operators:you')}
+            </Badge>
+          )}
           {isFixed && (
-            <Badge variant="light" color="orange" tt="none">
+            <Badge variant="dot" color="orange" tt="none">
               {t('operators:fixed')}
             </Badge>
           )}
@@ -217,7 +221,7 @@ function GiveRole() {
             onChange={(next) => next !== null && setRole(next as Role)}
           />
           <Button
-            mt={25}
+            mt={{ base: 0, sm: 25 }}
             type="submit"
             leftSection={<IconUserPlus size={16} />}
             disabled={pubkey === undefined}
@@ -244,7 +248,7 @@ function TakeRole({ pubkey, role }: { readonly pubkey: string; readonly role: Ro
       <Button
         size="compact-sm"
         variant="default"
-        aria-label={t('operators:takeOne', { name })}
+        aria-label={`${t('operators:take')}: ${name}`}
         onClick={() => setAsking(true)}
       >
         {t('operators:take')}

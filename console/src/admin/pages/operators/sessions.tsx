@@ -39,7 +39,7 @@ function SessionTable({ items, onEnd }: SessionTableProps) {
                 <Group gap="xs">
                   <When at={session.created_at} />
                   {session.current && (
-                    <Badge variant="light" tt="none">
+                    <Badge variant="dot" tt="none">
                       {t('operators:thisOne')}
                     </Badge>
                   )}

@@ -190,7 +190,7 @@ function Editor({ rule }: { readonly rule?: Rule }) {
                       {t('rules:save')}
                     </Button>
                     {rule !== undefined && (
-                      <Button variant="subtle" color="red.8" onClick={() => setDeleting(true)}>
+                      <Button variant="default" onClick={() => setDeleting(true)}>
                         {t('rules:delete')}
                       </Button>
                     )}

@@ -81,7 +81,7 @@ function RuleTable({ rules }: { readonly rules: readonly Rule[] }) {
                   </Stack>
                 </Table.Td>
                 <Table.Td visibleFrom="sm">
-                  <Badge variant="light" tt="none">
+                  <Badge variant="default" tt="none">
                     {t(`rules:actions.${rule.action}`)}
                   </Badge>
                 </Table.Td>
