@@ -25,6 +25,8 @@ if (!process.argv.includes('--types')) {
 
 async function buildPages() {
   process.stderr.write('building the pages …\n');
+  // Tests set it to "test", and the build would contain the development version of React.
+  process.env.NODE_ENV = 'production';
   const { build } = await import('vite');
   await build({ configFile: at('vite.config.ts'), logLevel: 'warn' });
 }

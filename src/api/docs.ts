@@ -9,12 +9,12 @@ import { dirname, join } from 'node:path';
 import swagger from '@fastify/swagger';
 import type { FastifyInstance } from 'fastify';
 import { jsonSchemaTransform } from 'fastify-type-provider-zod';
+import { KeptFile } from '../port/kept-file.js';
+import { sendKept } from '../port/send-kept.js';
 import { SESSION_COOKIE } from '../sessions/cookie.js';
 import type { Route } from './contract.js';
 import { type Document, shareParts } from './document.js';
-import { KeptFile } from './kept-file.js';
 import { toYaml } from './rules-yaml.js';
-import { sendKept } from './send-kept.js';
 
 const TITLE = 'Minato API';
 const DESCRIPTION = `Members request topics here, and operators run their community.
@@ -70,14 +70,38 @@ const PAGE = `<!doctype html>
 <meta charset="utf-8">
 <title>${TITLE}</title>
 <link rel="stylesheet" href="/docs/static/swagger-ui.css">
-<link rel="icon" type="image/png" href="/docs/static/favicon-32x32.png" sizes="32x32">
+<link rel="stylesheet" href="/docs/static/minato.css">
+<link rel="icon" type="image/svg+xml" href="/docs/static/icon.svg">
+<meta name="viewport" content="width=device-width, initial-scale=1">
 </head>
 <body>
-<div id="swagger-ui"></div>
+<header><a href="/"><img src="/docs/static/icon.svg" alt="" width="28" height="28">Minato</a> API reference</header>
+<main id="swagger-ui"></main>
 <script src="/docs/static/swagger-ui-bundle.js"></script>
 <script src="/docs/static/start.js"></script>
 </body>
 </html>
+`;
+
+const ICON = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">
+<rect width="32" height="32" rx="8" fill="#0b7285"/><g fill="none" stroke="#fff" stroke-linecap="round"
+stroke-width="2.4"><circle cx="16" cy="8" r="3"/><path d="M16 11v15M10 15h12M6 19c1 5 5 7 10 7s9-2 10-7"/></g>
+</svg>
+`;
+
+/** The look of the console. */
+const LOOK = `
+body { margin: 0; background: #fff; font-family: system-ui, sans-serif; }
+header { display: flex; gap: .7rem; align-items: center; padding: .8rem 1.4rem; color: #495057;
+  border-bottom: 1px solid #dee2e6; }
+header a { display: flex; gap: .6rem; align-items: center; color: #212529; font-weight: 700;
+  text-decoration: none; }
+.swagger-ui, .swagger-ui .info .title, .swagger-ui .opblock-tag, .swagger-ui .opblock .opblock-summary-path {
+  font-family: system-ui, sans-serif; color: #212529; }
+.swagger-ui .info { margin: 1.6rem 0; }
+.swagger-ui .info a, .swagger-ui a.nostyle { color: #0b7285; }
+.swagger-ui .opblock { border-radius: 8px; box-shadow: none; }
+.swagger-ui .scheme-container { box-shadow: none; border-bottom: 1px solid #dee2e6; padding: 0 0 1rem; }
 `;
 
 /** The page cannot sign requests, so it only shows the API. */
@@ -94,11 +118,11 @@ const START = `SwaggerUIBundle({
 
 const HTML = 'text/html; charset=utf-8';
 const SCRIPT = 'text/javascript; charset=utf-8';
+const STYLES = 'text/css; charset=utf-8';
 /** Files of the package with the script of the page. */
 const STATIC_FILES: Readonly<Record<string, string>> = {
-  'swagger-ui.css': 'text/css; charset=utf-8',
+  'swagger-ui.css': STYLES,
   'swagger-ui-bundle.js': SCRIPT,
-  'favicon-32x32.png': 'image/png',
 };
 
 /** Called before the routes are added: the document collects each route when it is added. */
@@ -144,6 +168,8 @@ export async function addDocs(
   const files = new Map([
     ['/docs', new KeptFile(HTML, async () => Buffer.from(PAGE))],
     ['/docs/static/start.js', new KeptFile(SCRIPT, async () => Buffer.from(START))],
+    ['/docs/static/icon.svg', new KeptFile('image/svg+xml', async () => Buffer.from(ICON))],
+    ['/docs/static/minato.css', new KeptFile(STYLES, async () => Buffer.from(LOOK))],
   ]);
   for (const [name, type] of Object.entries(STATIC_FILES)) {
     files.set(`/docs/static/${name}`, new KeptFile(type, () => readFile(join(staticFolder(), name))));

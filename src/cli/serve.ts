@@ -127,7 +127,7 @@ async function serve(
   if (node.verifier.backend === 'wasm') log.warn(SLOW_SIGNATURES);
 }
 
-/** Where no operator has ever existed, the log has a one-time code that sets the node up. */
+/** Where no operator has ever existed, the log has a one-time link that sets the node up. */
 async function offerSetup(
   { apiPool }: Database,
   { adminPubkeys, publicUrl, host }: Config,
@@ -137,15 +137,15 @@ async function offerSetup(
   const community = communities.find(undefined, 'default');
   if (community === undefined) return;
   const code = await openSetup(apiPool, { fixed: adminPubkeys }).catch((error: unknown) =>
-    log.warn({ error: String(error) }, 'the code to set the node up cannot be made'),
+    log.warn({ error: String(error) }, 'the link to set the node up cannot be made'),
   );
   if (code === undefined) return;
   const base = toHttp(addressesOf(community, basesOf(publicUrl, host, port))[0]!).replace(/\/$/, '');
-  log.info({ setup: `${base}/v1/setup`, code }, NO_OPERATOR);
+  log.info({ setup: `${base}/admin/setup#setup=${code}` }, NO_OPERATOR);
 }
 
 const NO_OPERATOR =
-  'this node has no operator yet; whoever has this code can set it up, once (docs/operations/setup.md); ' +
+  'this node has no operator yet; whoever opens this link can set it up, once (docs/operations/setup.md); ' +
   'or: minato operators add NPUB (minato serve --help names MINATO_ADMIN_PUBKEYS)';
 
 const SLOW_SIGNATURES =

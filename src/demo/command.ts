@@ -1,6 +1,7 @@
 /** The command `minato demo`: fills a community with invented people and their data. */
 import { Command, InvalidArgumentError } from 'commander';
 import { npubEncode } from 'nostr-tools/nip19';
+import { generateSecretKey, getPublicKey } from 'nostr-tools/pure';
 import { granted, wholeNumber } from '../cli/answers.js';
 import { chooseCommunity } from '../cli/context.js';
 import { count, startProgress } from '../cli/progress.js';
@@ -10,8 +11,11 @@ import { addCommunity, DEFAULT_SLUG, readTotals } from '../communities/communiti
 import { type CommandJobs, withJobs } from '../jobs/command.js';
 import { runJob } from '../jobs/run.js';
 import { partitions } from '../jobs/upkeep.js';
+import { consoleLink } from '../members/command-link.js';
 import { listMembers } from '../members/members.sql.js';
+import { addOperator } from '../members/operators.sql.js';
 import type { Config } from '../node/config.js';
+import { makeLink } from '../sessions/links.sql.js';
 import { FOLDER, prepareOwnNode, serveOwnNode } from './command-serve.js';
 import { fillCases } from './fill-cases.js';
 import { fillErasures } from './fill-erasures.js';
@@ -100,8 +104,25 @@ async function demo(options: Options): Promise<void> {
   let isWhole = false;
   await withJobs(async (context, config) => {
     isWhole = await fill(context, config, options);
+    if (serve !== undefined && isWhole) await printLink(context, config);
   });
   if (serve !== undefined && isWhole) await serveOwnNode();
+}
+
+/**
+ * A link that signs in to the console of the node of the demo. Its operator is a new key whose secret nobody
+ * has: the people of the demo are no operators, because their secrets follow from the seed.
+ */
+async function printLink({ database, communities, now }: CommandJobs, config: Config): Promise<void> {
+  const community = chooseCommunity(communities, DEFAULT_SLUG);
+  const known = config.adminPubkeys[0] ?? community.operators.keys().next().value;
+  const pubkey = known ?? getPublicKey(generateSecretKey());
+  const wanted = { community: community.id, pubkey, role: 'operator', actor: pubkey } as const;
+  if (known === undefined) granted(await addOperator(database.pool, wanted, { fixed: [] }, now()));
+  const { code } = granted(await makeLink(database.pool, { community: community.id, pubkey }, now()));
+  process.stdout.write(
+    `\nThe console, signed in, within ten minutes:\n  ${consoleLink(community, config, code)}\n\n`,
+  );
 }
 
 // ─── Where to, and how much ────────────────────────────────────────────────────────────────────────────────
@@ -254,7 +275,7 @@ function nextSteps(
     `Connect any Nostr client to ${address}`,
     options.serve === undefined
       ? 'The node is started by "minato serve", if it does not run yet. Then try:'
-      : 'To be its operator, start it with MINATO_ADMIN_PUBKEYS=npub1… In another terminal try:',
+      : 'In another terminal try:',
     line('requests', 'requests for topics that wait for you'),
     line('moderation cases', 'reports, held posts and decisions'),
     line('members', 'who is here'),

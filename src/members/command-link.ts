@@ -1,20 +1,22 @@
-/** The command `minato operators link`: a one-time code that signs a key with a role in, with a cookie. */
+/** The command `minato operators link`: a one-time link that signs a key with a role in to the console. */
 import { Command } from 'commander';
 import { granted, pubkeyArgument, timeText } from '../cli/answers.js';
 import { COMMUNITY_OPTION, withCommunity } from '../cli/context.js';
 import { addressesOf, basesOf, toHttp } from '../communities/addresses.js';
+import type { Community } from '../communities/communities.js';
+import type { Config } from '../node/config.js';
 import { makeLink } from '../sessions/links.sql.js';
 import type { Role } from './rules-roles.js';
 
 export function linkCommand(): Command {
   return new Command('link')
     .argument('[pubkey]', 'hex or npub; by default the only operator', pubkeyArgument)
-    .description('print a code that signs a key with a role in with a browser, once, within ten minutes')
+    .description('print a link that signs a key with a role in with a browser, once, within ten minutes')
     .option(...COMMUNITY_OPTION)
     .addHelpText(
       'after',
       `
-Whoever has the code signs in as this key, so share it with nobody. A new code replaces the one before.
+Whoever has the link signs in as this key, so share it with nobody. A new link replaces the one before.
 
 Examples:
   $ minato operators link
@@ -31,14 +33,22 @@ Examples:
         if (role === undefined)
           throw new Error(`this key has no role in ${slug}; see "minato operators add --help"`);
         const made = granted(await makeLink(database.pool, { community: community.id, pubkey }, Date.now()));
-        const bases = basesOf(config.publicUrl, config.host, config.port);
-        const base = toHttp(addressesOf(community, bases)[0]!).replace(/\/$/, '');
         process.stdout.write(
-          `POST ${base}/v1/sessions/link {"code":"${made.code}"}\n` +
+          `${consoleLink(community, config, made.code)}\n` +
             `signs ${pubkey} in as ${role} of ${slug}, once, until ${timeText(made.expiresAt)}\n`,
         );
       }),
     );
+}
+
+/** The code is after `#`: a browser sends that part to no server, so it is in no log. */
+export function consoleLink(
+  community: Community,
+  { publicUrl, host, port }: Pick<Config, 'publicUrl' | 'host' | 'port'>,
+  code: string,
+): string {
+  const base = toHttp(addressesOf(community, basesOf(publicUrl, host, port))[0]!).replace(/\/$/, '');
+  return `${base}/admin/#code=${code}`;
 }
 
 function onlyOperator(roles: ReadonlyMap<string, Role>, slug: string): string {

@@ -9,8 +9,8 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { KeptFile } from '../api/kept-file.js';
-import { sendKept } from '../api/send-kept.js';
+import { KeptFile } from '../port/kept-file.js';
+import { sendKept } from '../port/send-kept.js';
 
 export type PageName = 'admin' | 'members';
 

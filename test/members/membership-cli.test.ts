@@ -190,14 +190,13 @@ describe('minato operators', () => {
 });
 
 describe('minato operators link', () => {
-  it('prints a request with a code, which signs a key with a role in', async () => {
+  it('prints a link with a code, which signs a key with a role in', async () => {
     const helper = newAuthor().pubkey;
     await output('operators', 'add', helper, '--role', 'viewer', '-c', 'art');
     const own = await output('operators', 'link', '-c', 'art');
     expect(own).toContain(`\nsigns ${ROOT} in as operator of art, once, until `);
     const printed = await output('operators', 'link', nip19.npubEncode(helper), '-c', 'art');
-    expect(printed).toMatch(/^POST http:\/\/127\.0\.0\.1:\d+\/c\/art\/v1\/sessions\/link /);
-    const [, code] = /{"code":"([\w-]{43})"}\n/.exec(printed)!;
+    const [, code] = /^http:\/\/127\.0\.0\.1:\d+\/c\/art\/admin\/#code=([\w-]{43})\n/.exec(printed)!;
     expect(printed).toContain(`\nsigns ${helper} in as viewer of art, once, until `);
     expect(await spendLink(store.database.pool, art, code!, Date.now())).toBe(helper);
     expect((await audit())[0]).toMatchObject({ actor: null, action: 'session.link', target: helper });

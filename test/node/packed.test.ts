@@ -141,6 +141,8 @@ describe('the packed tarball, installed without scripts', () => {
   it('accepts an event with WASM signatures; one line says what is slower and the fix', async () => {
     await withNode({}, async ({ url, output }) => {
       await postAnEvent(url);
+      const page = await fetch(`${url.replace('ws', 'http')}/admin/`);
+      expect([page.status, await page.text()]).toEqual([200, expect.stringContaining('<div id="root">')]);
       const linesWith = (text: string) =>
         output()
           .split('\n')
@@ -160,13 +162,17 @@ describe('the packed tarball, installed without scripts', () => {
 describe('a checkout where scripts are blocked', () => {
   it('is built by npm start', async () => {
     const copy = join(folder, 'checkout');
-    for (const name of ['package.json', 'tsconfig.json', 'tsconfig.build.json', 'bin', 'src', 'migrations'])
-      await cp(join(ROOT, name), join(copy, name), { recursive: true });
-    await symlink(join(ROOT, 'node_modules'), join(copy, 'node_modules'));
+    const settings = ['package.json', 'package-lock.json', 'tsconfig.json', 'tsconfig.build.json'];
+    const isOwn = (path: string) => !path.includes('node_modules');
+    for (const name of [...settings, 'bin', 'src', 'migrations', 'console'])
+      await cp(join(ROOT, name), join(copy, name), { recursive: true, filter: (from) => isOwn(from) });
+    for (const name of ['node_modules', 'console/node_modules'])
+      await symlink(join(ROOT, name), join(copy, name));
     const { stdout } = await run('npm', ['start', '--silent', '--', '--help'], {
       cwd: copy,
       env: { ...process.env, npm_config_ignore_scripts: 'true' },
     });
     expect(stdout).toContain('Usage: minato serve');
+    expect(await readdir(join(copy, 'dist', 'console'))).toContain('admin.html');
   });
 });

@@ -199,8 +199,9 @@ const IN_PAGE = {
     getPublicKey: async () => '${pubkey}',
     signEvent: (draft) => window.extensionSigns(draft),
   };`,
-  findings: `axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'] }).then(({ violations }) =>
-    violations
-      .filter(({ impact }) => impact === 'serious' || impact === 'critical')
-      .map(({ id, nodes }) => id + ': ' + nodes.map((each) => each.target + ' ' + each.failureSummary).join(' | ')))`,
+  findings: `axe
+    .run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'] })
+    .then(({ violations }) => violations.filter(({ impact }) => ['serious', 'critical'].includes(impact)))
+    .then((found) => found.map(({ id, nodes }) =>
+      id + ': ' + nodes.map((each) => each.target + ' ' + each.failureSummary).join(' | ')))`,
 };

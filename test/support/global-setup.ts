@@ -1,6 +1,6 @@
 /**
- * Runs once before all tests: builds the program and its pages, starts one real PostgreSQL, makes the template database
- * that every test file clones, and finds a redis-server, a Java and a browser.
+ * Runs once before all tests: builds the program and its pages, starts one real PostgreSQL, makes the
+ * template database that every test file clones, and finds a redis-server, a Java and a browser.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';

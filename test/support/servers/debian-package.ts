@@ -120,7 +120,7 @@ async function keepLinksInside(root: string): Promise<void> {
   }
 }
 
-/** The folders below `usr/lib` and `lib` that have libraries, such as `usr/lib/x86_64-linux-gnu/pulseaudio`. */
+/** The folders with libraries below `usr/lib` and `lib`, such as `usr/lib/x86_64-linux-gnu/pulseaudio`. */
 async function librariesIn(root: string): Promise<string> {
   const found = new Set<string>();
   for (const top of ['usr/lib', 'lib'].map((name) => join(root, name)).filter((path) => existsSync(path))) {
