@@ -17,7 +17,7 @@ const harbour: MantineColorsTuple = [
 export const theme = createTheme({
   colors: { harbour },
   primaryColor: 'harbour',
-  primaryShade: { light: 7, dark: 5 },
+  primaryShade: 7,
   autoContrast: true,
   defaultRadius: 'md',
   cursorType: 'pointer',
