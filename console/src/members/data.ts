@@ -56,6 +56,7 @@ export function useMine() {
     enabled,
     queryFn: () => dataOf(api.GET('/v1/topic-subscriptions', { params: { query: { limit: 200 } } })),
     placeholderData: (before) => before,
+    staleTime: 0,
   });
   const open = subscriptions.data?.items.filter(({ status }) => status !== 'ended') ?? [];
   return { requests, subscriptions, open, all: requests.data?.items ?? [] };

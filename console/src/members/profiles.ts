@@ -1,6 +1,7 @@
 /** Names of authors, from their profiles (kind 0) on this node. Asked for together, and kept. */
 import { useEffect, useSyncExternalStore } from 'react';
 import { relay } from './relay.js';
+import { onMemberChange, useMember } from './session.js';
 
 const GATHER_MS = 40;
 const AUTHORS_MAX = 100;
@@ -10,6 +11,8 @@ const names = new Map<string, string | null>();
 const wanted = new Set<string>();
 const listeners = new Set<() => void>();
 let isAsking = false;
+// Another key may read other profiles.
+onMemberChange(() => names.clear());
 
 function onChange(listener: () => void): () => void {
   listeners.add(listener);
@@ -47,10 +50,12 @@ function nameIn(content: string): string | null {
 
 /** Null while it is not known, and for people without a name. */
 export function useName(pubkey: string): string | null {
+  const reader = useMember()?.pubkey;
+  // Another reader asks again.
   useEffect(() => {
     if (names.has(pubkey)) return;
     wanted.add(pubkey);
     askSoon();
-  }, [pubkey]);
+  }, [pubkey, reader]);
   return useSyncExternalStore(onChange, () => names.get(pubkey) ?? null);
 }

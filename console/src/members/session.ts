@@ -216,10 +216,14 @@ async function proved(request: Request): Promise<Response> {
 api.use({
   onRequest: async ({ request, schemaPath }) => {
     if (member === undefined || PUBLIC.has(schemaPath)) return undefined;
-    const response = await proved(request);
-    if (response.status !== 401 || (await errorOf(response)).code !== 'INVALID_TOKEN') return response;
-    // Revoked, or the clock of this machine is off: once with a new one.
-    dropToken();
-    return proved(request);
+    let response = await proved(request);
+    if (response.status === 401 && (await errorOf(response)).code === 'INVALID_TOKEN') {
+      // Revoked, or the clock of this machine is off: once with a new one.
+      dropToken();
+      response = await proved(request);
+    }
+    // With a response of our own, no other middleware looks at it.
+    if (!response.ok) throw await errorOf(response);
+    return response;
   },
 });

@@ -28,6 +28,8 @@ const client = new QueryClient({
   mutationCache: new MutationCache({
     onError: (error, _input, _context, mutation) => {
       if (mutation.meta?.quiet === true) return;
+      // The page shows the terms.
+      if (error instanceof ApiError && error.code === 'CONSENT_REQUIRED') return;
       notifications.show({ color: 'red', title: messageOf(error).title, message: messageOf(error).text });
     },
   }),

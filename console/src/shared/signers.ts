@@ -61,9 +61,12 @@ export async function remoteSigner(
   const pointer = await parseBunkerInput(address);
   if (pointer === null) throw new Error('not a remote signer');
   const client = kept === undefined ? generateSecretKey() : hexToBytes(kept.client);
-  // A relay that clients must authenticate to gets the key of this browser.
+  // A relay that clients must authenticate to gets the key of this browser. The library would give up.
   const pool = new pools.SimplePool();
-  pool.automaticallyAuth = () => async (draft) => finalizeEvent(draft, client);
+  const onauth = async (draft: EventTemplate) => finalizeEvent(draft, client);
+  const [subscribe, publish] = [pool.subscribe.bind(pool), pool.publish.bind(pool)];
+  pool.subscribe = (relays, filter, params) => subscribe(relays, filter, { ...params, onauth });
+  pool.publish = (relays, event, params) => publish(relays, event, { ...params, onauth });
   const bunker = BunkerSigner.fromBunker(client, pointer, { onauth: onAuth, pool });
   if (kept === undefined) await bunker.connect();
   const keep: KeptRemote = { address, client: bytesToHex(client) };

@@ -81,7 +81,7 @@ function ExportRow({ request }: { readonly request: Export }) {
     <Paper withBorder px="md" py="sm">
       <Group justify="space-between">
         <Group gap="xs">
-          <Badge color={request.status === 'ready' ? 'teal.8' : 'gray.7'}>
+          <Badge color={request.status === 'ready' ? 'teal.9' : 'gray.7'}>
             {t(`members:exportStatus.${request.status}`)}
           </Badge>
           <Text size="sm" c="dimmed">
@@ -246,7 +246,7 @@ function Progress({ request }: { readonly request: Deletion }) {
   return (
     <Paper withBorder p="md" role="status">
       <Stack gap="xs" align="flex-start">
-        <Badge color={request.status === 'done' ? 'teal.8' : 'yellow.9'}>
+        <Badge color={request.status === 'done' ? 'teal.9' : 'indigo.8'}>
           {t(`members:eraseStatus.${request.status}`)}
         </Badge>
         {request.status === 'pending' && erasure !== null && (

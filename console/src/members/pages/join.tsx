@@ -108,7 +108,7 @@ function Offer({ code }: { readonly code: string }) {
         <Group>
           <IconTicket size={22} aria-hidden />
           <Text fw={600}>{topic_id === null ? t('members:inviteAny') : nameOf(topic_id, name)}</Text>
-          <Badge color={status === 'valid' ? 'teal.8' : 'gray.7'}>
+          <Badge color={status === 'valid' ? 'teal.9' : 'gray.7'}>
             {t(`members:inviteStatus.${status}`)}
           </Badge>
         </Group>

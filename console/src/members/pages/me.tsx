@@ -81,7 +81,7 @@ function Subscriptions() {
                     {nameOf(each.topic_id, each.name)}
                   </Text>
                 </Go>
-                <Badge color={each.status === 'active' ? 'teal.8' : 'gray.7'} size="sm">
+                <Badge color={each.status === 'active' ? 'teal.9' : 'gray.7'} size="sm">
                   {t(`members:status.${each.status}`)}
                 </Badge>
               </Group>
@@ -121,10 +121,10 @@ function Subscriptions() {
 }
 
 const STATUS_COLORS: Readonly<Record<TopicRequest['status'], string>> = {
-  pending: 'yellow.9',
-  approved: 'teal.8',
-  active: 'teal.8',
-  rejected: 'red.8',
+  pending: 'indigo.8',
+  approved: 'teal.9',
+  active: 'teal.9',
+  rejected: 'red.9',
   cancelled: 'gray.7',
 };
 

@@ -41,7 +41,7 @@ function Decisions() {
             <Stack gap={4} miw={0}>
               <Group gap="xs">
                 <Text fw={600}>{t(`members:decision.${each.action}`)}</Text>
-                {each.held && <Badge color="yellow.9">{t('members:held')}</Badge>}
+                {each.held && <Badge color="indigo.8">{t('members:held')}</Badge>}
                 {each.by_a_rule && <Badge variant="default">{t('members:byRule')}</Badge>}
               </Group>
               <Text size="xs" c="dimmed">

@@ -18,7 +18,7 @@ export function TopicState({ topic }: { readonly topic: string }) {
   const step = useStep();
   if (member === undefined) return null;
   const subscription = open.find(({ topic_id }) => topic_id === topic);
-  if (subscription?.status === 'active') return <Badge color="teal.8">{t('members:subscribed')}</Badge>;
+  if (subscription?.status === 'active') return <Badge color="teal.9">{t('members:subscribed')}</Badge>;
   if (subscription?.status === 'paused')
     return (
       <Button size="xs" variant="light" onClick={() => step.mutate({ topic, step: 'resume' })}>
