@@ -9,13 +9,10 @@ import { settingRoutes } from '../communities/routes-settings.js';
 import { certificateRoutes } from '../erasure/certificates/routes-list.js';
 import { type ErasureOptions, erasureRoutes } from '../erasure/routes.js';
 
-
 import { JOBS } from '../jobs/list.js';
 import { jobRoutes } from '../jobs/routes.js';
 
-
 import { labelAdminRoutes } from '../labels/routes-admin.js';
-
 
 import { lifeRoutes } from '../life/routes.js';
 import { type FinderOptions, finderRoutes } from '../life/routes-finder.js';

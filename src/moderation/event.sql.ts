@@ -46,7 +46,11 @@ function deletionsOf(event: NostrEvent) {
 }
 
 /** A removed row keeps its mark when its author deletes it; only the tombstone shows the deletion. */
-export async function deletedAmong(db: Db, community: number, events: readonly NostrEvent[]): Promise<Set<string>> {
+export async function deletedAmong(
+  db: Db,
+  community: number,
+  events: readonly NostrEvent[],
+): Promise<Set<string>> {
   const asked = events.flatMap(deletionsOf);
   const { rows } = await db.query<{ id: string }>(
     `SELECT DISTINCT encode(asked.id, 'hex') AS id
