@@ -175,6 +175,13 @@ describe('every route of operators', () => {
     const routes = samples().map(({ method, template }) => `${method} ${template.replace('/v1/admin', '')}`);
     expect(routes.sort()).toEqual(
       [
+        'GET /overview',
+        'GET /history',
+        'GET /live',
+        'GET /activity',
+        'GET /jobs',
+        'POST /jobs/{name}/run',
+        'GET /log',
         'GET /session',
         'POST /session',
         'DELETE /session',
@@ -977,7 +984,7 @@ it('every declared refusal of a route of operators occurs above', () => {
   // These have their own test files.
   const elsewhere = [
     'session|reports|blocks|policies|consents|plans|usage|webhook-secret',
-    'personal|erasures|outbox|followers|consumers|moderation|events',
+    'personal|erasures|outbox|followers|consumers|moderation|events|jobs',
   ];
   const isElsewhere = new RegExp(`^/v1/admin/(${elsewhere.join('|')})|/(plan|sessions)$`);
   const here = samples().filter(({ template }) => !isElsewhere.test(template));

@@ -60,7 +60,7 @@ describe('the overview', () => {
     await page.getByRole('heading', { name: 'Overview', level: 1 }).waitFor();
     await page.getByText('open cases').waitFor();
     await page.getByText('The consumer search has a problem').waitFor();
-    await page.getByRole('status').getByText('Live', { exact: true }).waitFor();
+    await page.getByText('Live', { exact: true }).waitFor();
     await page.getByRole('figure', { name: 'Chart: Time to OK' }).waitFor();
     await page.getByRole('heading', { name: 'Kinds' }).waitFor();
     await view.expectAccessible();
@@ -181,7 +181,7 @@ describe('the log', () => {
   it('is followed, filtered and paused', async () => {
     const view = await test.open('/admin/log', { as: test.boss });
     const { page } = view;
-    await page.getByRole('status').getByText('Live').waitFor();
+    await page.getByText('Live', { exact: true }).waitFor();
     test.node.log.warn({ ship: 'Ume' }, 'a ship arrives');
     await page.getByText('a ship arrives').waitFor();
     await page.getByText('ship=Ume').waitFor();

@@ -108,6 +108,12 @@ describe('jobs', () => {
     expect(log.body.items).toContainEqual(expect.objectContaining({ action: 'job.run', target: 'history' }));
   });
 
+  it('wait for a first worker', async () => {
+    const alone = await startTestNode({ env: { MINATO_ADMIN_PUBKEYS: root.pubkey }, roles: ['api'] });
+    await createApi(alone.http).refused(409, 'NOT_READY', 'POST', `${JOB_LIST}/history/run`, { as: root });
+    await alone.close();
+  });
+
   it('count their failures in a row, and a success ends the count', async () => {
     const { pool } = relay.database;
     await pool.query(`UPDATE job_runs SET failures = 2, error = 'x' WHERE job = 'history'`);

@@ -3,7 +3,6 @@ import { Alert, Anchor, Button, Group, Paper, Progress, SimpleGrid, Stack, Text 
 import {
   IconAlertTriangle,
   IconArrowBackUp,
-  IconInfoCircle,
   IconPlayerPause,
   IconPlayerPlay,
   IconRefresh,
@@ -16,6 +15,7 @@ import { When } from '../../../shared/components/when.js';
 import { duration, number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
 import { useNodeOperator } from '../jobs/list.js';
+import { OnlyNode } from '../jobs/only-node.js';
 import { State } from './consumers.js';
 import { LagChart } from './lag-chart.js';
 import { Letters } from './letters.js';
@@ -95,11 +95,7 @@ function One({ consumer }: { readonly consumer: Consumer }) {
         )}
       </PageHead>
       <Stack gap="xl">
-        {isOfNode === false && (
-          <Alert variant="light" color="gray" icon={<IconInfoCircle size={18} />}>
-            {t('consumers:onlyNode')}
-          </Alert>
-        )}
+        {isOfNode === false && <OnlyNode>{t('consumers:onlyNode')}</OnlyNode>}
         {steps.error !== null && <Failure error={steps.error} />}
         {error !== null && (
           <Alert

@@ -1,6 +1,6 @@
 /** Each job with its schedule and last run; operators of the node run one now. */
-import { Alert, Badge, Button, Code, Group, SegmentedControl, Stack, Text } from '@mantine/core';
-import { IconInfoCircle, IconPlayerPlay } from '@tabler/icons-react';
+import { Badge, Button, Code, Group, SegmentedControl, Stack, Text } from '@mantine/core';
+import { IconPlayerPlay } from '@tabler/icons-react';
 import { useState } from 'react';
 import { z } from 'zod';
 import { api, dataOf, useAction } from '../../../shared/api.js';
@@ -14,6 +14,7 @@ import { duration, number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
 import { JOBS_KEY, type Job, useJobs } from './list.js';
 import { notify, notifyFailure } from './notify.js';
+import { OnlyNode } from './only-node.js';
 import { StateBadge } from './state-badge.js';
 import './texts.js';
 
@@ -73,11 +74,7 @@ export default function Jobs() {
           ]}
         />
       </PageHead>
-      {query.data !== undefined && !mayRun && (
-        <Alert variant="light" color="gray" icon={<IconInfoCircle size={18} />} mb="md">
-          {t('jobs:onlyNode')}
-        </Alert>
-      )}
+      {query.data !== undefined && !mayRun && <OnlyNode>{t('jobs:onlyNode')}</OnlyNode>}
       <DataTable
         label={t('jobs:title')}
         list={list}

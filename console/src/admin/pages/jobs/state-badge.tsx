@@ -5,10 +5,11 @@ import type { ReactNode } from 'react';
 interface StateBadgeProps {
   readonly color: 'gray' | 'blue' | 'teal' | 'orange' | 'red';
   readonly children: ReactNode;
-  readonly isStatus?: boolean;
+  /** Changes are read to people who cannot see them. */
+  readonly isLive?: boolean;
 }
 
-export function StateBadge({ color, children, isStatus = false }: StateBadgeProps) {
+export function StateBadge({ color, children, isLive = false }: StateBadgeProps) {
   return (
     <Badge
       variant="default"
@@ -16,7 +17,7 @@ export function StateBadge({ color, children, isStatus = false }: StateBadgeProp
       fw={500}
       tt="none"
       leftSection={<Dot color={color} />}
-      {...(isStatus ? { role: 'status' } : {})}
+      {...(isLive ? { 'aria-live': 'polite' } : {})}
     >
       {children}
     </Badge>

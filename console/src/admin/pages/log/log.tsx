@@ -95,7 +95,7 @@ export default function Log() {
           {t('log:clear')}
         </Button>
       </Group>
-      <Text size="sm" c="dimmed" mb="xs" role="status">
+      <Text size="sm" c="dimmed" mb="xs" aria-live="polite">
         {isPaused ? t('log:paused', { lines: number(waiting) }) : t(`log:state.${state}`)}
       </Text>
       <DataTable

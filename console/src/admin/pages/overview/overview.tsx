@@ -63,7 +63,7 @@ const COLORS = { connecting: 'gray', open: 'teal', waiting: 'orange' } as const;
 function Live({ state }: { readonly state: LiveState }) {
   const t = useT();
   return (
-    <StateBadge color={COLORS[state]} isStatus>
+    <StateBadge color={COLORS[state]} isLive>
       {t(`overview:live.${state}`)}
     </StateBadge>
   );
