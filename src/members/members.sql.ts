@@ -28,8 +28,8 @@ export interface Member {
 }
 
 /** Of `m`, a row of members. */
-export const MEMBER_COLUMNS = `encode(m.pubkey, 'hex') AS pubkey, m.status, m.note, m.name, m.left_at AS "leftAt",
-  m.created_at AS "createdAt", m.updated_at AS "updatedAt",
+export const MEMBER_COLUMNS = `encode(m.pubkey, 'hex') AS pubkey, m.status, m.note, m.name,
+  m.left_at AS "leftAt", m.created_at AS "createdAt", m.updated_at AS "updatedAt",
   (SELECT count(*) FROM topic_subscription_requests r
    WHERE r.community = m.community AND r.pubkey = m.pubkey AND r.status = 'pending') AS pending,
   (SELECT count(*) FROM topic_subscriptions s

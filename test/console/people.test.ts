@@ -1,4 +1,4 @@
-/** Requests and members in a real browser: the queue, the search, one member's page, disabling and erasing. */
+/** Requests and members in a real browser: the queue, the search, a member's page, disabling, erasing. */
 import { randomUUID } from 'node:crypto';
 import { npubEncode } from 'nostr-tools/nip19';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

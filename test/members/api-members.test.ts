@@ -183,7 +183,7 @@ describe('the list of members', () => {
     const all: (Member & { created_at: number })[] = [];
     for (let cursor: string | null = ''; cursor !== null; ) {
       const path: string = `${MEMBERS}?order=newest&limit=3${cursor === '' ? '' : `&cursor=${cursor}`}`;
-      const answer: { body: Page<Member & { created_at: number }> } = await api.ask('GET', path, { as: viewer });
+      const answer = await api.ask<Page<Member & { created_at: number }>>('GET', path, { as: viewer });
       all.push(...answer.body.items);
       cursor = answer.body.next_cursor;
     }

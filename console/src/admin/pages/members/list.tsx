@@ -25,7 +25,7 @@ const filters = z.object({
 });
 type Filters = z.output<typeof filters>;
 const TYPING_MS = 200;
-const PAGE = 100;
+const PAGE = 200;
 
 const read = ({ q, status }: Filters, cursor: string | undefined) =>
   dataOf(

@@ -58,8 +58,21 @@ const mono = (text: string) => (
   </span>
 );
 
+/** The names of carried topics; the others are shown by their ids. */
+function useTopicNames(): ReadonlyMap<string, string> {
+  const { data } = useQuery({
+    queryKey: ['topics', 'names'],
+    queryFn: () => dataOf(api.GET('/v1/admin/node-subscriptions', { params: { query: { limit: 200 } } })),
+    staleTime: 60_000,
+  });
+  return new Map(
+    (data?.items ?? []).flatMap(({ topic_id, name }) => (name === null ? [] : [[topic_id, name]])),
+  );
+}
+
 export function Topics({ pubkey }: Of) {
   const t = useT();
+  const names = useTopicNames();
   return (
     <Stack gap="xl">
       <Section
@@ -76,7 +89,7 @@ export function Topics({ pubkey }: Of) {
         }
         keyOf={({ subscription_id }) => subscription_id}
         columns={[
-          { label: t('members:topic'), show: ({ topic_id }) => mono(topic_id) },
+          { label: t('members:topic'), show: ({ topic_id }) => names.get(topic_id) ?? mono(topic_id) },
           { label: t('members:status'), show: ({ status }) => t(`members:subscription.${status}`) },
           { label: t('members:started'), isMinor: true, show: ({ started_at }) => <When at={started_at} /> },
           { label: t('members:ended'), isMinor: true, show: ({ ended_at }) => <When at={ended_at} /> },

@@ -87,6 +87,8 @@ export default function Requests() {
     columns.push({
       label: '',
       width: 190,
+      // On a phone one selects rows instead.
+      isMinor: true,
       show: ({ request_id }) => (
         <Group gap={6} wrap="nowrap" justify="flex-end">
           <Button size="compact-sm" onClick={() => setAsking({ decision: 'approve', ids: [request_id] })}>
@@ -107,6 +109,7 @@ export default function Requests() {
       <PageHead title={t('requests:title')} about={t('requests:about')} />
       <SegmentedControl
         mb="md"
+        styles={{ label: { paddingInline: 8 } }}
         aria-label={t('requests:statusFilter')}
         value={status}
         onChange={(value) => {
@@ -168,7 +171,7 @@ function Topic({ id, name }: { readonly id: string; readonly name: string | null
         {name ?? shorten(id)}
       </Text>
       {name !== null && (
-        <Text size="xs" c="dimmed" className="mono" title={id}>
+        <Text size="xs" c="dimmed" className="mono" title={id} visibleFrom="sm">
           {shorten(id)}
         </Text>
       )}
