@@ -8,7 +8,7 @@ import { messageOf } from '../messages.js';
 export function Loading() {
   const t = useT();
   return (
-    <Center py="xl" role="status" aria-label={t('shared:loading')}>
+    <Center py="xl" role="status" aria-label={t('shared:loading')} data-loading>
       <Loader type="dots" />
     </Center>
   );
