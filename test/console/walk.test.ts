@@ -25,7 +25,7 @@ async function pathsOf({ page }: View): Promise<string[]> {
 async function show({ page }: View, path: string): Promise<void> {
   await page.goto(test.node.http + path);
   await page.getByRole('heading', { level: 1 }).waitFor();
-  await expect.poll(() => page.locator('main [data-loading]').count(), path).toBe(0);
+  await expect.poll(() => page.locator('main [data-loading]').count(), { message: path }).toBe(0);
 }
 
 const LOOKS: readonly (ViewOptions & { readonly name: string })[] = [
