@@ -1,6 +1,9 @@
 /** Filters of a page live in its URL, so that a link to what one sees can be shared. */
 import { useNavigate, useSearch } from '@tanstack/react-router';
-import type { z } from 'zod';
+import { z } from 'zod';
+
+// The policy of the pages allows no code from text; without this zod tries it once.
+z.config({ jitless: true });
 
 /**
  * The filters of this page, and a function that changes some of them. What the URL has in a wrong form is as

@@ -3,6 +3,7 @@ import { MantineProvider } from '@mantine/core';
 import { Notifications, notifications } from '@mantine/notifications';
 import { MutationCache, QueryClient, QueryClientProvider } from '@tanstack/react-query';
 import { setNonce } from 'get-nonce';
+import i18next from 'i18next';
 import type { ReactNode } from 'react';
 import { ApiError } from './api.js';
 import { messageOf } from './messages.js';
@@ -29,10 +30,14 @@ const client = new QueryClient({
       if (mutation.meta?.quiet === true) return;
       // The page shows the terms.
       if (error instanceof ApiError && error.code === 'CONSENT_REQUIRED') return;
-      notifications.show({ color: 'red', title: messageOf(error).title, message: messageOf(error).text });
+      const { title, text } = messageOf(error);
+      notifications.show({ color: 'red', title, message: text, closeButtonProps: closing() });
     },
   }),
 });
+
+/** The button that closes a notification has a name for screen readers. */
+const closing = () => ({ 'aria-label': i18next.t('shared:close') });
 
 export function Providers({ children }: { readonly children: ReactNode }) {
   return (
@@ -46,5 +51,5 @@ export function Providers({ children }: { readonly children: ReactNode }) {
 }
 
 export function notifyDone(message: string): void {
-  notifications.show({ color: 'teal', message });
+  notifications.show({ color: 'teal', message, closeButtonProps: closing() });
 }
