@@ -30,7 +30,10 @@ const client = new QueryClient({
       if (mutation.meta?.quiet === true) return;
       // The page shows the terms.
       if (error instanceof ApiError && error.code === 'CONSENT_REQUIRED') return;
-      notifications.show({ color: 'red', title: messageOf(error).title, message: messageOf(error).text });
+      // The page shows the terms.
+      if (error instanceof ApiError && error.code === 'CONSENT_REQUIRED') return;
+      const { title, text } = messageOf(error);
+      notifications.show({ color: 'red', title, message: text });
     },
   }),
 });

@@ -151,12 +151,7 @@ function Erasure() {
       {current && <Progress request={current} />}
       {erasure.isSuccess && !isOpen && (
         <Group>
-          <Button
-            color="red.8"
-            variant="light"
-            leftSection={<IconTrash size={16} />}
-            onClick={() => setAsking(true)}
-          >
+          <Button color="red.8" leftSection={<IconTrash size={16} />} onClick={() => setAsking(true)}>
             {t('members:erase')}
           </Button>
         </Group>

@@ -130,7 +130,7 @@ const STATUS_COLORS: Readonly<Record<TopicRequest['status'], string>> = {
 
 function Requests() {
   const t = useT();
-  const { requests, all } = useMine();
+  const { requests, all, open } = useMine();
   const nameOf = useTopicName();
   const cancel = useCancelRequest();
   if (requests.isError) return <Failure error={requests.error} retry={() => void requests.refetch()} />;
@@ -142,7 +142,12 @@ function Requests() {
           <Group justify="space-between" gap="sm">
             <Stack gap={2} miw={0}>
               <Group gap="xs">
-                <Text fw={600}>{nameOf(each.topic_id, each.name)}</Text>
+                <Text fw={600}>
+                  {nameOf(
+                    each.topic_id,
+                    each.name ?? open.find(({ topic_id }) => topic_id === each.topic_id)?.name,
+                  )}
+                </Text>
                 <Badge color={STATUS_COLORS[each.status]} size="sm">
                   {t(`members:requestStatus.${each.status}`)}
                 </Badge>
