@@ -7,7 +7,7 @@ import { randomBytes } from 'node:crypto';
 import { npubEncode } from 'nostr-tools/nip19';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { isDenial } from '../../src/api/rules-errors.js';
-import { type AuditEntry, listAudit } from '../../src/audit/audit.sql.js';
+import { type AuditEntry, type AuditFilter, listAudit } from '../../src/audit/audit.sql.js';
 import { DynamodbAudit } from '../../src/audit/dynamodb.js';
 import { forgetAudit, shipAudit } from '../../src/audit/jobs.js';
 import { addCommunity, writeSetting } from '../../src/communities/communities.sql.js';
@@ -155,6 +155,41 @@ async function eraseFrom(deleters: readonly Deleter[], subject: Parameters<Delet
   for (const deleter of deleters) gone.push(await deleter.delete(subject, quiet));
   return gone;
 }
+
+describe('a filter', () => {
+  it('selects the rows that match, also between two times', async () => {
+    const entries = Array.from({ length: 40 }, (_, n) => ({
+      community: art,
+      position: n + 1,
+      at: START + n,
+      actor: n % 2 === 0 ? boss.pubkey : null,
+      action: n % 3 === 0 ? ('topic.block' as const) : ('topic.change' as const),
+      target: `topic-${n % 4}`,
+      details: {},
+    }));
+    await direct.put(entries);
+    const filters = [
+      {},
+      { actor: boss.pubkey },
+      { action: 'topic.block' as const },
+      { target: 'topic-1', since: START + 5, until: START + 25 },
+      { actor: boss.pubkey, action: 'topic.block' as const, target: 'topic-0' },
+      { since: START + 30, until: START + 10 },
+    ];
+    for (const filter of filters) {
+      const { actor, action, target, since = 0, until = Number.MAX_SAFE_INTEGER } = filter as AuditFilter;
+      const expected = entries
+        .filter((one) => actor === undefined || one.actor === actor)
+        .filter((one) => action === undefined || one.action === action)
+        .filter((one) => target === undefined || one.target === target)
+        .filter(({ at }) => at >= since && at <= until && at < START + 38)
+        .map(({ position }) => position)
+        .reverse();
+      const found = await direct.newest(art, [START + 38, 0], 100, filter);
+      expect(found.map(({ position }) => position)).toEqual(expected);
+    }
+  });
+});
 
 describe('moving', () => {
   it('a row leaves PostgreSQL only once it is in DynamoDB; a kill between does not double it', async () => {
