@@ -1,4 +1,4 @@
-/** The members' pages in a real browser: a member's whole way, remote signers, phones, and what others write. */
+/** The members' pages in a real browser: a whole way, remote signers, phones, and what others write. */
 import { mkdir } from 'node:fs/promises';
 import { useWebSocketImplementation } from 'nostr-tools/pool';
 import type { Page } from 'playwright-core';

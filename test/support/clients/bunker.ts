@@ -1,4 +1,4 @@
-/** A remote signer (NIP-46) that signs everything, over one relay. Made with nostr-tools, as real ones are. */
+/** A remote signer (NIP-46) that signs everything, over one relay, made with nostr-tools. */
 import * as nip44 from 'nostr-tools/nip44';
 import { SimplePool } from 'nostr-tools/pool';
 import { finalizeEvent } from 'nostr-tools/pure';

@@ -11,13 +11,14 @@ interface GoProps {
   readonly 'aria-current'?: 'page' | undefined;
 }
 
-export function Go({ to, children, ...rest }: GoProps) {
+export function Go({ to, children, className = 'link', ...others }: GoProps) {
+  const rest = { className, ...others };
   return isLoadedWhole(to) ? (
     <a href={prefix + to} {...rest}>
       {children}
     </a>
   ) : (
-    <Link to={to} {...rest}>
+    <Link to={to} activeOptions={{ exact: true }} {...rest}>
       {children}
     </Link>
   );
