@@ -75,7 +75,9 @@ const PAGE = `<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 </head>
 <body>
-<header><a href="/"><img src="/docs/static/icon.svg" alt="" width="28" height="28">Minato</a> API reference</header>
+<header>
+<a href="/"><img src="/docs/static/icon.svg" alt="" width="28" height="28">Minato</a> API reference
+</header>
 <main id="swagger-ui"></main>
 <script src="/docs/static/swagger-ui-bundle.js"></script>
 <script src="/docs/static/start.js"></script>

@@ -21,7 +21,7 @@ describe('invites', () => {
       const made = page.getByRole('dialog', { name: 'The invite is ready' });
       const code = (await made.locator('pre').first().textContent()) ?? '';
       expect(code.length).toBeGreaterThan(15);
-      expect(await made.locator('pre').nth(1).textContent()).toContain(`/?invite=${code}`);
+      expect(await made.locator('pre').nth(1).textContent()).toContain(`/join/${code}`);
       await view.expectAccessible();
       await made.getByRole('button', { name: 'I have copied it' }).click();
       await made.waitFor({ state: 'detached' });

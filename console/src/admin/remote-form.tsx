@@ -6,7 +6,7 @@ import { Failure } from '../shared/components/states.js';
 import { useT } from '../shared/i18n.js';
 import { remoteSigner, type Signer } from '../shared/signers.js';
 
-const LOOKS_RIGHT = /^(bunker:\/\/\S+|[^\s@]+@[^\s@]+)$/;
+const LOOKS_RIGHT = /^bunker:\/\/\S+$/;
 
 export function RemoteForm({ onSigner }: { readonly onSigner: (signer: Signer) => Promise<void> }) {
   const t = useT();

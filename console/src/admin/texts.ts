@@ -30,7 +30,7 @@ export const texts = defineTexts('admin', {
     remoteAbout:
       'Your key stays in your signer (NIP-46). This page connects to the relays that the address names.',
     remoteAddress: 'Address of the signer',
-    remotePlaceholder: 'bunker://… or name@example.com',
+    remotePlaceholder: 'bunker://…',
     remoteWaiting: 'Waiting for your signer. Confirm the request there.',
     remoteAsks: 'Your signer asks you to open this page:',
     remoteWrong: 'This is no address of a remote signer. It begins with bunker://',
@@ -109,7 +109,7 @@ export const texts = defineTexts('admin', {
     withRemote: 'リモート署名',
     remoteAbout: '鍵は署名アプリの中に残ります（NIP-46）。このページはアドレスが示すリレーに接続します。',
     remoteAddress: '署名アプリのアドレス',
-    remotePlaceholder: 'bunker://… または name@example.com',
+    remotePlaceholder: 'bunker://…',
     remoteWaiting: '署名アプリの応答を待っています。そちらで承認してください。',
     remoteAsks: '署名アプリが次のページを開くよう求めています：',
     remoteWrong: 'リモート署名のアドレスではありません。bunker:// で始まるものを入力してください。',

@@ -115,7 +115,7 @@ function dropToken(): void {
 }
 
 async function currentSigner(): Promise<Signer> {
-  if (member === undefined) throw new ApiError(401, 'AUTH_REQUIRED', i18next.t('members:signInFirst'));
+  if (member === undefined) throw new ApiError(401, 'AUTH_REQUIRED', i18next.t('home:signInFirst'));
   if (signer !== undefined) return signer;
   signer = member.kind === 'extension' ? extensionSigner() : await rememberedSigner(() => undefined);
   if (signer === undefined) throw new Error('the remote signer of this tab is not known any more');
@@ -130,9 +130,9 @@ export async function sign(draft: Pick<EventTemplate, 'kind' | 'tags' | 'content
     event = await (await currentSigner()).sign(template);
   } catch (error) {
     if (error instanceof ApiError) throw error;
-    throw new ApiError(401, 'NOT_SIGNED', i18next.t('members:notSigned'));
+    throw new ApiError(401, 'NOT_SIGNED', i18next.t('home:notSigned'));
   }
-  if (event.pubkey !== member?.pubkey) throw new ApiError(401, 'OTHER_KEY', i18next.t('members:otherKey'));
+  if (event.pubkey !== member?.pubkey) throw new ApiError(401, 'OTHER_KEY', i18next.t('home:otherKey'));
   return event;
 }
 

@@ -32,7 +32,7 @@ export function Shell() {
   return (
     <SignInProvider>
       <Anchor href="#page" className="skip">
-        {t('members:skip')}
+        {t('home:skip')}
       </Anchor>
       <Header />
       <Container component="main" id="page" tabIndex={-1} size={WIDTH} px="md" py="xl">
@@ -66,7 +66,7 @@ function Header() {
               variant="subtle"
               color="gray"
               size="lg"
-              aria-label={t('members:search')}
+              aria-label={t('home:search')}
               onClick={() => go('/search')}
             >
               <IconSearch size={19} />
@@ -74,13 +74,13 @@ function Header() {
             <Switches />
             {member === undefined ? (
               <Button size="xs" onClick={open} leftSection={<IconKey size={15} />} visibleFrom="xs">
-                {t('members:signIn')}
+                {t('home:signIn')}
               </Button>
             ) : (
               <Who member={member} />
             )}
             {member === undefined && (
-              <ActionIcon size="md" hiddenFrom="xs" aria-label={t('members:signIn')} onClick={open}>
+              <ActionIcon size="md" hiddenFrom="xs" aria-label={t('home:signIn')} onClick={open}>
                 <IconKey size={16} />
               </ActionIcon>
             )}
@@ -93,10 +93,10 @@ function Header() {
 }
 
 const OWN_PAGES = [
-  ['/me', 'members:mine', IconTopologyStar3],
-  ['/me/terms', 'members:terms', IconFileText],
-  ['/me/moderation', 'members:decisions', IconGavel],
-  ['/me/data', 'members:myData', IconShieldLock],
+  ['/me', 'home:mine', IconTopologyStar3],
+  ['/me/terms', 'home:terms', IconFileText],
+  ['/me/moderation', 'home:decisions', IconGavel],
+  ['/me/data', 'home:myData', IconShieldLock],
 ] as const;
 
 function Who({ member }: { readonly member: Member }) {
@@ -106,7 +106,7 @@ function Who({ member }: { readonly member: Member }) {
   return (
     <Menu position="bottom-end" withArrow>
       <Menu.Target>
-        <ActionIcon variant="default" size="md" aria-label={t('members:me')}>
+        <ActionIcon variant="default" size="md" aria-label={t('home:me')}>
           <IconUserCircle size={18} />
         </ActionIcon>
       </Menu.Target>
@@ -121,7 +121,7 @@ function Who({ member }: { readonly member: Member }) {
         ))}
         <Menu.Divider />
         <Menu.Item leftSection={<IconLogout size={16} />} onClick={signOut}>
-          {t('members:signOut')}
+          {t('home:signOut')}
         </Menu.Item>
       </Menu.Dropdown>
     </Menu>
@@ -137,16 +137,16 @@ function Footer() {
       <Container size={WIDTH} px="md" py="lg">
         <Group justify="space-between" gap="xs">
           <Text size="xs" c="dimmed">
-            {t('members:runs', { version: data?.version ?? '' })}
+            {t('home:runs', { version: data?.version ?? '' })}
           </Text>
           <Group gap="md">
             {data?.contact !== undefined && (
               <Text size="xs" c="dimmed" className="text">
-                {t('members:contact', { contact: data.contact })}
+                {t('home:contact', { contact: data.contact })}
               </Text>
             )}
             <Anchor href="/docs" size="xs">
-              {t('members:apiDocs')}
+              {t('home:apiDocs')}
             </Anchor>
           </Group>
         </Group>
@@ -160,8 +160,8 @@ export function NotFound() {
   const { pathname } = useLocation();
   return (
     <Stack align="flex-start">
-      <Head title={t('members:notFound')} about={t('members:notFoundAbout', { path: pathname })} />
-      <Go to="/">{t('members:toStart')}</Go>
+      <Head title={t('home:notFound')} about={t('home:notFoundAbout', { path: pathname })} />
+      <Go to="/">{t('home:toStart')}</Go>
     </Stack>
   );
 }

@@ -1,7 +1,7 @@
 /** Texts of the members' pages. */
 import { defineTexts } from '../shared/i18n.js';
 
-export const texts = defineTexts('members', {
+export const texts = defineTexts('home', {
   en: {
     skip: 'Skip to the page',
     me: 'About me',

@@ -41,7 +41,7 @@ interface KeptRemote {
   readonly client: string;
 }
 
-/** `address` is `bunker://…`, or a NIP-05 name. `onAuth` shows a page of the signer that asks for consent. */
+/** `address` is `bunker://…`. `onAuth` shows a page of the signer that asks for consent. */
 export async function remoteSigner(
   address: string,
   onAuth: (url: string) => void,

@@ -25,7 +25,7 @@ const DELETIONS = '/v1/personal-data-deletion-requests';
 export default function Data() {
   const t = useT();
   return (
-    <Own title={t('members:myData')} about={t('members:myDataAbout')}>
+    <Own title={t('home:myData')} about={t('home:myDataAbout')}>
       <Stack gap="xl">
         <Exports />
         <Erasure />
@@ -54,9 +54,9 @@ function Exports() {
   return (
     <Stack component="section" gap="sm">
       <Title order={2} size="h4">
-        {t('members:exportTitle')}
+        {t('home:exportTitle')}
       </Title>
-      <Text size="sm">{t('members:exportAbout')}</Text>
+      <Text size="sm">{t('home:exportAbout')}</Text>
       {exports.isError && <Failure error={exports.error} retry={() => void exports.refetch()} />}
       {exports.data?.items.map((each) => (
         <ExportRow key={each.request_id} request={each} />
@@ -68,7 +68,7 @@ function Exports() {
           disabled={exports.data?.items.some(isUnderWay)}
           onClick={() => make.mutate(undefined)}
         >
-          {t('members:makeExport')}
+          {t('home:makeExport')}
         </Button>
       </Group>
     </Stack>
@@ -82,7 +82,7 @@ function ExportRow({ request }: { readonly request: Export }) {
       <Group justify="space-between">
         <Group gap="xs">
           <Badge color={request.status === 'ready' ? 'teal.9' : 'gray.7'}>
-            {t(`members:exportStatus.${request.status}`)}
+            {t(`home:exportStatus.${request.status}`)}
           </Badge>
           <Text size="sm" c="dimmed">
             <When at={request.created_at} />
@@ -94,10 +94,10 @@ function ExportRow({ request }: { readonly request: Export }) {
             <Text size="xs" c="dimmed">
               {request.expires_at === null
                 ? ''
-                : t('members:downloadUntil', { time: dateTime(request.expires_at) })}
+                : t('home:downloadUntil', { time: dateTime(request.expires_at) })}
             </Text>
             <Anchor href={request.download_url} download>
-              {t('members:download', { size: bytes(request.bytes ?? 0) })}
+              {t('home:download', { size: bytes(request.bytes ?? 0) })}
             </Anchor>
           </Group>
         )}
@@ -143,16 +143,16 @@ function Erasure() {
   return (
     <Stack component="section" gap="sm">
       <Title order={2} size="h4">
-        {t('members:eraseTitle')}
+        {t('home:eraseTitle')}
       </Title>
-      <Text size="sm">{t('members:eraseAbout')}</Text>
+      <Text size="sm">{t('home:eraseAbout')}</Text>
       {erasure.isPending && <Loading />}
       {erasure.isError && <Failure error={erasure.error} retry={() => void erasure.refetch()} />}
       {current && <Progress request={current} />}
       {erasure.isSuccess && !isOpen && (
         <Group>
           <Button color="red.8" leftSection={<IconTrash size={16} />} onClick={() => setAsking(true)}>
-            {t('members:erase')}
+            {t('home:erase')}
           </Button>
         </Group>
       )}
@@ -202,22 +202,22 @@ function EraseDialog({ pubkey, onClose }: EraseDialogProps) {
   return (
     <Confirm
       opened
-      title={t('members:eraseTitle')}
+      title={t('home:eraseTitle')}
       name={about?.name ?? 'Minato'}
-      action={t('members:erase')}
+      action={t('home:erase')}
       isBusy={erase.isPending}
       onConfirm={() => erase.mutate(undefined)}
       onClose={onClose}
     >
       <Text size="sm">
-        {t('members:eraseWhat', {
+        {t('home:eraseWhat', {
           events: events === undefined ? '…' : number(events),
           subscriptions: number(open.length),
         })}
       </Text>
-      <Alert color="red">{t('members:eraseForEver')}</Alert>
+      <Alert color="red">{t('home:eraseForEver')}</Alert>
       <Textarea
-        label={t('members:eraseNote')}
+        label={t('home:eraseNote')}
         maxLength={1_000}
         value={note}
         onChange={(event) => setNote(event.currentTarget.value)}
@@ -242,14 +242,14 @@ function Progress({ request }: { readonly request: Deletion }) {
     <Paper withBorder p="md" role="status">
       <Stack gap="xs" align="flex-start">
         <Badge color={request.status === 'done' ? 'teal.9' : 'indigo.8'}>
-          {t(`members:eraseStatus.${request.status}`)}
+          {t(`home:eraseStatus.${request.status}`)}
         </Badge>
         {request.status === 'pending' && erasure !== null && (
-          <Text size="sm">{t('members:graceUntil', { time: dateTime(erasure.grace_until) })}</Text>
+          <Text size="sm">{t('home:graceUntil', { time: dateTime(erasure.grace_until) })}</Text>
         )}
         {erasure !== null && erasure.rows_counted > 0 && (
           <Text size="sm" className="number">
-            {t('members:rowsDeleted', {
+            {t('home:rowsDeleted', {
               deleted: number(erasure.rows_deleted),
               counted: number(erasure.rows_counted),
             })}
@@ -257,7 +257,7 @@ function Progress({ request }: { readonly request: Deletion }) {
         )}
         {request.error !== null && <Alert color="red">{request.error}</Alert>}
         <Text size="xs" c="dimmed" className="mono">
-          {t('members:erasureId', { id: request.request_id })}
+          {t('home:erasureId', { id: request.request_id })}
         </Text>
         {request.status === 'pending' && (
           <Button
@@ -266,7 +266,7 @@ function Progress({ request }: { readonly request: Deletion }) {
             loading={cancel.isPending}
             onClick={() => cancel.mutate(undefined)}
           >
-            {t('members:cancelErasure')}
+            {t('home:cancelErasure')}
           </Button>
         )}
         {request.status === 'done' && <Certificate id={request.request_id} />}
@@ -291,17 +291,17 @@ function Certificate({ id }: { readonly id: string }) {
   );
   return (
     <Stack gap="xs">
-      <Text size="sm">{t('members:certificateAbout')}</Text>
+      <Text size="sm">{t('home:certificateAbout')}</Text>
       <Group gap="xs">
         <Button
           leftSection={<IconCertificate size={16} />}
           loading={fetching.isPending}
           onClick={() => fetching.mutate('application/json')}
         >
-          {t('members:certificate')}
+          {t('home:certificate')}
         </Button>
         <Button variant="default" loading={fetching.isPending} onClick={() => fetching.mutate('text/html')}>
-          {t('members:certificatePage')}
+          {t('home:certificatePage')}
         </Button>
       </Group>
     </Stack>

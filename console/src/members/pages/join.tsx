@@ -23,7 +23,7 @@ export default function Join() {
   const { code } = useParams({ strict: false }) as { code?: string };
   return (
     <>
-      <Head title={t('members:invite')} about={t('members:inviteAbout')} />
+      <Head title={t('home:invite')} about={t('home:inviteAbout')} />
       {code === undefined ? <CodeForm /> : <Offer code={code} />}
     </>
   );
@@ -44,13 +44,13 @@ export function CodeForm() {
         <TextInput
           flex={1}
           miw={200}
-          label={t('members:inviteCode')}
+          label={t('home:inviteCode')}
           autoComplete="off"
           value={code}
           onChange={(event) => setCode(event.currentTarget.value)}
         />
         <Button type="submit" variant="default" disabled={code.trim() === ''}>
-          {t('members:lookAtInvite')}
+          {t('home:lookAtInvite')}
         </Button>
       </Group>
     </form>
@@ -80,7 +80,7 @@ function Offer({ code }: { readonly code: string }) {
     {
       changes: [['requests'], ['subscriptions'], ['invite'], ['directory']],
       onDone: ({ request }) => {
-        notifyDone(t('members:joined'));
+        notifyDone(t('home:joined'));
         go(topicPath(request.topic_id));
       },
     },
@@ -90,7 +90,7 @@ function Offer({ code }: { readonly code: string }) {
     const isUnknown = offer.error instanceof ApiError && offer.error.status === 404;
     return isUnknown ? (
       <Stack>
-        <Alert color="red">{t('members:inviteUnknown')}</Alert>
+        <Alert color="red">{t('home:inviteUnknown')}</Alert>
         <CodeForm />
       </Stack>
     ) : (
@@ -107,14 +107,12 @@ function Offer({ code }: { readonly code: string }) {
       <Stack align="flex-start">
         <Group>
           <IconTicket size={22} aria-hidden />
-          <Text fw={600}>{topic_id === null ? t('members:inviteAny') : nameOf(topic_id, name)}</Text>
-          <Badge color={status === 'valid' ? 'teal.9' : 'gray.7'}>
-            {t(`members:inviteStatus.${status}`)}
-          </Badge>
+          <Text fw={600}>{topic_id === null ? t('home:inviteAny') : nameOf(topic_id, name)}</Text>
+          <Badge color={status === 'valid' ? 'teal.9' : 'gray.7'}>{t(`home:inviteStatus.${status}`)}</Badge>
         </Group>
         {status === 'valid' && (
           <Text size="sm" c="dimmed">
-            {t('members:inviteUntil', { time: dateTime(expires_at) })}
+            {t('home:inviteUntil', { time: dateTime(expires_at) })}
           </Text>
         )}
         {status === 'valid' && member === undefined && <SignInFirst />}
@@ -122,11 +120,11 @@ function Offer({ code }: { readonly code: string }) {
           <Select
             w="100%"
             maw={360}
-            label={t('members:chooseTopic')}
+            label={t('home:chooseTopic')}
             searchable
             clearable
-            clearButtonProps={{ 'aria-label': t('members:globalTopic') }}
-            placeholder={t('members:globalTopic')}
+            clearButtonProps={{ 'aria-label': t('home:globalTopic') }}
+            placeholder={t('home:globalTopic')}
             value={chosen}
             onChange={setChosen}
             data={directory.items.map((topic) => ({
@@ -137,7 +135,7 @@ function Offer({ code }: { readonly code: string }) {
         )}
         {status === 'valid' && member !== undefined && (
           <Button onClick={send} loading={redeem.isPending}>
-            {t('members:redeem')}
+            {t('home:redeem')}
           </Button>
         )}
       </Stack>

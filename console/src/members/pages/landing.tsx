@@ -47,20 +47,18 @@ export function Landing() {
           <Group gap="xs">
             {member === undefined && (
               <Button onClick={open} leftSection={<IconKey size={16} />}>
-                {t('members:signIn')}
+                {t('home:signIn')}
               </Button>
             )}
             {topics.mode !== 'required' && (
               <Go to="/latest" className="plain-link">
                 <Button component="span" variant="default" leftSection={<IconMessages size={16} />}>
-                  {t('members:latest')}
+                  {t('home:latest')}
                 </Button>
               </Go>
             )}
           </Group>
-          {limitation.auth_required && member === undefined && (
-            <Text size="sm">{t('members:membersOnly')}</Text>
-          )}
+          {limitation.auth_required && member === undefined && <Text size="sm">{t('home:membersOnly')}</Text>}
         </Stack>
       </Paper>
       <Topics />
@@ -80,13 +78,13 @@ function Topics() {
     <Stack component="section" aria-labelledby="topics">
       <Group justify="space-between">
         <Title order={2} size="h3" id="topics">
-          {t('members:topics')}
+          {t('home:topics')}
         </Title>
       </Group>
       {directory.isPending && <Loading />}
       {directory.isError && <Failure error={directory.error} retry={() => void directory.refetch()} />}
       {directory.isSuccess && directory.items.length === 0 && (
-        <Empty title={t('members:noTopics')}>{t('members:noTopicsAbout')}</Empty>
+        <Empty title={t('home:noTopics')}>{t('home:noTopicsAbout')}</Empty>
       )}
       <Stack gap="xs" component="ul" p={0} m={0} style={{ listStyle: 'none' }}>
         {busiestFirst.map((topic) => (
@@ -121,27 +119,27 @@ function TopicRow({ topic }: { readonly topic: Topic }) {
               <Text fw={600} truncate className="name">
                 {nameOf(topic.topic_id, topic.name)}
               </Text>
-              {!topic.public && <IconLock size={14} aria-label={t('members:notPublic')} role="img" />}
+              {!topic.public && <IconLock size={14} aria-label={t('home:notPublic')} role="img" />}
             </Group>
           </Go>
           <Group gap="sm" c="dimmed">
             <Text size="xs" className="number">
-              {t('members:postsWeek', { posts: counted(topic.posts_week) })}
+              {t('home:postsWeek', { posts: counted(topic.posts_week) })}
             </Text>
             {topic.last_post_at !== null && (
               <Text size="xs">
-                {t('members:lastPost')} <When at={topic.last_post_at} />
+                {t('home:lastPost')} <When at={topic.last_post_at} />
               </Text>
             )}
             <Group gap={4}>
               <IconUsers size={13} aria-hidden />
               <Text size="xs" className="number">
-                {t('members:subscribers', { count: topic.subscribers })}
+                {t('home:subscribers', { count: topic.subscribers })}
               </Text>
             </Group>
             {topic.posts_day > 0 && (
               <Badge size="sm" variant="light">
-                {t('members:postsDay', { posts: counted(topic.posts_day) })}
+                {t('home:postsDay', { posts: counted(topic.posts_day) })}
               </Badge>
             )}
           </Group>
@@ -158,7 +156,7 @@ function AskByName() {
   const [needsTerms, setNeedsTerms] = useState(false);
   const ask = useAsk(() => {
     setName('');
-    notifyDone(t('members:asked'));
+    notifyDone(t('home:asked'));
   });
   const send = () =>
     ask.mutate(
@@ -177,14 +175,14 @@ function AskByName() {
           <TextInput
             flex={1}
             miw={200}
-            label={t('members:askByName')}
-            description={t('members:askByNameAbout')}
+            label={t('home:askByName')}
+            description={t('home:askByNameAbout')}
             maxLength={256}
             value={name}
             onChange={(event) => setName(event.currentTarget.value)}
           />
           <Button type="submit" loading={ask.isPending} disabled={name.trim() === ''}>
-            {t('members:ask')}
+            {t('home:ask')}
           </Button>
         </Group>
       </form>
@@ -198,21 +196,21 @@ function Connect({ mode }: { readonly mode: 'required' | 'default' | 'open' }) {
   return (
     <Stack component="section" aria-labelledby="connect">
       <Title order={2} size="h3" id="connect">
-        {t('members:connect')}
+        {t('home:connect')}
       </Title>
       <Paper withBorder p="lg">
         <Group align="flex-start" gap="lg">
-          <Qr text={relayUrl} label={t('members:qrLabel', { address: relayUrl })} />
+          <Qr text={relayUrl} label={t('home:qrLabel', { address: relayUrl })} />
           <Stack flex={1} miw={220} gap="xs">
-            <Text size="sm">{t('members:connectAbout')}</Text>
+            <Text size="sm">{t('home:connectAbout')}</Text>
             <Group gap={6} wrap="nowrap">
               <Code fz="sm" className="text">
                 {relayUrl}
               </Code>
-              <Copy value={relayUrl} label={t('members:copyAddress')} />
+              <Copy value={relayUrl} label={t('home:copyAddress')} />
             </Group>
             <Text size="sm" c="dimmed">
-              {t(`members:mode.${mode}`)}
+              {t(`home:mode.${mode}`)}
             </Text>
           </Stack>
         </Group>

@@ -7,7 +7,7 @@ export default function Latest() {
   const t = useT();
   return (
     <>
-      <Head title={t('members:latest')} about={t('members:latestAbout')} />
+      <Head title={t('home:latest')} about={t('home:latestAbout')} />
       <FeedView topic={undefined} />
     </>
   );

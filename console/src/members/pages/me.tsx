@@ -24,12 +24,12 @@ import { CodeForm } from './join.js';
 export default function Me() {
   const t = useT();
   return (
-    <Own title={t('members:mine')} about={t('members:mineAbout')}>
+    <Own title={t('home:mine')} about={t('home:mineAbout')}>
       <Stack gap="xl">
         <Subscriptions />
         <Requests />
         <Usage />
-        <Section title={t('members:invite')}>
+        <Section title={t('home:invite')}>
           <Paper withBorder p="md">
             <CodeForm />
           </Paper>
@@ -58,17 +58,17 @@ function Subscriptions() {
   const step = useStep();
   const end = useStep(() => {
     setEnding(undefined);
-    notifyDone(t('members:ended'));
+    notifyDone(t('home:ended'));
   });
   return (
-    <Section title={t('members:subscriptions')}>
+    <Section title={t('home:subscriptions')}>
       {subscriptions.isPending && <Loading />}
       {subscriptions.isError && (
         <Failure error={subscriptions.error} retry={() => void subscriptions.refetch()} />
       )}
       {subscriptions.isSuccess && open.length === 0 && (
-        <Empty title={t('members:noSubscriptions')} action={<Go to="/">{t('members:toTopics')}</Go>}>
-          {t('members:noSubscriptionsAbout')}
+        <Empty title={t('home:noSubscriptions')} action={<Go to="/">{t('home:toTopics')}</Go>}>
+          {t('home:noSubscriptionsAbout')}
         </Empty>
       )}
       {open.map((each) => (
@@ -82,11 +82,11 @@ function Subscriptions() {
                   </Text>
                 </Go>
                 <Badge color={each.status === 'active' ? 'teal.9' : 'gray.7'} size="sm">
-                  {t(`members:status.${each.status}`)}
+                  {t(`home:status.${each.status}`)}
                 </Badge>
               </Group>
               <Text size="xs" c="dimmed">
-                {t('members:since', { date: date(each.started_at) })}
+                {t('home:since', { date: date(each.started_at) })}
               </Text>
             </Stack>
             <Group gap="xs">
@@ -97,10 +97,10 @@ function Subscriptions() {
                   step.mutate({ topic: each.topic_id, step: each.status === 'active' ? 'pause' : 'resume' })
                 }
               >
-                {t(each.status === 'active' ? 'members:pause' : 'members:resume')}
+                {t(each.status === 'active' ? 'home:pause' : 'home:resume')}
               </Button>
               <Button size="xs" variant="default" onClick={() => setEnding(each)}>
-                {t('members:end')}
+                {t('home:end')}
               </Button>
             </Group>
           </Group>
@@ -108,13 +108,13 @@ function Subscriptions() {
       ))}
       <Confirm
         opened={ending !== undefined}
-        title={t('members:endTitle', { topic: ending ? nameOf(ending.topic_id, ending.name) : '' })}
-        action={t('members:end')}
+        title={t('home:endTitle', { topic: ending ? nameOf(ending.topic_id, ending.name) : '' })}
+        action={t('home:end')}
         isBusy={end.isPending}
         onConfirm={() => ending && end.mutate({ topic: ending.topic_id, step: 'end' })}
         onClose={() => setEnding(undefined)}
       >
-        <Text size="sm">{t('members:endAbout')}</Text>
+        <Text size="sm">{t('home:endAbout')}</Text>
       </Confirm>
     </Section>
   );
@@ -136,7 +136,7 @@ function Requests() {
   if (requests.isError) return <Failure error={requests.error} retry={() => void requests.refetch()} />;
   if (all.length === 0) return null;
   return (
-    <Section title={t('members:requests')}>
+    <Section title={t('home:requests')}>
       {all.map((each) => (
         <Paper key={each.request_id} withBorder px="md" py="sm">
           <Group justify="space-between" gap="sm">
@@ -149,7 +149,7 @@ function Requests() {
                   )}
                 </Text>
                 <Badge color={STATUS_COLORS[each.status]} size="sm">
-                  {t(`members:requestStatus.${each.status}`)}
+                  {t(`home:requestStatus.${each.status}`)}
                 </Badge>
               </Group>
               <Text size="xs" c="dimmed">
@@ -157,13 +157,13 @@ function Requests() {
               </Text>
               {each.review_note !== null && (
                 <Text size="sm" className="text">
-                  {t('members:note', { note: each.review_note })}
+                  {t('home:note', { note: each.review_note })}
                 </Text>
               )}
             </Stack>
             {each.status === 'pending' && (
               <Button size="xs" variant="default" onClick={() => cancel.mutate(each.request_id)}>
-                {t('members:cancelRequest')}
+                {t('home:cancelRequest')}
               </Button>
             )}
           </Group>
@@ -185,38 +185,38 @@ function Usage() {
     ...metrics.map(({ metric, used, limit }) => ({ key: metric, used, limit })),
   ] as const;
   return (
-    <Section title={t('members:usage')}>
+    <Section title={t('home:usage')}>
       <Paper withBorder p="md">
         <Group justify="space-between" mb="xs">
-          <Text fw={600}>{t('members:plan', { name: plan.name })}</Text>
+          <Text fw={600}>{t('home:plan', { name: plan.name })}</Text>
           <Text size="xs" c="dimmed">
-            {plan.until === null ? '' : t('members:planUntil', { date: date(plan.until) })}
+            {plan.until === null ? '' : t('home:planUntil', { date: date(plan.until) })}
           </Text>
         </Group>
         <Table verticalSpacing={6}>
           <Table.Thead>
             <Table.Tr>
-              <Table.Th>{t('members:metric')}</Table.Th>
-              <Table.Th ta="right">{t('members:used')}</Table.Th>
+              <Table.Th>{t('home:metric')}</Table.Th>
+              <Table.Th ta="right">{t('home:used')}</Table.Th>
               <Table.Th w="35%" visibleFrom="xs">
-                {t('members:share')}
+                {t('home:share')}
               </Table.Th>
             </Table.Tr>
           </Table.Thead>
           <Table.Tbody>
             {rows.map(({ key, used, limit }) => (
               <Table.Tr key={key}>
-                <Table.Td>{t(`members:metrics.${key}`)}</Table.Td>
+                <Table.Td>{t(`home:metrics.${key}`)}</Table.Td>
                 <Table.Td ta="right" className="number">
                   {limit === null
                     ? number(used)
-                    : t('members:ofLimit', { used: number(used), limit: number(limit) })}
+                    : t('home:ofLimit', { used: number(used), limit: number(limit) })}
                 </Table.Td>
                 <Table.Td visibleFrom="xs">
                   {limit !== null && (
                     <Progress
                       value={limit === 0 ? 100 : Math.min(100, (used / limit) * 100)}
-                      aria-label={t(`members:metrics.${key}`)}
+                      aria-label={t(`home:metrics.${key}`)}
                     />
                   )}
                 </Table.Td>
@@ -226,7 +226,7 @@ function Usage() {
         </Table>
         {reset !== undefined && (
           <Text size="xs" c="dimmed" mt="xs">
-            {t('members:resets', { time: dateTime(reset) })}
+            {t('home:resets', { time: dateTime(reset) })}
           </Text>
         )}
       </Paper>

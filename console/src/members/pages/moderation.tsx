@@ -15,7 +15,7 @@ const AGAINST: ReadonlySet<Decision['action']> = new Set(['remove', 'label', 'ba
 export default function Moderation() {
   const t = useT();
   return (
-    <Own title={t('members:decisions')} about={t('members:decisionsAbout')}>
+    <Own title={t('home:decisions')} about={t('home:decisionsAbout')}>
       <Decisions />
     </Own>
   );
@@ -29,8 +29,8 @@ function Decisions() {
   if (list.isError) return <Failure error={list.error} retry={() => void list.refetch()} />;
   if (list.items.length === 0)
     return (
-      <Empty title={t('members:noDecisions')} icon={<IconGavel size={26} />}>
-        {t('members:noDecisionsAbout')}
+      <Empty title={t('home:noDecisions')} icon={<IconGavel size={26} />}>
+        {t('home:noDecisionsAbout')}
       </Empty>
     );
   return (
@@ -40,9 +40,9 @@ function Decisions() {
           <Group justify="space-between" align="flex-start">
             <Stack gap={4} miw={0}>
               <Group gap="xs">
-                <Text fw={600}>{t(`members:decision.${each.action}`)}</Text>
-                {each.held && <Badge color="indigo.8">{t('members:held')}</Badge>}
-                {each.by_a_rule && <Badge variant="default">{t('members:byRule')}</Badge>}
+                <Text fw={600}>{t(`home:decision.${each.action}`)}</Text>
+                {each.held && <Badge color="indigo.8">{t('home:held')}</Badge>}
+                {each.by_a_rule && <Badge variant="default">{t('home:byRule')}</Badge>}
               </Group>
               <Text size="xs" c="dimmed">
                 <When at={each.at} />
@@ -50,7 +50,7 @@ function Decisions() {
               {each.event_id !== null && <Code className="text">{each.event_id}</Code>}
               {each.appeal !== null && (
                 <Text size="sm" className="text">
-                  {t(each.appeal.waiting ? 'members:appealWaits' : 'members:appealSettled', {
+                  {t(each.appeal.waiting ? 'home:appealWaits' : 'home:appealSettled', {
                     text: each.appeal.text,
                   })}
                 </Text>
@@ -58,7 +58,7 @@ function Decisions() {
             </Stack>
             {each.appeal === null && AGAINST.has(each.action) && (
               <Button size="xs" variant="default" onClick={() => setAppealed(each)}>
-                {t('members:appeal')}
+                {t('home:appeal')}
               </Button>
             )}
           </Group>
@@ -85,13 +85,13 @@ function AppealDialog({ decision, onClose }: AppealDialogProps) {
   const appeal = useAppeal(() => {
     setText('');
     onClose();
-    notifyDone(t('members:appealed'));
+    notifyDone(t('home:appealed'));
   });
   return (
     <Modal
       opened={decision !== undefined}
       onClose={onClose}
-      title={t('members:appeal')}
+      title={t('home:appeal')}
       closeButtonProps={{ 'aria-label': t('shared:close') }}
     >
       <form
@@ -102,10 +102,10 @@ function AppealDialog({ decision, onClose }: AppealDialogProps) {
         }}
       >
         <Stack>
-          <Text size="sm">{t('members:appealAbout')}</Text>
+          <Text size="sm">{t('home:appealAbout')}</Text>
           <Textarea
             data-autofocus
-            label={t('members:appealWhy')}
+            label={t('home:appealWhy')}
             maxLength={2_000}
             autosize
             minRows={3}
@@ -117,7 +117,7 @@ function AppealDialog({ decision, onClose }: AppealDialogProps) {
               {t('shared:cancel')}
             </Button>
             <Button type="submit" loading={appeal.isPending} disabled={text.trim() === ''}>
-              {t('members:sendAppeal')}
+              {t('home:sendAppeal')}
             </Button>
           </Group>
         </Stack>

@@ -50,7 +50,7 @@ export default function Remote() {
   const isWrong = address !== '' && !LOOKS_RIGHT.test(address.trim());
   return (
     <>
-      <Head title={t('members:withRemote')} about={t('members:remoteAbout')} />
+      <Head title={t('home:withRemote')} about={t('home:remoteAbout')} />
       <Paper withBorder p="lg">
         <form
           onSubmit={(event) => {
@@ -60,17 +60,17 @@ export default function Remote() {
         >
           <Stack>
             <TextInput
-              label={t('members:remoteAddress')}
+              label={t('home:remoteAddress')}
               placeholder="bunker://…"
               autoComplete="off"
               value={address}
               onChange={(event) => setAddress(event.currentTarget.value)}
-              error={isWrong ? t('members:remoteWrong') : undefined}
+              error={isWrong ? t('home:remoteWrong') : undefined}
             />
-            {connecting.isPending && <Alert role="status">{t('members:remoteWaiting')}</Alert>}
+            {connecting.isPending && <Alert role="status">{t('home:remoteWaiting')}</Alert>}
             {page !== undefined && (
               <Text size="sm">
-                {t('members:remoteAsks')}{' '}
+                {t('home:remoteAsks')}{' '}
                 <Anchor href={page} target="_blank" rel="noreferrer noopener">
                   {page}
                 </Anchor>
@@ -78,7 +78,7 @@ export default function Remote() {
             )}
             {connecting.isError && <Failure error={connecting.error} />}
             <Button type="submit" loading={connecting.isPending} disabled={address === '' || isWrong}>
-              {t('members:connectSigner')}
+              {t('home:connectSigner')}
             </Button>
           </Stack>
         </form>

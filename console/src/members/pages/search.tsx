@@ -30,10 +30,10 @@ export default function SearchPage() {
   const needsKey = about.data?.limitation.auth_required === true && member === undefined;
   return (
     <>
-      <Head title={t('members:search')} about={t('members:searchAbout')} />
+      <Head title={t('home:search')} about={t('home:searchAbout')} />
       {needsKey ? (
         <Paper withBorder p="lg">
-          <SignInFirst>{t('members:signInToRead')}</SignInFirst>
+          <SignInFirst>{t('home:signInToRead')}</SignInFirst>
         </Paper>
       ) : (
         <Stack>
@@ -69,7 +69,7 @@ function Words({ q, topic, needsTopic, onSearch }: WordsProps) {
         <TextInput
           flex={2}
           miw={220}
-          label={t('members:words')}
+          label={t('home:words')}
           leftSection={<IconSearch size={16} />}
           maxLength={256}
           autoFocus
@@ -79,17 +79,17 @@ function Words({ q, topic, needsTopic, onSearch }: WordsProps) {
         <Select
           flex={1}
           miw={180}
-          label={t('members:inTopic')}
-          placeholder={t(needsTopic ? 'members:chooseTopic' : 'members:allTopics')}
+          label={t('home:inTopic')}
+          placeholder={t(needsTopic ? 'home:chooseTopic' : 'home:allTopics')}
           searchable
           clearable={!needsTopic}
-          clearButtonProps={{ 'aria-label': t('members:allTopics') }}
+          clearButtonProps={{ 'aria-label': t('home:allTopics') }}
           value={chosen === '' ? null : chosen}
           onChange={(value) => setChosen(value ?? '')}
           data={choices}
         />
         <Button type="submit" disabled={!isReady}>
-          {t('members:search')}
+          {t('home:search')}
         </Button>
       </Group>
     </form>
@@ -123,10 +123,8 @@ function Results({ q, topic }: { readonly q: string; readonly topic: string }) {
   const posts = list.items.map(({ event }) => event as VerifiedEvent).filter(({ id }) => !deleted.has(id));
   return (
     <Stack>
-      {posts.length === 0 && (
-        <Empty title={t('members:foundNothing')}>{t('members:foundNothingAbout')}</Empty>
-      )}
-      <Stack gap="sm" role="feed" aria-label={t('members:found')} aria-busy={list.isFetchingNextPage}>
+      {posts.length === 0 && <Empty title={t('home:foundNothing')}>{t('home:foundNothingAbout')}</Empty>}
+      <Stack gap="sm" role="feed" aria-label={t('home:found')} aria-busy={list.isFetchingNextPage}>
         {posts.map((post) => (
           <Post
             key={post.id}

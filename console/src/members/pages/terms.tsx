@@ -12,7 +12,7 @@ import { PolicyText } from '../parts/terms.js';
 export default function Terms() {
   const t = useT();
   return (
-    <Own title={t('members:terms')} about={t('members:termsAbout')}>
+    <Own title={t('home:terms')} about={t('home:termsAbout')}>
       <Policies />
     </Own>
   );
@@ -26,7 +26,7 @@ function Policies() {
   if (policies.isError) return <Failure error={policies.error} retry={() => void policies.refetch()} />;
   if (status.isError) return <Failure error={status.error} retry={() => void status.refetch()} />;
   if (policies.data.items.length === 0)
-    return <Empty title={t('members:noTerms')}>{t('members:noTermsAbout')}</Empty>;
+    return <Empty title={t('home:noTerms')}>{t('home:noTermsAbout')}</Empty>;
   return (
     <Stack gap="xl">
       {policies.data.items.map((policy) => (
@@ -57,25 +57,25 @@ function ConsentTo({ policy, consent }: ConsentToProps) {
     return (
       <Group>
         <Button loading={agree.isPending} onClick={() => agree.mutate([policy])}>
-          {t('members:agree')}
+          {t('home:agree')}
         </Button>
       </Group>
     );
   return (
     <Group justify="space-between">
-      <Text size="sm">{t('members:agreedOn', { date: date(at) })}</Text>
+      <Text size="sm">{t('home:agreedOn', { date: date(at) })}</Text>
       <Button size="xs" variant="default" onClick={() => setWithdrawing(true)}>
-        {t('members:withdraw')}
+        {t('home:withdraw')}
       </Button>
       <Confirm
         opened={isWithdrawing}
-        title={t('members:withdrawTitle')}
-        action={t('members:withdraw')}
+        title={t('home:withdrawTitle')}
+        action={t('home:withdraw')}
         isBusy={withdraw.isPending}
         onConfirm={() => withdraw.mutate(id, { onSuccess: () => setWithdrawing(false) })}
         onClose={() => setWithdrawing(false)}
       >
-        <Text size="sm">{t('members:withdrawAbout')}</Text>
+        <Text size="sm">{t('home:withdrawAbout')}</Text>
       </Confirm>
     </Group>
   );

@@ -28,14 +28,14 @@ export default function TopicPage() {
             {data !== undefined && (
               <Group gap={4}>
                 <IconUsers size={15} aria-hidden />
-                <Text size="sm">{t('members:subscribers', { count: data.subscribers })}</Text>
+                <Text size="sm">{t('home:subscribers', { count: data.subscribers })}</Text>
               </Group>
             )}
             <Group gap={2}>
-              <Text size="sm">{t('members:topicId')}</Text>
-              <Copy value={topic} label={t('members:copyTopicId')} />
+              <Text size="sm">{t('home:topicId')}</Text>
+              <Copy value={topic} label={t('home:copyTopicId')} />
             </Group>
-            <Go to={`/search?topic=${encodeURIComponent(topic)}`}>{t('members:searchHere')}</Go>
+            <Go to={`/search?topic=${encodeURIComponent(topic)}`}>{t('home:searchHere')}</Go>
           </Group>
         }
       >

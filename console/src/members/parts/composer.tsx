@@ -27,7 +27,7 @@ export function Composer({ topic, replyTo, onDone }: ComposerProps) {
     },
     onSuccess: () => {
       setContent('');
-      notifyDone(t('members:posted'));
+      notifyDone(t('home:posted'));
       onDone?.();
     },
     onError: (error) => setNeedsTerms(error instanceof RelayRefusal && error.needsConsent),
@@ -36,7 +36,7 @@ export function Composer({ topic, replyTo, onDone }: ComposerProps) {
   const send = () => {
     if (content.trim() !== '' && !posting.isPending) posting.mutate();
   };
-  const label = t(replyTo === undefined ? 'members:newPost' : 'members:newReply');
+  const label = t(replyTo === undefined ? 'home:newPost' : 'home:newReply');
   return (
     <form
       onSubmit={(event) => {
@@ -58,13 +58,13 @@ export function Composer({ topic, replyTo, onDone }: ComposerProps) {
           }}
         />
         {posting.isError && (
-          <Alert color="red" role="alert" title={t('members:notPosted')}>
+          <Alert color="red" role="alert" title={t('home:notPosted')}>
             <Text size="sm">{posting.error.message}</Text>
           </Alert>
         )}
         <Group justify="space-between">
           <Text size="xs" c="dimmed">
-            {t('members:postsArePublic')}
+            {t('home:postsArePublic')}
           </Text>
           <Button
             type="submit"
@@ -73,7 +73,7 @@ export function Composer({ topic, replyTo, onDone }: ComposerProps) {
             loading={posting.isPending}
             disabled={content.trim() === ''}
           >
-            {t(replyTo === undefined ? 'members:post' : 'members:reply')}
+            {t(replyTo === undefined ? 'home:post' : 'home:reply')}
           </Button>
         </Group>
       </Stack>

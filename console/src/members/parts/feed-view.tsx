@@ -27,7 +27,7 @@ export function FeedView({ topic }: { readonly topic: string | undefined }) {
     <Stack>
       {member === undefined ? (
         <Paper withBorder p="md">
-          <SignInFirst>{t('members:signInToPost')}</SignInFirst>
+          <SignInFirst>{t('home:signInToPost')}</SignInFirst>
         </Paper>
       ) : (
         <Paper withBorder p="md">
@@ -35,9 +35,9 @@ export function FeedView({ topic }: { readonly topic: string | undefined }) {
         </Paper>
       )}
       {posts.length === 0 ? (
-        <Empty title={t('members:noPosts')}>{t('members:noPostsAbout')}</Empty>
+        <Empty title={t('home:noPosts')}>{t('home:noPostsAbout')}</Empty>
       ) : (
-        <Stack gap="sm" role="feed" aria-label={t('members:posts')} aria-busy={feed.isLoadingOlder}>
+        <Stack gap="sm" role="feed" aria-label={t('home:posts')} aria-busy={feed.isLoadingOlder}>
           {posts.map((post) => (
             <Post
               key={post.id}
@@ -52,7 +52,7 @@ export function FeedView({ topic }: { readonly topic: string | undefined }) {
       <Center>
         {feed.hasOlder ? (
           <Button variant="default" loading={feed.isLoadingOlder} onClick={feed.loadOlder}>
-            {t('members:older')}
+            {t('home:older')}
           </Button>
         ) : (
           posts.length > 0 && (
@@ -107,13 +107,13 @@ function Refused({ reason, topic }: { readonly reason: string; readonly topic: s
   if (reason.startsWith('auth-required:') && member === undefined)
     return (
       <Paper withBorder p="lg">
-        <SignInFirst>{t('members:signInToRead')}</SignInFirst>
+        <SignInFirst>{t('home:signInToRead')}</SignInFirst>
       </Paper>
     );
   if (reason === 'restricted: consent required')
     return (
       <Stack>
-        <Alert icon={<IconInfoCircle size={18} />}>{t('members:termsFirst')}</Alert>
+        <Alert icon={<IconInfoCircle size={18} />}>{t('home:termsFirst')}</Alert>
         <Agreeing />
       </Stack>
     );
@@ -121,7 +121,7 @@ function Refused({ reason, topic }: { readonly reason: string; readonly topic: s
   return (
     <Paper withBorder p="lg">
       <Stack align="flex-start">
-        <Text size="sm">{t(isNotEnabled ? 'members:notCarried' : 'members:needsSubscription')}</Text>
+        <Text size="sm">{t(isNotEnabled ? 'home:notCarried' : 'home:needsSubscription')}</Text>
         <Text size="xs" c="dimmed" className="mono">
           {reason}
         </Text>

@@ -10,7 +10,7 @@ export function useTopicName(): (topic: string, name: string | null | undefined)
   const t = useT();
   return (topic, name) => {
     if (name !== null && name !== undefined) return name;
-    if (topic.endsWith(':global')) return t('members:globalTopic');
+    if (topic.endsWith(':global')) return t('home:globalTopic');
     return topic.length <= ID_SHOWN + 6 ? topic : `${topic.slice(0, ID_SHOWN)}…`;
   };
 }

@@ -9,10 +9,10 @@ import { Go } from './link.js';
 import { SignInFirst } from './sign-in.js';
 
 const TABS = [
-  ['/me', 'members:mine'],
-  ['/me/terms', 'members:terms'],
-  ['/me/moderation', 'members:decisions'],
-  ['/me/data', 'members:myData'],
+  ['/me', 'home:mine'],
+  ['/me/terms', 'home:terms'],
+  ['/me/moderation', 'home:decisions'],
+  ['/me/data', 'home:myData'],
 ] as const;
 
 interface OwnProps {
@@ -27,7 +27,7 @@ export function Own({ title, about, children }: OwnProps) {
   const member = useMember();
   return (
     <>
-      <nav aria-label={t('members:me')} className="tabs">
+      <nav aria-label={t('home:me')} className="tabs">
         {TABS.map(([path, key]) => (
           <Go key={path} to={path} className="tab" aria-current={pathname === path ? 'page' : undefined}>
             {t(key)}

@@ -58,7 +58,7 @@ export function Post({ post, topic, parent, onDeleted }: PostProps) {
                 leftSection={<IconCornerDownRight size={14} />}
                 onClick={() => setReplying(true)}
               >
-                {t('members:reply')}
+                {t('home:reply')}
               </Button>
             </Group>
           )}
@@ -98,7 +98,7 @@ function Actions({ post, onDeleted }: Pick<PostProps, 'post' | 'onDeleted'>) {
     onSuccess: () => {
       setAsks(undefined);
       onDeleted?.(post.id);
-      notifyDone(t('members:deleted'));
+      notifyDone(t('home:deleted'));
     },
   });
   if (member === undefined) return null;
@@ -108,31 +108,31 @@ function Actions({ post, onDeleted }: Pick<PostProps, 'post' | 'onDeleted'>) {
     <>
       <Menu position="bottom-end" withArrow>
         <Menu.Target>
-          <ActionIcon variant="subtle" color="gray" size="sm" aria-label={t('members:actions')}>
+          <ActionIcon variant="subtle" color="gray" size="sm" aria-label={t('home:actions')}>
             <IconDots size={16} />
           </ActionIcon>
         </Menu.Target>
         <Menu.Dropdown>
           {isOwn ? (
             <Menu.Item leftSection={<IconTrash size={15} />} onClick={() => setAsks('delete')}>
-              {t('members:delete')}
+              {t('home:delete')}
             </Menu.Item>
           ) : (
             <Menu.Item leftSection={<IconFlag size={15} />} onClick={() => setAsks('report')}>
-              {t('members:report')}
+              {t('home:report')}
             </Menu.Item>
           )}
         </Menu.Dropdown>
       </Menu>
       <Confirm
         opened={asks === 'delete'}
-        title={t('members:deleteTitle')}
-        action={t('members:delete')}
+        title={t('home:deleteTitle')}
+        action={t('home:delete')}
         isBusy={deleting.isPending}
         onConfirm={() => deleting.mutate()}
         onClose={close}
       >
-        <Text size="sm">{t('members:deleteAbout')}</Text>
+        <Text size="sm">{t('home:deleteAbout')}</Text>
       </Confirm>
       <ReportDialog post={post} opened={asks === 'report'} onClose={close} />
     </>
@@ -156,12 +156,10 @@ function Pictures({ text }: { readonly text: string }) {
 function Picture({ url }: { readonly url: string }) {
   const t = useT();
   const [isShown, setShown] = useState(false);
-  const label = t('members:showPicture', { host: new URL(url).host });
+  const label = t('home:showPicture', { host: new URL(url).host });
   const look = { size: 'compact-sm', variant: 'default', leftSection: <IconPhoto size={15} /> } as const;
   if (isShown)
-    return (
-      <img className="picture" src={url} alt={t('members:pictureOfPost')} referrerPolicy="no-referrer" />
-    );
+    return <img className="picture" src={url} alt={t('home:pictureOfPost')} referrerPolicy="no-referrer" />;
   if (mayLoadPictures)
     return (
       <Group>

@@ -18,13 +18,13 @@ export function ReportDialog({ post, opened, onClose }: ReportDialogProps) {
   const [comment, setComment] = useState('');
   const report = useReport(() => {
     onClose();
-    notifyDone(t('members:reported'));
+    notifyDone(t('home:reported'));
   });
   return (
     <Modal
       opened={opened}
       onClose={onClose}
-      title={t('members:reportTitle')}
+      title={t('home:reportTitle')}
       closeButtonProps={{ 'aria-label': t('shared:close') }}
     >
       <form
@@ -34,16 +34,16 @@ export function ReportDialog({ post, opened, onClose }: ReportDialogProps) {
         }}
       >
         <Stack>
-          <Text size="sm">{t('members:reportAbout')}</Text>
+          <Text size="sm">{t('home:reportAbout')}</Text>
           <Select
-            label={t('members:reason')}
+            label={t('home:reason')}
             allowDeselect={false}
             value={reason}
             onChange={(chosen) => setReason((chosen ?? 'other') as Reason)}
-            data={REASONS.map((each) => ({ value: each, label: t(`members:reasons.${each}`) }))}
+            data={REASONS.map((each) => ({ value: each, label: t(`home:reasons.${each}`) }))}
           />
           <Textarea
-            label={t('members:comment')}
+            label={t('home:comment')}
             maxLength={2_000}
             autosize
             minRows={2}
@@ -55,7 +55,7 @@ export function ReportDialog({ post, opened, onClose }: ReportDialogProps) {
               {t('shared:cancel')}
             </Button>
             <Button type="submit" loading={report.isPending}>
-              {t('members:sendReport')}
+              {t('home:sendReport')}
             </Button>
           </Group>
         </Stack>

@@ -23,7 +23,7 @@ export function SignInProvider({ children }: { readonly children: ReactNode }) {
       <Modal
         opened={isOpen}
         onClose={() => setOpen(false)}
-        title={t('members:signIn')}
+        title={t('home:signIn')}
         centered
         closeButtonProps={{ 'aria-label': t('shared:close') }}
       >
@@ -43,7 +43,7 @@ function Ways({ onDone }: { readonly onDone: () => void }) {
   const here = location.pathname.slice(prefix.length) + location.search;
   return (
     <Stack>
-      <Text size="sm">{t('members:signInAbout')}</Text>
+      <Text size="sm">{t('home:signInAbout')}</Text>
       {entering.isError && <Failure error={entering.error} />}
       <Button
         leftSection={<IconKey size={16} />}
@@ -51,21 +51,21 @@ function Ways({ onDone }: { readonly onDone: () => void }) {
         loading={entering.isPending}
         onClick={() => entering.mutate()}
       >
-        {t('members:withExtension')}
+        {t('home:withExtension')}
       </Button>
       {!hasExtension() && (
         <Text size="sm" c="dimmed">
-          {t('members:noExtension')}
+          {t('home:noExtension')}
         </Text>
       )}
-      <Divider label={t('members:or')} />
+      <Divider label={t('home:or')} />
       <Button
         variant="default"
         component="a"
         href={`${prefix}/remote?next=${encodeURIComponent(here || '/')}`}
         leftSection={<IconPlugConnected size={16} />}
       >
-        {t('members:withRemote')}
+        {t('home:withRemote')}
       </Button>
     </Stack>
   );
@@ -77,9 +77,9 @@ export function SignInFirst({ children }: { readonly children?: ReactNode }) {
   const open = useSignIn();
   return (
     <Stack align="flex-start" gap="sm">
-      <Text size="sm">{children ?? t('members:signInFirst')}</Text>
+      <Text size="sm">{children ?? t('home:signInFirst')}</Text>
       <Button onClick={open} leftSection={<IconKey size={16} />}>
-        {t('members:signIn')}
+        {t('home:signIn')}
       </Button>
     </Stack>
   );

@@ -14,7 +14,7 @@ export function PolicyText({ policy }: { readonly policy: Policy }) {
         <Title order={2} size="h4">
           {policy.title}
         </Title>
-        <Badge variant="default">{t('members:version', { version: policy.version })}</Badge>
+        <Badge variant="default">{t('home:version', { version: policy.version })}</Badge>
       </Group>
       <ScrollArea.Autosize mah={320} type="auto" viewportProps={{ tabIndex: 0 }}>
         <Text size="sm" className="text">
@@ -22,7 +22,7 @@ export function PolicyText({ policy }: { readonly policy: Policy }) {
         </Text>
       </ScrollArea.Autosize>
       <Text size="xs" c="dimmed" mt="xs">
-        {t('members:publishedOn', { date: date(policy.current_at ?? policy.published_at) })}
+        {t('home:publishedOn', { date: date(policy.current_at ?? policy.published_at) })}
       </Text>
     </Paper>
   );
@@ -42,7 +42,7 @@ export function TermsDialog({ opened, onClose, onAgreed }: TermsDialogProps) {
       opened={opened}
       onClose={onClose}
       size="lg"
-      title={t('members:termsFirst')}
+      title={t('home:termsFirst')}
       closeButtonProps={{ 'aria-label': t('shared:close') }}
     >
       <Agreeing
@@ -66,7 +66,7 @@ export function Agreeing({ onDone }: { readonly onDone?: () => void }) {
   if (status.isError) return <Failure error={status.error} retry={() => void status.refetch()} />;
   const agreed = new Set(status.data.required.filter(({ consented }) => consented).map(({ type }) => type));
   const missing = policies.data.items.filter(({ type }) => !agreed.has(type));
-  if (missing.length === 0) return <Alert color="teal">{t('members:agreedToAll')}</Alert>;
+  if (missing.length === 0) return <Alert color="teal">{t('home:agreedToAll')}</Alert>;
   return (
     <Stack>
       {missing.map((policy) => (
@@ -77,7 +77,7 @@ export function Agreeing({ onDone }: { readonly onDone?: () => void }) {
         loading={agree.isPending}
         onClick={() => agree.mutate(missing)}
       >
-        {t('members:agree')}
+        {t('home:agree')}
       </Button>
     </Stack>
   );

@@ -14,21 +14,21 @@ export function TopicState({ topic }: { readonly topic: string }) {
   const member = useMember();
   const { open, all } = useMine();
   const [needsTerms, setNeedsTerms] = useState(false);
-  const ask = useAsk(() => notifyDone(t('members:asked')));
+  const ask = useAsk(() => notifyDone(t('home:asked')));
   const step = useStep();
   if (member === undefined) return null;
   const subscription = open.find(({ topic_id }) => topic_id === topic);
-  if (subscription?.status === 'active') return <Badge color="teal.9">{t('members:subscribed')}</Badge>;
+  if (subscription?.status === 'active') return <Badge color="teal.9">{t('home:subscribed')}</Badge>;
   if (subscription?.status === 'paused')
     return (
       <Button size="xs" variant="light" onClick={() => step.mutate({ topic, step: 'resume' })}>
-        {t('members:resume')}
+        {t('home:resume')}
       </Button>
     );
   if (all.some(({ topic_id, status }) => topic_id === topic && status === 'pending'))
     return (
       <Badge variant="default" leftSection={<IconClock size={12} />}>
-        {t('members:waiting')}
+        {t('home:waiting')}
       </Badge>
     );
   const send = () =>
@@ -45,7 +45,7 @@ export function TopicState({ topic }: { readonly topic: string }) {
         loading={ask.isPending}
         onClick={send}
       >
-        {t('members:ask')}
+        {t('home:ask')}
       </Button>
       <TermsDialog opened={needsTerms} onClose={() => setNeedsTerms(false)} onAgreed={send} />
     </Group>

@@ -34,7 +34,7 @@ function statusOf({ used_at, revoked_at, expires_at }: Invite): keyof typeof COL
 }
 
 const linkOf = (code: string) =>
-  `${location.origin}${membersBase.replace(/\/$/, '')}/?invite=${encodeURIComponent(code)}`;
+  `${location.origin}${membersBase.replace(/\/$/, '')}/join/${encodeURIComponent(code)}`;
 
 export default function Invites() {
   const t = useT();
