@@ -16,11 +16,12 @@ export default defineConfig({
     // Nothing is inlined: the policy of the pages allows no data: address for scripts and styles.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
+    chunkSizeWarningLimit: 1_000,
     rollupOptions: {
       input: [at('admin.html'), at('members.html')],
       // What most pages use is one file: many small ones compress badly.
       output: {
-        advancedChunks: {
+        codeSplitting: {
           groups: [
             { name: 'shared', minShareCount: 12 },
             { name: 'icons', test: /tabler/ },

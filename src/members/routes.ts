@@ -168,13 +168,14 @@ function aboutMembers({ pool, adminPubkeys }: AdminOptions): Route[] {
       params: byPubkey,
       body: decision,
       response: member,
-      errors: ['NOT_FOUND', 'STATUS_CONFLICT', 'FIXED_OPERATOR', 'NAME_TAKEN'],
+      errors: ['STATUS_CONFLICT', 'FIXED_OPERATOR', 'NAME_TAKEN'],
       handler: async ({ community, pubkey: actor, role, params, body, now }) => {
         const change = { community: community.id, pubkey: params.pubkey, ...body, actor };
         const changed = await changeMember(pool, change, { fixed: adminPubkeys }, now);
         if (isDenial(changed)) return changed;
         const after = await readListedMember(pool, { community: community.id, ...params }, now);
-        return after === undefined ? denial('NOT_FOUND') : showMember(after, role);
+        // An erasure came in between: trying again says so.
+        return after === undefined ? denial('UNAVAILABLE') : showMember(after, role);
       },
     }),
   ];
