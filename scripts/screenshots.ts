@@ -2,7 +2,7 @@
  * Makes the pictures of the pages in docs/images, in both languages, from the invented community of
  * `minato demo`:
  *   npm run docs:screenshots
- * It needs a Chromium in PATH, or the one that the tests have fetched.
+ * It needs a Chromium in PATH, or the one that the tests have fetched, and a font with Japanese characters.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -29,7 +29,6 @@ interface Picture {
 }
 
 const PICTURES: readonly Picture[] = [
-  { name: 'console-overview', path: '/admin/overview', until: 'figure' },
   { name: 'console-cases', path: '/admin/cases', until: 'table tbody tr' },
   { name: 'console-members', path: '/admin/members', until: 'table tbody tr' },
   { name: 'console-topics', path: '/admin/topics', until: 'table tbody tr', isDark: true },

@@ -17,7 +17,6 @@ import { labelAdminRoutes } from '../labels/routes-admin.js';
 import { lifeRoutes } from '../life/routes.js';
 import { type FinderOptions, finderRoutes } from '../life/routes-finder.js';
 import { memberRoutes } from '../members/routes.js';
-import { nameRoutes } from '../members/routes-names.js';
 import { type ModerationOptions, moderationRoutes } from '../moderation/routes.js';
 import { consumerRoutes } from '../outbox/consumers/routes.js';
 import { type OutboxOptions, outboxRoutes } from '../outbox/routes.js';
@@ -62,7 +61,6 @@ export function adminRoutes(options: AdminOptions): Route[] {
     topicPreviewRoute(options),
     ...capacityRoutes(options),
     ...memberRoutes(options),
-    ...nameRoutes(options),
     ...blockRoutes(options),
     ...planRoutes(options),
     ...settingRoutes(options),

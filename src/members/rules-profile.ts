@@ -13,6 +13,9 @@ export interface Profile {
 const NAME_LENGTH_MAX = 100;
 const URL_LENGTH_MAX = 1_000;
 const ABOUT_LENGTH_MAX = 2_000;
+/** Control characters, and those that change the direction of the text around them. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is removed
+const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 
 /** The profile in an event of kind 0, as it is stored; null if its content is not a JSON object. */
 export function profileIn(payload: string | null): Profile | null {
@@ -22,15 +25,15 @@ export function profileIn(payload: string | null): Profile | null {
   if (fields === undefined) return null;
   const text = (key: string, lengthMax: number) => {
     const value = fields[key];
-    return typeof value === 'string' && value.trim() !== ''
-      ? value.trim().slice(0, lengthMax).toWellFormed()
-      : null;
+    const cut = typeof value === 'string' ? value.trim().slice(0, lengthMax).toWellFormed().trim() : '';
+    return cut === '' ? null : cut;
   };
+  const line = (key: string, lengthMax: number) => text(key, lengthMax)?.replace(UNSEEN, '').trim() || null;
   return {
-    name: text('name', NAME_LENGTH_MAX),
-    displayName: text('display_name', NAME_LENGTH_MAX) ?? text('displayName', NAME_LENGTH_MAX),
-    nip05: text('nip05', NAME_LENGTH_MAX),
-    picture: text('picture', URL_LENGTH_MAX),
+    name: line('name', NAME_LENGTH_MAX),
+    displayName: line('display_name', NAME_LENGTH_MAX) ?? line('displayName', NAME_LENGTH_MAX),
+    nip05: line('nip05', NAME_LENGTH_MAX),
+    picture: line('picture', URL_LENGTH_MAX),
     about: text('about', ABOUT_LENGTH_MAX),
   };
 }

@@ -81,7 +81,6 @@ export const ADMIN_ROUTES = [
   'PATCH /moderation/rules/{rule_id}',
   'GET /moderation/rules/{rule_id}/releases',
   'GET /moderation/waiting',
-  'GET /names',
   'GET /node-settings',
   'DELETE /node-settings/{key}',
   'GET /node-settings/{key}',

@@ -51,7 +51,6 @@ const MAY: Record<'viewer' | 'moderator', readonly string[]> = {
     'GET /profiles',
     'GET /members/{pubkey}/plan',
     'GET /members/{pubkey}/topic-subscriptions',
-    'GET /names',
     'GET /operators',
     'GET /labels',
     'GET /invites',

@@ -1,6 +1,6 @@
 /**
  * What the pages of moderators read, over real HTTP: texts beside cases, numbers of what waits, what deleting
- * a rule releases, labels in force, and names beside keys.
+ * a rule releases, and labels in force.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { eventually } from '../support/cli.js';
@@ -221,30 +221,4 @@ describe('the labels in force', () => {
     expect(again).toMatchObject({ label: 'spam', policy: 'no bingo' });
     await done('DELETE', `${RULES}/${rule}`);
   });
-});
-
-describe('names', () => {
-  it('come from the current profile and from the names given here', async () => {
-    const [aoi, bo, nobody] = [newAuthor(), newAuthor(), newAuthor()];
-    await publish({ kind: 0, content: JSON.stringify({ name: 'old' }), created_at: now() - 10 }, aoi);
-    await publish({ kind: 0, content: JSON.stringify({ display_name: 'Aoi', name: 'aoi' }) }, aoi);
-    await publish({ kind: 0, content: 'not a profile' }, bo);
-    await done('PATCH', `/v1/admin/members/${bo.pubkey}`, { name: 'bo' });
-    const keys = [aoi, bo, nobody].map(({ pubkey }) => pubkey);
-    const { items } = await done<{ items: Row[] }>('GET', `/v1/admin/names?pubkeys=${keys.join(',')}`);
-    expect(items).toHaveLength(2);
-    expect(items).toEqual(
-      expect.arrayContaining([
-        { pubkey: aoi.pubkey, profile_name: 'Aoi', name: null },
-        { pubkey: bo.pubkey, profile_name: null, name: 'bo' },
-      ]),
-    );
-  });
-
-  it('are read for at most 40 keys', async () => {
-    const many = Array.from({ length: 41 }, () => root.pubkey).join(',');
-    await api.refused(400, 'INVALID_REQUEST', 'GET', `/v1/admin/names?pubkeys=${many}`, { as: root });
-  });
-
-  const now = () => Math.floor(Date.now() / 1_000);
 });

@@ -47,7 +47,7 @@ export function Chart({ title, times, series, format, height = 200, isFilled = f
         legend: { show: series.length > 1, live: true },
         cursor: { y: false, points: { size: 6 } },
         axes: [
-          { ...axis, values: (_plot, ticks) => ticks.map(timeLabel(times)) },
+          { ...axis, space: 60, values: (_plot, ticks) => ticks.map(timeLabel(times)) },
           { ...axis, size: 62, values: (_plot, ticks) => ticks.map(format) },
         ],
         series: [
@@ -100,7 +100,7 @@ function timeLabel(times: readonly number[]): (at: number) => string {
   const isLong = (times.at(-1) ?? 0) - (times[0] ?? 0) > 2 * 86_400;
   const format = new Intl.DateTimeFormat(
     currentLanguage(),
-    isLong ? { month: 'short', day: 'numeric' } : { hour: '2-digit', minute: '2-digit' },
+    isLong ? { month: 'short', day: 'numeric' } : { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' },
   );
   return (at) => format.format(at * 1_000);
 }

@@ -2,8 +2,9 @@
 import { useQuery } from '@tanstack/react-query';
 import { api, dataOf } from '../../../shared/api.js';
 import { Person } from '../../../shared/components/person.js';
+import { nameIn } from '../members/names.js';
 
-const KEYS_MAX = 40;
+const KEYS_MAX = 50;
 const WAIT_MS = 15;
 const KEPT_MS = 5 * 60_000;
 
@@ -27,8 +28,8 @@ function readWaiting(): void {
 async function readSome(asked: readonly (readonly [string, readonly Settle[]])[]): Promise<void> {
   try {
     const pubkeys = asked.map(([pubkey]) => pubkey).join(',');
-    const { items } = await dataOf(api.GET('/v1/admin/names', { params: { query: { pubkeys } } }));
-    const names = new Map(items.map((one) => [one.pubkey, one.profile_name ?? one.name]));
+    const { items } = await dataOf(api.GET('/v1/admin/profiles', { params: { query: { pubkeys } } }));
+    const names = new Map(items.map(({ pubkey, profile }) => [pubkey, nameIn(profile)]));
     for (const [pubkey, settles] of asked)
       for (const { resolve } of settles) resolve(names.get(pubkey) ?? null);
   } catch (error) {
