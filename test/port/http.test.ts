@@ -347,16 +347,29 @@ describe('the landing page', () => {
     )) {
       expect(new URL(url ?? '', relay.http).origin).toBe(relay.http);
     }
-    expect(page).not.toMatch(/@import|<link|<iframe|<img/i);
+    expect(page).not.toMatch(/@import|<iframe|<img/i);
     const policy = response.headers.get('content-security-policy') ?? '';
     expect(policy).toContain("default-src 'none'");
     expect(policy).toContain("connect-src 'self'");
     expect(policy).not.toMatch(/https?:|\*|unsafe-/);
   });
 
-  it('has exactly the script and style that the policy names', async () => {
+  it('has no script of its own in the text, and no other may run', async () => {
     const response = await fetch(relay.http);
     const page = await response.text();
+    const scripts = [...page.matchAll(/<script([^>]*)>(.*?)<\/script>/gs)];
+    expect(scripts.map(([, attributes, text]) => [attributes!.includes(' src="/assets/'), text])).toEqual([
+      [true, ''],
+    ]);
+    expect(response.headers.get('content-security-policy')).toContain("script-src 'self';");
+    expect(page).not.toMatch(/ on\w+=|style=/);
+  });
+
+  it('of a node without the API has exactly the script and style that the policy names', async () => {
+    const plain = await startTestNode({ roles: ['relay'] });
+    const response = await fetch(plain.http);
+    const page = await response.text();
+    await plain.close();
     const policy = response.headers.get('content-security-policy') ?? '';
     const hashes = (tag: string) =>
       Array.from(page.matchAll(new RegExp(`<${tag}>(.*?)</${tag}>`, 'gs')), ([, text]) =>
@@ -552,7 +565,7 @@ describe('other requests', () => {
     '/nothing',
     '/c/nobody',
     '/c/nobody/stats',
-    '/admin',
+    '/administration',
     '/.env',
     '/c/../healthz/x',
     '/%00',
