@@ -1,8 +1,8 @@
 /**
  * Reads stored rows whether they are served or not, for operators: by id, and hidden ones of an author or by
  * why they are hidden. First places and sizes, then the rows of one page. A search among hidden rows looks at
- * a bounded number of them for one page (I14), along an index, because their tags are no longer indexed. Those
- * of one author are sorted for each page: an index with their time would mislead the planner in the lane.
+ * a bounded number of them for one page (I14), along an index, because their tags are no longer indexed.
+ * Those of one author are sorted for each page: an index with their time misleads the planner in the lane.
  */
 import type { Pool } from 'pg';
 import { hexArray, int2Array, int4Array, int8Array } from '../../../postgres/binary.js';
