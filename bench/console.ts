@@ -5,11 +5,11 @@
  */
 
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { finalizeEvent, generateSecretKey, getPublicKey } from 'nostr-tools/pure';
-import { chromium, type Page } from 'playwright-core';
-import { environmentOf } from '../test/support/servers/debian-package.js';
+import type { Page } from 'playwright-core';
+import { launchChromium } from '../test/support/servers/chromium.js';
 import { findChromium } from '../test/support/servers/programs.js';
 import { withDatabase } from './database.js';
 import { latency } from './measure.js';
@@ -169,13 +169,7 @@ async function walk(base: string, cookie: string): Promise<void> {
 }
 
 async function browse(base: string, cookie: string): Promise<void> {
-  const program = await findChromium();
-  const fonts = join(dirname(program.path), '../../../etc/fonts');
-  const browser = await chromium.launch({
-    executablePath: program.path,
-    args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage'],
-    env: { ...environmentOf(program), FONTCONFIG_PATH: fonts } as Record<string, string>,
-  });
+  const browser = await launchChromium(await findChromium());
   try {
     const context = await browser.newContext({ viewport: { width: 1_280, height: 800 } });
     context.setDefaultTimeout(WAIT_MS);

@@ -5,13 +5,12 @@
  * It needs a Chromium in PATH, or the one that the tests have fetched, and a font with Japanese characters.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type Browser, chromium } from 'playwright-core';
-import { environmentOf } from '../test/support/servers/debian-package.js';
+import type { Browser } from 'playwright-core';
+import { launchChromium } from '../test/support/servers/chromium.js';
 import { findChromium } from '../test/support/servers/programs.js';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
@@ -38,7 +37,7 @@ const LANGUAGES = ['en', 'ja'] as const;
 
 const folder = await mkdtemp(join(tmpdir(), 'minato-pictures-'));
 const { node, link } = await startDemo(folder);
-const browser = await launch();
+const browser = await launchChromium(await findChromium());
 try {
   await mkdir(IMAGES, { recursive: true });
   const state = await signIn(browser, link);
@@ -65,17 +64,6 @@ function startDemo(cwd: string): Promise<{ node: ChildProcess; link: string }> {
       const [found] = /http:\S+#code=\S+/.exec(output) ?? [];
       if (found !== undefined && output.includes('"ready"')) resolve({ node: child, link: found });
     });
-  });
-}
-
-async function launch(): Promise<Browser> {
-  const program = await findChromium();
-  const fonts = join(dirname(program.path), '../../../etc/fonts');
-  const own = existsSync(fonts) ? { FONTCONFIG_PATH: fonts } : {};
-  return chromium.launch({
-    executablePath: program.path,
-    args: ['--no-sandbox', '--disable-gpu'],
-    env: { ...environmentOf(program), ...own } as Record<string, string>,
   });
 }
 

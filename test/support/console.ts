@@ -2,11 +2,9 @@
  * The pages of a node in a real Chromium. A test file shares one node and one browser; each view has its own
  * context, and collects what must not happen: errors, violations of the policy, requests to other hosts.
  */
-import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { dirname, join } from 'node:path';
-import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
+import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { expect, inject } from 'vitest';
 import { addOperator } from '../../src/members/operators.sql.js';
 import type { Role } from '../../src/members/rules-roles.js';
@@ -14,8 +12,8 @@ import { runCli } from './cli.js';
 import { type Api, createApi } from './clients/api.js';
 import { type Author, newAuthor, sign } from './events.js';
 import { startTestNode, type TestNode } from './node.js';
+import { launchChromium } from './servers/chromium.js';
 import { createTestDatabase } from './servers/database.js';
-import { environmentOf } from './servers/debian-package.js';
 
 const axeSource = createRequire(import.meta.url).resolve('axe-core/axe.min.js');
 /** Long enough for a busy machine: a test waits for a condition. */
@@ -79,7 +77,7 @@ export async function startConsole({
     expect({ code, stderr: code === 0 ? '' : stderr }).toEqual({ code: 0, stderr: '' });
   }
   const node = await startTestNode({ env: all, on: test, trust });
-  const browser = await launch();
+  const browser = await launchChromium(inject('chromium'));
   const cookies = new Map<string, string>();
   return {
     node,
@@ -103,21 +101,6 @@ export async function startConsole({
       await test.drop();
     },
   };
-}
-
-function launch(): Promise<Browser> {
-  const program = inject('chromium');
-  const fonts = join(dirname(program.path), '../../../etc/fonts');
-  const environment = environmentOf(program);
-  return chromium.launch({
-    executablePath: program.path,
-    args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage'],
-    env: { ...environment, ...(existsSync(fonts) ? { FONTCONFIG_PATH: fonts } : {}) } as Record<
-      string,
-      string
-    >,
-    timeout: WAIT_MS,
-  });
 }
 
 /** The value of the cookie of a new session. */

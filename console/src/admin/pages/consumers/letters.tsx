@@ -10,7 +10,7 @@ import { Empty, Failure } from '../../../shared/components/states.js';
 import { When } from '../../../shared/components/when.js';
 import { number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
-import { notify } from '../jobs/notify.js';
+import { notifyDone } from '../../../shared/providers.js';
 import { CONSUMERS_KEY, type Consumer } from './list.js';
 
 interface LettersProps {
@@ -45,7 +45,7 @@ export function Letters({ consumer, isOfNode }: LettersProps) {
       ),
     {
       changes: [CONSUMERS_KEY, key],
-      onDone: ({ asked }) => notify(t('consumers:asked', { asked: number(asked) })),
+      onDone: ({ asked }) => notifyDone(t('consumers:asked', { asked: number(asked) })),
     },
   );
   type Letter = (typeof list.items)[number];

@@ -5,7 +5,7 @@ import { api, dataOf, useAction } from '../../../shared/api.js';
 import { Confirm } from '../../../shared/components/confirm.js';
 import { number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
-import { notify } from '../jobs/notify.js';
+import { notifyDone } from '../../../shared/providers.js';
 import { CONSUMERS_KEY, type Consumer } from './list.js';
 
 export type Step = 'pause' | 'replay' | 'rebuild';
@@ -30,7 +30,7 @@ export function useSteps(name: string) {
   };
   return useAction(act, {
     changes: [CONSUMERS_KEY],
-    onDone: (_done, { step }) => notify(t(`consumers:done.${step}`, { name })),
+    onDone: (_done, { step }) => notifyDone(t(`consumers:done.${step}`, { name })),
   });
 }
 

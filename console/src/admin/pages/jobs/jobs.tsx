@@ -12,8 +12,8 @@ import { When } from '../../../shared/components/when.js';
 import { useFilters } from '../../../shared/filters.js';
 import { duration, number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
+import { notifyDone } from '../../../shared/providers.js';
 import { JOBS_KEY, type Job, useJobs } from './list.js';
-import { notify, notifyFailure } from './notify.js';
 import { OnlyNode } from './only-node.js';
 import { StateBadge } from './state-badge.js';
 import './texts.js';
@@ -29,10 +29,10 @@ export default function Jobs() {
     (name: string) => dataOf(api.POST('/v1/admin/jobs/{name}/run', { params: { path: { name } } })),
     {
       changes: [JOBS_KEY],
-      onDone: (_done, name) => notify(t('jobs:queued', { name })),
+      onDone: (_done, name) => notifyDone(t('jobs:queued', { name })),
     },
   );
-  const start = (name: string) => run.mutate(name, { onError: notifyFailure });
+  const start = (name: string) => run.mutate(name);
   const mayRun = query.data?.may_run ?? false;
   const items = (query.data?.items ?? []).filter(({ state }) => only === 'all' || state === 'failed');
   const list = {
