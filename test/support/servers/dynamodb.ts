@@ -6,7 +6,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { mkdtemp } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rename, writeFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -37,10 +37,39 @@ export class TestDynamodb extends ServerProcess {
   }
 }
 
+/**
+ * One DynamoDB Local for all files of a run that need no server of their own, in memory. The first that asks
+ * starts it, and the global setup ends it. Each file uses a prefix of its own.
+ */
+export async function sharedDynamodb(): Promise<{ readonly url: string }> {
+  Object.assign(process.env, CREDENTIALS);
+  const folder = inject('dynamodb');
+  const isFirst = await mkdir(join(folder, 'starting')).then(
+    () => true,
+    () => false,
+  );
+  if (isFirst) {
+    const port = await freePort();
+    const child = await spawnServer(folder, port, true);
+    child.unref();
+    await writeFile(join(folder, 'new'), JSON.stringify({ pid: child.pid, port }));
+    await rename(join(folder, 'new'), join(folder, SHARED));
+  }
+  const { port } = await eventually('the shared DynamoDB Local runs', () =>
+    readFile(join(folder, SHARED), 'utf8').then(
+      (text) => JSON.parse(text) as { port: number },
+      () => undefined,
+    ),
+  );
+  return { url: `http://127.0.0.1:${port}` };
+}
+/** The file with its process and its port. */
+export const SHARED = 'shared.json';
+
 /** In memory where possible, because DynamoDB Local flushes the disk after each item. */
 const fastFolder = () => (existsSync('/dev/shm') ? '/dev/shm' : tmpdir());
 
-async function spawnServer(folder: string, port: number): Promise<ChildProcess> {
+async function spawnServer(folder: string, port: number, isShared = false): Promise<ChildProcess> {
   const java = inject('java');
   const args = [
     '-Xmx256m',
@@ -51,12 +80,12 @@ async function spawnServer(folder: string, port: number): Promise<ChildProcess> 
     '-jar',
     join(HOME, 'DynamoDBLocal.jar'),
     '-sharedDb',
-    '-dbPath',
-    folder,
+    ...(isShared ? ['-inMemory'] : ['-dbPath', folder]),
     '-port',
     `${port}`,
   ];
-  const child = spawn(java.path, args, { cwd: folder, env: environmentOf(java), stdio: 'ignore' });
+  const options = { cwd: folder, env: environmentOf(java), stdio: 'ignore', detached: isShared } as const;
+  const child = spawn(java.path, args, options);
   await eventually('DynamoDB Local answers', async () => {
     if (child.exitCode !== null) throw new Error(`DynamoDB Local ended with ${child.exitCode}`);
     const answer = await fetch(`http://127.0.0.1:${port}`).catch(() => undefined);
@@ -72,6 +101,10 @@ export type Interference = (request: {
   readonly body: Batch;
 }) => Meeting | undefined;
 export interface Meeting {
+  /** The request is not forwarded; the caller gets this error of DynamoDB. */
+  readonly refuse?: string;
+  /** The request is not forwarded; this is the answer. */
+  readonly answer?: object;
   /** How many items of a BatchWriteItem are not forwarded but returned as unprocessed. */
   readonly handBack?: number;
   /** The request is done, but the caller gets no answer. */
@@ -83,6 +116,8 @@ export interface Meeting {
 }
 interface Batch {
   RequestItems?: Record<string, unknown[]>;
+  TableName?: string;
+  IndexName?: string;
 }
 
 /** A real HTTP server between the node and DynamoDB. */
@@ -136,6 +171,12 @@ export class DynamodbProxy {
     this.seen.push(operation);
     const meeting = this.interfere({ operation, body }) ?? {};
     await meeting.before?.();
+    if (meeting.refuse !== undefined) {
+      const __type = `com.amazonaws.dynamodb.v20120810#${meeting.refuse}`;
+      const status = meeting.refuse === 'InternalServerError' ? 500 : 400;
+      return { status, text: JSON.stringify({ __type, message: 'refused by the proxy' }) };
+    }
+    if (meeting.answer !== undefined) return { status: 200, text: JSON.stringify(meeting.answer) };
     const back = meeting.handBack === undefined ? undefined : takeFrom(body, meeting.handBack);
     const nothingLeft = Object.values(body.RequestItems ?? {}).some((items) => items.length === 0);
     const answer = nothingLeft

@@ -1,0 +1,201 @@
+/**
+ * The event store on DynamoDB. Events, their index, heads, tombstones and marks are in DynamoDB; changes and
+ * ephemeral events travel through PostgreSQL, which is the control plane. There is no lane: any number of
+ * instances write at once, and conditions hold I3–I6 (commit.ts, deletion.ts).
+ */
+import type { SubjectKey } from '../../keys/subject-key.js';
+import type { OnArrival } from '../../moderation/arrival/on-arrival.js';
+import type { Log } from '../../node/log.js';
+import { readBus, readBusHead, readHead, readOutbox } from '../../outbox/outbox.sql.js';
+import type { Database } from '../../postgres/database.js';
+import { LaneQueue, type Queued } from '../postgres/lane/queue.js';
+import { ownersOf } from '../rules/deletion.js';
+import { factKey, type Submission } from '../rules/facts.js';
+import { BUSY, type Outcome, type Refusal, refusal } from '../rules/reply.js';
+import type { EventStore, Marking, SeenAgain } from '../store.js';
+import { positionsWithoutRow, withUnnamed } from '../unnamed-changes.js';
+import { type Dynamodb, eachOf } from './client.js';
+import { readControl, writeBroadcast } from './control.sql.js';
+import type { FactOptions } from './facts.js';
+import { hideEvents, sweepStep } from './hide.js';
+import { deleteLeft } from './history.js';
+import { type EventItem, isServedItem } from './items.js';
+import { eventKey, markKey, seenKey } from './keys.js';
+import { writeMarks } from './marking.js';
+import { PendingMarks } from './marks.js';
+import { countEvents, eventsById, findEvents, newestEvents } from './read/find.js';
+import { Positions } from './read/positions.js';
+import { RecentWrites } from './read/recent-writes.js';
+import { restoreEvents } from './restore.js';
+import { FAILED, KeyTurns, type SubmitOptions, submitOne } from './submit.js';
+
+/** Events that are written at the same time. */
+const WRITES_AT_ONCE = 64;
+const COUNTS_AT_ONCE = 16;
+/** Counters of events that were sent again are kept as long as their ids. */
+const SEEN_DAYS = 180;
+
+export interface DynamodbStoreOptions extends Omit<FactOptions, 'controlOf'> {
+  readonly db: Dynamodb;
+  readonly database: Pick<Database, 'pool' | 'ownPool'>;
+  readonly subjectKey?: SubjectKey;
+  /** Seconds: events signed up to then belong to an erased community that had the same name. */
+  readonly refusedUntilOf?: (community: number) => number | undefined;
+  /** All communities of the node. */
+  readonly communities: () => readonly number[];
+  readonly log: Log;
+  readonly now: () => number;
+  /** Judges events by the moderation rules; undefined where there are none. */
+  readonly onArrival?: OnArrival | undefined;
+  readonly onHidden?: (reason: string, count: number) => void;
+  readonly onRemovalsLeft?: (count: number) => void;
+}
+
+interface Waiting extends Queued {
+  readonly submission: Submission;
+  readonly settle: (outcome: Outcome | Refusal) => void;
+}
+
+/** Without what cursors and negentropy need, which this store does not have yet (docs/dynamodb.md). */
+export type DynamodbStore = Omit<EventStore, 'records' | 'known' | 'changesOf' | 'anchor' | 'tagKey'>;
+
+export function startDynamodbStore(options: DynamodbStoreOptions): DynamodbStore {
+  const { db, database, log, now } = options;
+  const { pool, ownPool } = database;
+  const marks = new PendingMarks(db);
+  const recent = new RecentWrites();
+  const submitting: SubmitOptions = {
+    ...options,
+    pool,
+    recent,
+    controlOf: controlOf(options),
+    broadcast: (submission, at) => writeBroadcast(ownPool, submission, at),
+  };
+  const hiding = { ...options, pool };
+  const positions = new Positions();
+  const reading = { db, marks, recent, positions, now };
+  const writing = startWriting(submitting);
+  return {
+    get depth() {
+      return writing.depth;
+    },
+    submit: writing.submit,
+    hide: (which) => hideEvents(hiding, which),
+    sweep: (step) => sweepStep(hiding, step),
+    deleteHistory: (rowsMax) => deleteLeft(db, options.communities(), rowsMax, now()),
+    restore: (which) => restoreEvents(submitting, which),
+    mark: (work: Marking) => writeMarks(db, pool, work, now()),
+    countSeen: (seen) => eachOf(seen, COUNTS_AT_ONCE, (one) => countSeen(db, one)),
+    find: (query) => findEvents(reading, query),
+    count: (query, inSlot) => countEvents(reading, query, inSlot),
+    // Events are read by their ids: they have no other place.
+    payloads: async (rows) => rows.map(() => undefined),
+    byIds: (refs) => eventsById(reading, refs),
+    newest: (community, after) => newestEvents(reading, community, after),
+    isServed: async (community, event) => {
+      const owners = ownersOf(event).map((owner) => ({
+        table: 'state' as const,
+        key: markKey(community, owner),
+      }));
+      const found = await db.read([{ table: 'events', key: eventKey(community, event.id) }, ...owners]);
+      const items = [...found.values()];
+      const isMarked = items.some(
+        ({ until_at }) => until_at !== undefined && (until_at as number) >= event.created_at,
+      );
+      return !isMarked && items.some((item) => isServedItem(item as EventItem));
+    },
+    head: () => readHead(ownPool),
+    changes: async (after, limit) => {
+      const { entries, lastSeq } = await readOutbox(ownPool, after, limit);
+      positions.note(entries);
+      const without = positionsWithoutRow(entries, after, limit, lastSeq);
+      if (without.length === 0) return { changes: entries, head: lastSeq };
+      const pending = await Promise.all(options.communities().map((community) => marks.of(community)));
+      return { changes: withUnnamed(entries, without, pending.flat()), head: lastSeq };
+    },
+    broadcastHead: () => readBusHead(ownPool),
+    broadcasts: (after, limit) => readBus(ownPool, after, limit),
+    close: async () => {
+      await writing.close();
+      log.debug('the store in DynamoDB is closed');
+    },
+  };
+}
+
+/** Erased members, and communities whose name was used by an erased one. */
+function controlOf({
+  database,
+  subjectKey,
+  onArrival,
+  refusedUntilOf,
+}: DynamodbStoreOptions): NonNullable<FactOptions['controlOf']> {
+  return async (community, owners) => {
+    const isAsked = subjectKey !== undefined || onArrival !== undefined;
+    const control = isAsked
+      ? await readControl(database.ownPool, subjectKey, community, owners)
+      : { erased: new Map<string, number>(), rulesVersion: 0 };
+    const until = refusedUntilOf?.(community);
+    const key = factKey(community, '');
+    if (until !== undefined) control.erased.set(key, Math.max(until, control.erased.get(key) ?? until));
+    return control;
+  };
+}
+
+/** A fair, bounded queue (I14), and so many writes at once. */
+function startWriting(options: SubmitOptions): Pick<EventStore, 'depth' | 'submit' | 'close'> {
+  const queue = new LaneQueue<Waiting>();
+  const turns = new KeyTurns();
+  const running = new Set<Promise<void>>();
+  let closing = false;
+  const start = (): void => {
+    while (running.size < WRITES_AT_ONCE) {
+      const [item] = queue.take(1, Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER);
+      if (item === undefined) return;
+      const run = turns
+        .run(item.submission, () => submitOne(options, item.submission))
+        .catch((error: unknown) => {
+          options.log.error({ error: String(error) }, 'an event could not be decided');
+          return FAILED;
+        })
+        .then(item.settle)
+        .finally(() => {
+          running.delete(run);
+          start();
+        });
+      running.add(run);
+    }
+  };
+  return {
+    get depth() {
+      return queue.size;
+    },
+    submit: (submission, from) =>
+      new Promise((settle) => {
+        if (closing) return settle(refusal('error', 'the relay is shutting down'));
+        const { community, event, payload } = submission;
+        const item = { community, from, bytes: payload.length, tags: event.tags.length, submission, settle };
+        if (!queue.add(item)) return settle(BUSY);
+        start();
+      }),
+    close: async () => {
+      closing = true;
+      while (running.size > 0) await Promise.all(running);
+    },
+  };
+}
+
+/** Beside the event, because a write to its item would cost as much as the item is large. */
+async function countSeen(db: Dynamodb, { community, id, times, lastSeenAt }: SeenAgain): Promise<void> {
+  await db.change({
+    table: 'state',
+    update: seenKey(community, id),
+    set: {
+      text: 'SET last_seen_at = :at, ttl_at = :ttl ADD seen_count :times',
+      values: {
+        ':at': lastSeenAt,
+        ':ttl': Math.ceil(lastSeenAt / 1_000) + SEEN_DAYS * 86_400,
+        ':times': times,
+      },
+    },
+  });
+}

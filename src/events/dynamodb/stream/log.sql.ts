@@ -1,0 +1,196 @@
+/**
+ * The log of changes in PostgreSQL: shard workers append what they read, and the log assigns the positions
+ * that every reader uses. One transaction appends the entries of a shard, adds to the totals, moves the
+ * checkpoint of the shard and notifies the readers. So each record is appended once, whoever reads it and
+ * however often.
+ */
+import type { Pool, PoolClient } from 'pg';
+import { isDenial } from '../../../api/rules-errors.js';
+import { hexArray, int4Array, int8Array, textArray } from '../../../postgres/binary.js';
+import { inTransaction } from '../../../postgres/transaction.js';
+import { OUTBOX_CHANNEL, printable } from '../../postgres/batch.js';
+import { lowerTopicTotals, raiseTopicTotals } from '../../postgres/capacity.js';
+import { LANE_LOCK } from '../../postgres/lane/lock.js';
+import type { LogEntry, ViewEntry } from './rules-records.js';
+
+// ── Shards and their leases ────────────────────────────────────────────────────────────────────────────────
+
+export interface KnownShard {
+  readonly id: string;
+  readonly parent: string | undefined;
+  /** The last record that was appended. */
+  readonly checkpoint: string | undefined;
+  readonly isDone: boolean;
+}
+
+export async function noteShards(
+  pool: Pool,
+  stream: string,
+  shards: readonly { readonly id: string; readonly parent: string | undefined }[],
+  now: number,
+): Promise<KnownShard[]> {
+  await pool.query(
+    `INSERT INTO stream_shards (stream, shard, parent, seen_at)
+     SELECT $1, s.shard, nullif(s.parent, ''), $4 FROM unnest($2::text[], $3::text[]) AS s (shard, parent)
+     ON CONFLICT (stream, shard) DO UPDATE SET seen_at = excluded.seen_at`,
+    [stream, shards.map(({ id }) => id), shards.map(({ parent }) => parent ?? ''), now],
+  );
+  const { rows } = await pool.query<{
+    shard: string;
+    parent: string | null;
+    checkpoint: string | null;
+    is_done: boolean;
+  }>('SELECT shard, parent, checkpoint, is_done FROM stream_shards WHERE stream = $1', [stream]);
+  return rows.map(({ shard, parent, checkpoint, is_done }) => ({
+    id: shard,
+    parent: parent ?? undefined,
+    checkpoint: checkpoint ?? undefined,
+    isDone: is_done,
+  }));
+}
+
+export interface Lease {
+  readonly stream: string;
+  readonly shard: string;
+  readonly holder: string;
+}
+
+/** The checkpoint of a shard, if this worker holds its lease now; null where nothing was read yet. */
+export async function takeLease(
+  pool: Pool,
+  { stream, shard, holder }: Lease,
+  now: number,
+  leaseMs: number,
+): Promise<{ readonly checkpoint: string | null } | undefined> {
+  const { rows } = await pool.query<{ checkpoint: string | null }>(
+    `UPDATE stream_shards SET holder = $3, held_until = $4::bigint + $5::bigint
+     WHERE stream = $1 AND shard = $2 AND NOT is_done AND (holder = $3 OR held_until < $4)
+     RETURNING checkpoint`,
+    [stream, shard, holder, now, leaseMs],
+  );
+  return rows[0];
+}
+
+export async function giveUpLeases(pool: Pool, holder: string): Promise<void> {
+  await pool.query('UPDATE stream_shards SET held_until = 0 WHERE holder = $1', [holder]);
+}
+
+/** Forgets shards that the stream no longer lists, and that were read to their end. */
+export async function forgetShards(pool: Pool, stream: string, seenBefore: number): Promise<void> {
+  await pool.query('DELETE FROM stream_shards WHERE (stream <> $1 OR is_done) AND seen_at < $2', [
+    stream,
+    seenBefore,
+  ]);
+}
+
+// ── The log ────────────────────────────────────────────────────────────────────────────────────────────────
+
+const BEGIN = `BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '5s';
+  SET LOCAL statement_timeout = '10s'; SET LOCAL idle_in_transaction_session_timeout = '10s'`;
+const LOCK = `SELECT pg_advisory_xact_lock(${LANE_LOCK})`;
+
+export interface Appended extends Lease {
+  /** What the worker had read before; the append fails when another worker has moved it. */
+  readonly after: string | null;
+  readonly checkpoint: string | null;
+  readonly isDone: boolean;
+  readonly entries: readonly LogEntry[];
+  readonly now: number;
+}
+
+/** False when another worker holds the shard: nothing is appended. */
+export async function append(pool: Pool, appended: Appended): Promise<boolean> {
+  const { stream, shard, holder, after, checkpoint, isDone, entries, now } = appended;
+  const done = await inTransaction(pool, BEGIN, async (tx) => {
+    await tx.query(LOCK);
+    const { rowCount } = await tx.query(
+      `UPDATE stream_shards SET checkpoint = $5, is_done = $6
+       WHERE stream = $1 AND shard = $2 AND holder = $3 AND checkpoint IS NOT DISTINCT FROM $4`,
+      [stream, shard, holder, after, checkpoint, isDone],
+    );
+    if (rowCount !== 1) return false;
+    if (entries.length > 0) await writeEntries(tx, entries, now);
+    return true;
+  });
+  return !isDenial(done) && done;
+}
+
+const ENTRIES_SQL = `
+  WITH entries AS (
+    SELECT s.last_seq + e.place AS seq, e.*
+    FROM lane_state s, unnest($1::int[], $2::bigint[], $3::int[], $4::text[], $5::text[], $6::bytea[],
+      $7::bytea[], $8::text[], $9::text[], $10::bigint[]) WITH ORDINALITY
+      AS e (community, created_at, kind, op, reason, event_id, author, topics, effective_key, bytes, place)
+  ), announced AS (
+    INSERT INTO events_outbox
+      (seq, ingested_at, created_at, community, kind, op, reason, event_id, author, topics, effective_key)
+    SELECT seq, $11::bigint, created_at, community, kind, op, nullif(reason, ''), event_id, author,
+      string_to_array(topics, E'\\n'), effective_key
+    FROM entries WHERE op <> 'mark'
+  ), totalled AS (
+    INSERT INTO community_totals AS t (community, events, bytes)
+    SELECT community, sum(CASE op WHEN 'upsert' THEN 1 ELSE -1 END),
+      sum(CASE op WHEN 'upsert' THEN bytes ELSE -bytes END)
+    FROM entries WHERE op <> 'mark' GROUP BY community
+    ON CONFLICT (community) DO UPDATE
+    SET events = t.events + excluded.events, bytes = t.bytes + excluded.bytes
+  ), numbered AS (
+    UPDATE lane_state SET last_seq = last_seq + $12::bigint
+  )
+  SELECT pg_notify('${OUTBOX_CHANNEL}', '')`;
+
+async function writeEntries(tx: PoolClient, entries: readonly LogEntry[], now: number): Promise<void> {
+  const view = (entry: LogEntry): ViewEntry | undefined => (entry.op === 'mark' ? undefined : entry);
+  const each = <T>(read: (entry: ViewEntry) => T, otherwise: T) =>
+    entries.map((entry) => {
+      const viewed = view(entry);
+      return viewed === undefined ? otherwise : read(viewed);
+    });
+  await tx.query(ENTRIES_SQL, [
+    int4Array(each(({ community }) => community, 0)),
+    int8Array(each(({ event }) => event.created_at, 0)),
+    int4Array(each(({ event }) => event.kind, 0)),
+    textArray(entries.map(({ op }) => op)),
+    textArray(each(({ reason }) => reason ?? '', '')),
+    hexArray(each(({ event }) => event.id, '')),
+    hexArray(each(({ event }) => event.pubkey, '')),
+    textArray(each(({ topics }) => topics.join('\n'), '')),
+    textArray(each(({ effectiveKey }) => printable(effectiveKey), undefined)),
+    int8Array(each(({ payload }) => Buffer.byteLength(payload), 0)),
+    now,
+    entries.length,
+  ]);
+  const viewed = entries.flatMap((entry) => view(entry) ?? []);
+  await raiseTopicTotals(
+    tx,
+    viewed.filter(({ op }) => op === 'upsert'),
+  );
+  await lowerTopicTotals(
+    tx,
+    viewed.filter(({ op }) => op === 'delete'),
+  );
+}
+
+/**
+ * Records were lost: the stream no longer keeps what follows the checkpoint. Every reader of the log is now
+ * behind it and rebuilds; the shard continues with the oldest record that is kept.
+ */
+export async function appendGap(pool: Pool, { stream, shard, holder }: Lease): Promise<void> {
+  await inTransaction(pool, BEGIN, async (tx) => {
+    await tx.query(LOCK);
+    await tx.query('UPDATE lane_state SET last_seq = last_seq + 1, outbox_floor = last_seq + 2');
+    await tx.query(
+      'UPDATE stream_shards SET checkpoint = NULL WHERE stream = $1 AND shard = $2 AND holder = $3',
+      [stream, shard, holder],
+    );
+    await tx.query('SELECT pg_notify($1, $2)', [OUTBOX_CHANNEL, '']);
+    return true;
+  });
+}
+
+/** A mark of the control plane takes a position, in the transaction of its rows. */
+export async function appendMark(tx: Pick<PoolClient, 'query'>): Promise<void> {
+  await tx.query(LOCK);
+  await tx.query('UPDATE lane_state SET last_seq = last_seq + 1');
+  await tx.query('SELECT pg_notify($1, $2)', [OUTBOX_CHANNEL, '']);
+}
