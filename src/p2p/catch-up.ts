@@ -1,0 +1,163 @@
+/**
+ * Fills gaps from the relays of known nodes: after joining a topic, after having been away, and when messages
+ * were lost. Gossip has no history, so this is what makes nodes converge. The addresses come only from
+ * tickets that the operator has joined, never from messages. I14: one fill at a time, each topic at most
+ * every half minute, each fill with a deadline, and the list of waiting topics is bounded by the joined ones.
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Communities } from '../communities/communities.js';
+import { takesLate } from '../events/rules/lateness.js';
+import type { Log } from '../node/log.js';
+import type { Metrics } from '../node/metrics.js';
+import type { JoinedTopic } from './rules.js';
+import type { CatchUpState } from './rules-state.js';
+import type { Ticket } from './rules-ticket.js';
+
+const AGAIN_MS = 30_000;
+const RETRY_MS_MAX = 300_000;
+const FILL_MS_MAX = 600_000;
+const WAITING_MAX = 10_000;
+const PAUSE_MS = 100;
+
+export interface FillRequest extends JoinedTopic {
+  readonly url: string;
+  readonly direction: 'both';
+  /** Seconds: nothing older. */
+  readonly since?: number;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Takes over what a peer has and this node lacks, through admission and the lane, at low priority; and offers
+ * what the peer lacks, because the peer may not know this node.
+ */
+export type Fill = (request: FillRequest) => Promise<unknown>;
+
+/** `joined`: the topic has just been joined. `gap`: events may have been missed. */
+export type Reason = 'joined' | 'gap';
+
+export interface CatchUpOptions {
+  /** Undefined where this build has no engine for it. */
+  readonly fill: Fill | undefined;
+  readonly communities: Communities;
+  readonly tickets: () => readonly Ticket[];
+  readonly metrics: Metrics;
+  readonly log: Log;
+  readonly now: () => number;
+  readonly signal: AbortSignal;
+}
+
+interface Task extends JoinedTopic {
+  reason: Reason;
+  notBefore: number;
+  failures: number;
+}
+
+export class CatchUp {
+  private readonly tasks = new Map<string, Task>();
+  /** When each topic was last filled. */
+  private readonly filled = new Map<string, number>();
+  private readonly counts = { done: 0, failed: 0, lastError: null as string | null };
+  readonly running: Promise<void>;
+
+  constructor(private readonly options: CatchUpOptions) {
+    this.running = options.fill === undefined ? Promise.resolve() : this.run(options.fill);
+  }
+
+  get state(): CatchUpState {
+    return { available: this.options.fill !== undefined, waiting: this.tasks.size, ...this.counts };
+  }
+
+  want(topics: readonly JoinedTopic[], reason: Reason): void {
+    if (this.options.fill === undefined) return;
+    for (const { community, topic } of topics) {
+      const key = `${community}/${topic}`;
+      const known = this.tasks.get(key);
+      if (known !== undefined) {
+        if (reason === 'gap') known.reason = 'gap';
+        continue;
+      }
+      if (this.tasks.size >= WAITING_MAX) return;
+      const notBefore = (this.filled.get(key) ?? Number.NEGATIVE_INFINITY) + AGAIN_MS;
+      this.tasks.set(key, { community, topic, reason, notBefore, failures: 0 });
+    }
+  }
+
+  /** Forgets topics that are no longer joined. */
+  keep(isJoined: (topic: JoinedTopic) => boolean): void {
+    for (const [key, task] of this.tasks) if (!isJoined(task)) this.tasks.delete(key);
+    if (this.filled.size > WAITING_MAX) this.filled.clear();
+  }
+
+  private async run(fill: Fill): Promise<void> {
+    const { signal, now } = this.options;
+    while (!signal.aborted) {
+      const due = [...this.tasks].find(([, { notBefore }]) => notBefore <= now());
+      if (due === undefined) await delay(PAUSE_MS, undefined, { signal }).catch(() => undefined);
+      else await this.carryOut(fill, ...due);
+    }
+  }
+
+  private async carryOut(fill: Fill, key: string, task: Task): Promise<void> {
+    const { now, log, metrics, signal } = this.options;
+    const { community, topic, reason } = task;
+    this.tasks.delete(key);
+    const problem = await this.fillFromAll(fill, task);
+    this.filled.set(key, now());
+    if (signal.aborted) return;
+    metrics.gossipCatchUps.inc({ outcome: problem === undefined ? 'done' : 'failed' });
+    if (problem === undefined) {
+      this.counts.done += 1;
+      return;
+    }
+    this.counts.failed += 1;
+    this.counts.lastError = problem.slice(0, 300);
+    const waitMs = Math.min(RETRY_MS_MAX, AGAIN_MS * 2 ** task.failures);
+    log.warn({ topic, error: problem, waitMs }, 'gossip: a topic could not be filled from a peer');
+    if (!this.tasks.has(key))
+      this.tasks.set(key, {
+        community,
+        topic,
+        reason,
+        notBefore: now() + waitMs,
+        failures: task.failures + 1,
+      });
+  }
+
+  /** From every known node, since each may have what the others lack. One that answers is enough. */
+  private async fillFromAll(fill: Fill, { community, topic, reason }: Task): Promise<string | undefined> {
+    const since = this.since({ community, topic }, reason);
+    if (since === 'none') return undefined;
+    const tickets = this.options.tickets().filter(({ urls }) => urls.length > 0);
+    let problem: string | undefined;
+    let isFilled = tickets.length === 0;
+    for (const { urls } of tickets) {
+      for (const url of urls) {
+        const signal = AbortSignal.any([this.options.signal, AbortSignal.timeout(FILL_MS_MAX)]);
+        if (signal.aborted) return undefined;
+        const request = { community, topic, url, direction: 'both', signal } as const;
+        const error = await fill(since === undefined ? request : { ...request, since }).then(
+          () => undefined,
+          (reason: unknown) => (reason instanceof Error ? reason.message : String(reason)),
+        );
+        if (error === undefined) {
+          isFilled = true;
+          break;
+        }
+        problem = `${url}: ${error}`;
+      }
+    }
+    return isFilled ? undefined : problem;
+  }
+
+  /** Without backfill a topic takes no history, and after a gap only what it would still have taken. */
+  private since({ community: id, topic }: JoinedTopic, reason: Reason): number | undefined | 'none' {
+    const community = this.options.communities.get(id);
+    const policy = community?.topics.get(topic)?.policy;
+    if (community === undefined || policy === undefined) return 'none';
+    if (takesLate(policy)) return undefined;
+    if (reason === 'joined') return 'none';
+    const seconds = policy.maxDelaySeconds ?? community.settings['capacity.backfillSeconds'];
+    return Math.floor(this.options.now() / 1_000) - seconds;
+  }
+}
