@@ -8,17 +8,16 @@ import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { expect, inject } from 'vitest';
 import { addOperator } from '../../src/members/operators.sql.js';
 import type { Role } from '../../src/members/rules-roles.js';
-import { runCli } from './cli.js';
 import { type Api, createApi } from './clients/api.js';
 import { type Author, newAuthor, sign } from './events.js';
 import { startTestNode, type TestNode } from './node.js';
 import { launchChromium } from './servers/chromium.js';
 import { createTestDatabase } from './servers/database.js';
+import { createDemoDatabase, demoBoss } from './stores/demo.js';
 
 const axeSource = createRequire(import.meta.url).resolve('axe-core/axe.min.js');
 /** Long enough for a busy machine: a test waits for a condition. */
 const WAIT_MS = 60_000;
-const DEMO = ['--members', '16', '--weeks', '2', '--events', '260'];
 
 export interface ViewOptions {
   /** Signed in by a session of this key; it needs a role. */
@@ -68,16 +67,11 @@ export async function startConsole({
   env = {},
   trust = false,
 }: ConsoleOptions = {}): Promise<ConsoleTest> {
-  const boss = newAuthor();
-  const test = await createTestDatabase();
+  const boss = demo ? demoBoss : newAuthor();
+  const test = await (demo ? createDemoDatabase() : createTestDatabase());
   const all = { MINATO_ADMIN_PUBKEYS: boss.pubkey, MINATO_TOPIC_MODE: 'default', ...env };
-  if (demo) {
-    const where = { DATABASE_URL: test.url, MINATO_PORT: '0', MINATO_DATA_DIR: test.folder };
-    const { code, stderr } = await runCli(['demo', ...DEMO], { ...where, ...all });
-    expect({ code, stderr: code === 0 ? '' : stderr }).toEqual({ code: 0, stderr: '' });
-  }
   const node = await startTestNode({ env: all, on: test, trust });
-  const browser = await launchChromium(inject('chromium'));
+  const browser = await borrowBrowser();
   const cookies = new Map<string, string>();
   return {
     node,
@@ -96,11 +90,33 @@ export async function startConsole({
       return openView(browser, node.http, path, options, cookie);
     },
     close: async () => {
-      await browser.close();
+      await returnBrowser(browser);
       await node.close();
       await test.drop();
     },
   };
+}
+
+/** The next test file of this worker uses the same browser, if it comes soon. */
+let kept: { readonly browser: Browser; readonly closing: NodeJS.Timeout } | undefined;
+const KEPT_MS_MAX = 60_000;
+
+async function borrowBrowser(): Promise<Browser> {
+  if (kept === undefined || !kept.browser.isConnected()) return launchChromium(inject('chromium'));
+  const { browser, closing } = kept;
+  clearTimeout(closing);
+  kept = undefined;
+  return browser;
+}
+
+async function returnBrowser(browser: Browser): Promise<void> {
+  for (const context of browser.contexts()) await context.close();
+  if (kept !== undefined) return browser.close();
+  const closing = setTimeout(() => {
+    kept = undefined;
+    void browser.close();
+  }, KEPT_MS_MAX).unref();
+  kept = { browser, closing };
 }
 
 /** The value of the cookie of a new session. */
@@ -169,7 +185,9 @@ async function addExtension(context: BrowserContext, author: Author): Promise<vo
 
 async function expectAccessible(page: Page): Promise<void> {
   // Not as a script of the page: its policy allows none but its own.
-  await page.evaluate(await readFile(axeSource, 'utf8'));
+  if (!(await page.evaluate<boolean>(IN_PAGE.hasAxe))) await page.evaluate(await readFile(axeSource, 'utf8'));
+  // What fades in has too little contrast until it is there.
+  await page.waitForFunction(IN_PAGE.isStill);
   expect(await page.evaluate<string[]>(IN_PAGE.findings)).toEqual([]);
 }
 
@@ -177,13 +195,16 @@ async function expectAccessible(page: Page): Promise<void> {
 const IN_PAGE = {
   reportViolations: `document.addEventListener('securitypolicyviolation', (event) =>
     console.error('policy: ' + event.violatedDirective + ' ' + event.blockedURI));`,
+  hasAxe: `'axe' in window`,
+  isStill: `document.getAnimations().every(({ effect }) =>
+    effect === null || effect.getComputedTiming().endTime === Infinity)`,
   overflow: 'document.documentElement.scrollWidth - window.innerWidth',
   extensionOf: (pubkey: string) => `window.nostr = {
     getPublicKey: async () => '${pubkey}',
     signEvent: (draft) => window.extensionSigns(draft),
   };`,
   findings: `axe
-    .run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'] })
+    .run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'], resultTypes: ['violations'] })
     .then(({ violations }) => violations.filter(({ impact }) => ['serious', 'critical'].includes(impact)))
     .then((found) => found.map(({ id, nodes }) =>
       id + ': ' + nodes.map((each) => each.target + ' ' + each.failureSummary).join(' | ')))`,
