@@ -1,7 +1,8 @@
 /**
  * `node --import tsx bench/console.ts [events]`, after `npm run build`: the console on a store of 100,000
- * events (sql-store.ts). Times of each way to find events over HTTP, of a walk through all pages, and of the
- * page in a real Chromium: its first rows, scrolling to the very end, jumping, filtering.
+ * events (sql-store.ts) and 10,000 members. Times of each way to find events over HTTP, of a walk through all
+ * pages, and of both pages in a real Chromium: their first rows, scrolling to the very end, jumping,
+ * filtering, and coming back to the tab.
  */
 
 import { tmpdir } from 'node:os';
@@ -18,6 +19,7 @@ import { untilUpToDate } from './settle.js';
 import { anyAuthor, BUSY_AUTHOR, coldTopic, eventId, fillBySql, HOT_TOPIC, withStore } from './sql-store.js';
 
 const EVENTS = Number(process.argv[2] ?? 100_000);
+const MEMBERS = 10_000;
 const ASKED = 40;
 const WAIT_MS = 120_000;
 const INDEXED_MS_MAX = 15 * 60_000;
@@ -45,7 +47,10 @@ async function main(): Promise<void> {
           const cookie = await signIn(base);
           await untilIndexed(base, cookie);
           say(`consumers: ${Math.round(await untilUpToDate({ node, folder, nodeEnv: env }))} s`);
-          await withDatabase({ node, folder, nodeEnv: env }, hideSome);
+          await withDatabase({ node, folder, nodeEnv: env }, async (client) => {
+            await hideSome(client);
+            await addMembers(client);
+          });
           await askAll(base, cookie);
           await walk(base, cookie);
           await browse(base, cookie);
@@ -66,10 +71,22 @@ async function untilIndexed(base: string, cookie: string): Promise<void> {
   }
 }
 
-/** The busy author has deleted half of their events. */
-async function hideSome(client: {
+interface Querying {
   query(text: string, values?: unknown[]): Promise<unknown>;
-}): Promise<void> {
+}
+
+async function addMembers(client: Querying): Promise<void> {
+  await client.query(
+    `INSERT INTO members (community, pubkey, name, note, created_at, updated_at)
+     SELECT 1, sha256(convert_to('member ' || n, 'UTF8')), 'keeper' || n, 'lives at pier ' || n % 97, t, t
+     FROM generate_series(1, $1::bigint) AS n, LATERAL (SELECT 1700000000000 + n * 1000 AS t) AS times`,
+    [MEMBERS],
+  );
+  await client.query('ANALYZE members');
+}
+
+/** The busy author has deleted half of their events. */
+async function hideSome(client: Querying): Promise<void> {
   await client.query(
     `WITH hidden AS (UPDATE events SET hidden = 2, hidden_at = created_at * 1000
        WHERE pubkey = decode($1, 'hex') AND seq % 20 < 10 RETURNING id, seq),
@@ -176,21 +193,48 @@ async function browse(base: string, cookie: string): Promise<void> {
     const [name, value] = cookie.split('=') as [string, string];
     await context.addCookies([{ name, value, url: base }]);
     const page = await context.newPage();
-    say('\nthe page in Chromium, 1280 × 800');
-    await timed('first rows after opening the address', async () => {
-      await page.goto(`${base}/admin/events`);
-      await page.getByRole('row').nth(5).waitFor();
-    });
-    await scroll(page);
-    for (let round = 0; round < 3; round += 1)
-      await timed('jump to a random place among all of them', () => jump(page));
+    say('\nevents in Chromium, 1280 × 800');
+    await look(page, `${base}/admin/events`);
     await timed('filter by a topic (250 ms of it wait for typing)', async () => {
       await page.getByLabel('Topic').fill(coldTopic(3));
       await until(page, `rows.every((row) => row.textContent.includes('${coldTopic(3)}'))`);
     });
+    say(`\n${MEMBERS} members in Chromium`);
+    await look(page, `${base}/admin/members`);
+    await timed('find a name (200 ms of it wait for typing)', async () => {
+      await page.getByLabel('Search').fill('keeper77');
+      await until(page, `rows.every((row) => row.textContent.includes('keeper77'))`);
+    });
   } finally {
     await browser.close();
   }
+}
+
+async function look(page: Page, url: string): Promise<void> {
+  await timed('first rows after opening the address', async () => {
+    await page.goto(url);
+    await page.getByRole('row').nth(5).waitFor();
+  });
+  await scroll(page);
+  for (let round = 0; round < 3; round += 1)
+    await timed('jump to a random place among all of them', () => jump(page));
+  say(`  requests when one comes back to the tab ${await comeBack(page)}`);
+}
+
+const SETTLED_MS = 3_000;
+
+/** How many requests of the API the page makes. */
+async function comeBack(page: Page): Promise<number> {
+  let requests = 0;
+  const count = (request: { url(): string }) => {
+    if (request.url().includes('/v1/admin/')) requests += 1;
+  };
+  await sleep(SETTLED_MS);
+  page.on('request', count);
+  await page.evaluate(`document.dispatchEvent(new Event('visibilitychange', { bubbles: true }))`);
+  await sleep(SETTLED_MS);
+  page.off('request', count);
+  return requests;
 }
 
 async function timed(title: string, work: () => Promise<unknown>): Promise<void> {

@@ -20,7 +20,8 @@ import { FOLDER, prepareOwnNode, serveOwnNode } from './command-serve.js';
 import { fillCases } from './fill-cases.js';
 import { fillErasures } from './fill-erasures.js';
 import { admit, fillEvents, probeGone } from './fill-events.js';
-import { fillMembers, prepareTopics, prepareTown, topicNamed } from './fill-town.js';
+import { fillHistory } from './fill-history.js';
+import { fillMembers, nameTown, prepareTopics, prepareTown, topicNamed } from './fill-town.js';
 import { type Filling, Interrupted, Tally } from './filling.js';
 import { makeKeys } from './keys.js';
 import { type Mark, readMark, signMark } from './marker.js';
@@ -104,16 +105,19 @@ async function demo(options: Options): Promise<void> {
   let isWhole = false;
   await withJobs(async (context, config) => {
     isWhole = await fill(context, config, options);
-    if (serve !== undefined && isWhole) await printLink(context, config);
+    if (serve === undefined || !isWhole) return;
+    const operator = await printLink(context, config);
+    // So that the link shows everything of this node, its log and its other communities too.
+    process.env.MINATO_ADMIN_PUBKEYS ||= operator;
   });
   if (serve !== undefined && isWhole) await serveOwnNode();
 }
 
 /**
- * A link that signs in to the console of the node of the demo. Its operator is a new key whose secret nobody
- * has: the people of the demo are no operators, because their secrets follow from the seed.
+ * A link that signs in to the console of the node of the demo, and its key. The operator is a new key whose
+ * secret nobody has: the people of the demo are no operators, because their secrets follow from the seed.
  */
-async function printLink({ database, communities, now }: CommandJobs, config: Config): Promise<void> {
+async function printLink({ database, communities, now }: CommandJobs, config: Config): Promise<string> {
   const community = chooseCommunity(communities, DEFAULT_SLUG);
   const known = config.adminPubkeys[0] ?? community.operators.keys().next().value;
   const pubkey = known ?? getPublicKey(generateSecretKey());
@@ -123,6 +127,7 @@ async function printLink({ database, communities, now }: CommandJobs, config: Co
   process.stdout.write(
     `\nThe console, signed in, within ten minutes:\n  ${consoleLink(community, config, code)}\n\n`,
   );
+  return pubkey;
 }
 
 // ─── Where to, and how much ────────────────────────────────────────────────────────────────────────────────
@@ -171,6 +176,10 @@ async function fill(context: CommandJobs, config: Config, options: Options): Pro
     await runJob(partitions, context);
     await admit(filling, signed(false));
     await fillAll(filling, context);
+    if (options.serve !== undefined) {
+      await nameTown(filling);
+      await fillHistory(filling);
+    }
     await admit(filling, signed(true));
   } catch (error) {
     if (!(error instanceof Interrupted)) throw error;

@@ -2,6 +2,7 @@
  * Fills the control plane of the demo, with the functions that the API uses: topics, terms, plans, rules,
  * members, invites and usage. Times are those of the story. Doing it again changes nothing.
  */
+import { writeSetting } from '../communities/communities.sql.js';
 import { createInvite, listInvites, revokeInvite } from '../members/invites.sql.js';
 import { changeMember, readMember } from '../members/members.sql.js';
 import { ruleSchema } from '../moderation/rules.js';
@@ -70,6 +71,18 @@ export async function prepareTopics(
     tally.note('topics', isNew);
   }
   await filling.refresh();
+}
+
+const TOWN = {
+  'relay.name': 'Harbour town 港町',
+  'relay.description':
+    'Invented neighbours talk about ferries, gardens and the summer festival. 架空の港町の住民の会話です。',
+} as const;
+
+/** Only a node of the demo's own is named: another community has its name already. */
+export async function nameTown({ pool, community, now }: Filling): Promise<void> {
+  for (const [key, value] of Object.entries(TOWN) as [keyof typeof TOWN, string][])
+    await writeSetting(pool, community().id, key, value, now());
 }
 
 export async function prepareTown(filling: Filling): Promise<void> {

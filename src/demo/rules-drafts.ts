@@ -65,13 +65,16 @@ const BUSY = [2, 1, 0.2, 0.2, 0.4, 2, 5, 7, 6, 5, 4, 5, 8, 6, 4, 4, 5, 7, 9, 10,
 const BUSY_MAX = 10;
 const TRIES_MAX = 20;
 
+/** From 0 to 1, at a time in seconds. */
+export const busyAt = (at: number): number =>
+  BUSY[Math.floor(((at + TOKYO_SECONDS) % DAY) / HOUR)]! / BUSY_MAX;
+
 /** A time within the span at which people of this town are awake. */
 export function momentIn(dice: Dice, { start, end }: Span): number {
   let at = start;
   for (let tries = 0; tries < TRIES_MAX; tries += 1) {
     at = dice.between(start, end);
-    const hour = Math.floor(((at + TOKYO_SECONDS) % DAY) / HOUR);
-    if (dice.chance(BUSY[hour]! / BUSY_MAX)) break;
+    if (dice.chance(busyAt(at))) break;
   }
   return at;
 }

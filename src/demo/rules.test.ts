@@ -6,6 +6,7 @@ import { EVENTS_MAX, eventsMin, makeStory, type Sizes, type Story } from './rule
 import { RULE } from './rules-cases.js';
 import { Dice } from './rules-dice.js';
 import { DAY, type Draft, USES } from './rules-drafts.js';
+import { makeHistory } from './rules-history.js';
 import { MEMBERS_MAX, MEMBERS_MIN, PARTS } from './rules-people.js';
 import { sentencesOf, THEMES, type Theme } from './rules-texts.js';
 
@@ -186,4 +187,28 @@ it('dice are fair enough, and parts do not depend on each other', () => {
   const [one, other] = [new Dice('x'), new Dice('x')];
   one.next();
   expect(one.for('part').next()).toBe(other.for('part').next());
+});
+
+describe('the figures of past weeks', () => {
+  const now = { events: 380, bytes: 500_000, databaseBytes: 60_000_000 };
+  const { minutes, hours, sizes } = makeHistory(new Dice('history'), story, now);
+  const storedIn = (samples: typeof hours) => samples.reduce((sum, { outcomes }) => sum + outcomes[0]!, 0);
+  const written = (since: number, until: number) =>
+    story.drafts.filter((draft) => draft.created_at * 1_000 >= since && draft.created_at * 1_000 < until);
+
+  it('have what the story says was stored, in every hour and in the minutes of the last day', () => {
+    const end = hours.at(-1)!.at + 3_600_000;
+    expect(storedIn(hours)).toBe(written(hours[0]!.at, end).length);
+    expect(hours).toHaveLength((end - hours[0]!.at) / 3_600_000);
+    expect(minutes).toHaveLength(24 * 60);
+    expect(storedIn(minutes)).toBe(written(minutes[0]!.at, minutes.at(-1)!.at + 60_000).length);
+    expect(minutes.at(-1)!.at + 60_000).toBeLessThanOrEqual(UNTIL * 1_000);
+  });
+
+  it('grow to what is there now', () => {
+    const events = sizes.map((size) => size.events);
+    expect(events).toEqual([...events].sort((a, b) => a - b));
+    expect(events.at(-1)).toBeGreaterThan(0.95 * now.events);
+    expect(events.at(-1)).toBeLessThanOrEqual(now.events);
+  });
 });

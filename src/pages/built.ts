@@ -42,10 +42,13 @@ export class BuiltPages {
     if (folder === undefined) return pages;
     for (const name of ['admin', 'members'] as const)
       pages.html.set(name, await readFile(join(folder, `${name}.html`), 'utf8'));
-    for (const name of await readdir(join(folder, 'assets'))) {
+    const names = new Set(await readdir(join(folder, 'assets')));
+    const read = (name: string) => () => readFile(join(folder, 'assets', name));
+    for (const name of names) {
       const type = TYPES[name.slice(name.lastIndexOf('.') + 1)];
-      if (type !== undefined)
-        pages.assets.set(name, new KeptFile(type, () => readFile(join(folder, 'assets', name))));
+      if (type === undefined) continue;
+      const stored = names.has(`${name}.br`) ? { br: read(`${name}.br`) } : {};
+      pages.assets.set(name, new KeptFile(type, read(name), stored));
     }
     return pages;
   }

@@ -15,10 +15,11 @@ import { startBunker } from '../support/clients/bunker.js';
 import { RawClient } from '../support/clients/client.js';
 import { type ConsoleTest, startConsole } from '../support/console.js';
 import { type Author, newAuthor, nowSeconds, sign } from '../support/events.js';
+import { textsIn } from '../support/texts.js';
 
 const BOATS = `kukuri:${'b'.repeat(64)}`;
 const NAME = 'Harbour of boats';
-const TERMS = 'Be kind to one another.';
+const TERMS = { en: 'Be kind to one another.', ja: 'お互いに親切にしましょう。' };
 const SHOTS = process.env.SCREENSHOTS;
 
 useWebSocketImplementation(WebSocket);
@@ -47,10 +48,7 @@ beforeAll(async () => {
   await done(createNodeTopic(pool(), topic, { enabledMax: 100 }, Date.now()));
   const ref = { community: community().id, type: 'terms', version: '1' } as const;
   await done(createPolicy(pool(), ref, Date.now()));
-  for (const [locale, content] of [
-    ['en', TERMS],
-    ['ja', 'お互いに親切にしましょう。'],
-  ] as const)
+  for (const [locale, content] of Object.entries(TERMS))
     await done(writeText(pool(), { ...ref, locale }, { title: `Terms ${locale}`, content }, Date.now()));
   await done(publishPolicy(pool(), ref, Date.now()));
   await done(makeCurrent(pool(), ref, Date.now()));
@@ -97,80 +95,106 @@ async function postAs(author: Author, content: string, createdAt = nowSeconds())
 
 const article = (page: Page, text: string) => page.getByRole('article').filter({ hasText: text });
 
-describe("a member's way", () => {
+describe.each(['en', 'ja'] as const)("a member's way (%s)", (language) => {
+  const t = textsIn(language);
+
   it('leads from the landing page to the certificate of the erasure', async () => {
     const alice = newAuthor();
-    const view = await test.open('/', { extension: alice });
+    const view = await test.open('/', { extension: alice, language });
     const { page } = view;
 
     // What this community is; its description is text.
     await page.getByRole('heading', { name: NAME, level: 1 }).waitFor();
     await page.getByText('We talk about <b>boats</b>.').waitFor();
-    await page.getByRole('img', { name: /^QR code of ws:/ }).waitFor();
+    await page.getByRole('img', { name: t('home:qrLabel', { address: '' }).trim() }).waitFor();
     await view.expectAccessible();
     await shot(page, 'landing');
 
     // Sign in, and ask for a topic by its name: the node asks for consent first.
-    await page.getByRole('banner').getByRole('button', { name: 'Sign in' }).click();
-    await page.getByRole('button', { name: 'Browser extension' }).click();
-    await page.getByRole('button', { name: 'About me' }).waitFor();
-    await page.getByLabel('Ask for another topic').fill('Night boats');
-    await page.getByRole('button', { name: 'Ask to join' }).last().click();
-    await page.getByRole('dialog').getByText(TERMS).waitFor();
+    await page
+      .getByRole('banner')
+      .getByRole('button', { name: t('home:signIn') })
+      .click();
+    await page.getByRole('button', { name: t('home:withExtension') }).click();
+    await page.getByRole('button', { name: t('home:me') }).waitFor();
+    await page.getByLabel(t('home:askByName')).fill('Night boats');
+    await page
+      .getByRole('button', { name: t('home:ask') })
+      .last()
+      .click();
+    await page.getByRole('dialog').getByText(TERMS[language]).waitFor();
     await view.expectAccessible();
-    await page.getByRole('button', { name: 'I agree' }).click();
-    await page.getByText('Your request was sent.').waitFor();
+    await page.getByRole('button', { name: t('home:agree') }).click();
+    await page.getByText(t('home:asked')).waitFor();
 
     // The request is followed: it is approved without a reload.
-    await page.getByRole('button', { name: 'About me' }).click();
-    await page.getByRole('menuitem', { name: 'My topics' }).click();
-    await page.getByText('Waiting', { exact: true }).waitFor();
+    await page.getByRole('button', { name: t('home:me') }).click();
+    await page.getByRole('menuitem', { name: t('home:mine') }).click();
+    await page.getByText(t('home:requestStatus.pending'), { exact: true }).waitFor();
     const { body } = await test.api.ask<{ items: { request_id: string; topic_id: string }[] }>(
       'GET',
       '/v1/topic-subscription-requests',
       { as: alice },
     );
     await approve(body.items[0]!.request_id);
-    await page.getByText('Active', { exact: true }).waitFor();
-    await page.getByText('Note of the operator: welcome').waitFor();
+    await page.getByText(t('home:status.active'), { exact: true }).waitFor();
+    await page.getByText(t('home:note', { note: 'welcome' })).waitFor();
     await view.expectAccessible();
     await shot(page, 'me');
 
     // Pause and resume.
-    await page.getByRole('button', { name: 'Pause' }).click();
-    await page.getByText('Paused', { exact: true }).waitFor();
-    await page.getByRole('button', { name: 'Resume' }).click();
-    await page.getByText('Active', { exact: true }).waitFor();
+    await page.getByRole('button', { name: t('home:pause') }).click();
+    await page.getByText(t('home:status.paused'), { exact: true }).waitFor();
+    await page.getByRole('button', { name: t('home:resume') }).click();
+    await page.getByText(t('home:status.active'), { exact: true }).waitFor();
 
     // Read, post, reply, delete.
     await page.getByRole('link', { name: 'night boats' }).click();
     await page.getByRole('heading', { name: 'night boats', level: 1 }).waitFor();
-    await page.getByLabel('Write a post').fill('The ferry is early today');
-    await page.getByRole('button', { name: 'Post', exact: true }).click();
+    await page.getByLabel(t('home:newPost')).fill('The ferry is early today');
+    await page.getByRole('button', { name: t('home:post'), exact: true }).click();
     const first = article(page, 'The ferry is early today');
     await first.first().waitFor();
-    await first.getByRole('button', { name: 'Reply' }).click();
-    await first.getByLabel('Write a reply').fill('And it is empty');
-    await first.getByRole('button', { name: 'Reply' }).click();
+    await first.getByRole('button', { name: t('home:reply') }).click();
+    await first.getByLabel(t('home:newReply')).fill('And it is empty');
+    await first.getByRole('button', { name: t('home:reply') }).click();
     await article(page, 'And it is empty').waitFor();
     await article(page, 'And it is empty').getByText('The ferry is early today').waitFor();
     await view.expectAccessible();
     await shot(page, 'topic');
+
+    // The conversation has an address of its own.
+    await article(page, 'And it is empty').getByRole('link').first().click();
+    await page.getByRole('heading', { name: t('home:conversation'), level: 1 }).waitFor();
+    await expect.poll(() => page.getByRole('article').count()).toBe(2);
+    await page.locator('.answers .answers').getByText('And it is empty').waitFor();
+    await view.expectAccessible();
+    await shot(page, 'conversation');
+    await page.getByRole('link', { name: 'night boats' }).click();
     const reply = article(page, 'And it is empty');
-    await reply.getByRole('button', { name: 'Actions' }).click();
-    await page.getByRole('menuitem', { name: 'Delete' }).click();
-    await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+    await reply.getByRole('button', { name: t('home:actions') }).click();
+    await page.getByRole('menuitem', { name: t('home:delete') }).click();
+    await page
+      .getByRole('dialog')
+      .getByRole('button', { name: t('home:delete') })
+      .click();
     await reply.waitFor({ state: 'detached' });
 
     // Search.
-    await page.getByRole('link', { name: 'Search in this topic' }).click();
-    await page.getByLabel('Words').fill('ferry');
+    await page.getByRole('link', { name: t('home:searchHere') }).click();
+    await page.getByLabel(t('home:words')).fill('ferry');
     await expect
       .poll(
         async () => {
-          await page.getByRole('button', { name: 'Search', exact: true }).last().click();
+          await page
+            .getByRole('button', { name: t('home:search'), exact: true })
+            .last()
+            .click();
           await page.reload();
-          await page.getByText(/The ferry is early|Nothing was found/).waitFor();
+          await page
+            .getByText('The ferry is early')
+            .or(page.getByText(t('home:foundNothing')))
+            .waitFor();
           return article(page, 'The ferry is early').count();
         },
         { timeout: 60_000 },
@@ -180,34 +204,118 @@ describe("a member's way", () => {
     await shot(page, 'search');
 
     // A file of everything.
-    await page.getByRole('button', { name: 'About me' }).click();
-    await page.getByRole('menuitem', { name: 'My data' }).click();
-    await page.getByRole('button', { name: 'Make a file' }).click();
-    const link = page.getByRole('link', { name: /^Download/ });
+    await page.getByRole('button', { name: t('home:me') }).click();
+    await page.getByRole('menuitem', { name: t('home:myData') }).click();
+    await page.getByRole('button', { name: t('home:makeExport') }).click();
+    const link = page.getByRole('link', { name: t('home:download', { size: '' }).split(/[(（]/)[0]!.trim() });
     await link.waitFor();
     const [file] = await Promise.all([page.waitForEvent('download'), link.click()]);
     expect(file.suggestedFilename()).toMatch(/\.zip$/);
     expect(await file.failure()).toBeNull();
 
     // Erase everything, with the name of the community typed.
-    await page.getByRole('button', { name: 'Erase everything' }).click();
+    await page.getByRole('button', { name: t('home:erase'), exact: true }).click();
     const dialog = page.getByRole('dialog');
-    await dialog.getByText('counted now: 1').waitFor();
-    expect(await dialog.getByRole('button', { name: 'Erase everything' }).isDisabled()).toBe(true);
+    const [counted] = t('home:eraseWhat', { events: '#', subscriptions: '' }).split('#');
+    await dialog.getByText(`${counted}1`).waitFor();
+    expect(await dialog.getByRole('button', { name: t('home:erase'), exact: true }).isDisabled()).toBe(true);
     await view.expectAccessible();
-    await dialog.getByLabel(`Type ${NAME} to confirm`).fill(NAME);
-    await dialog.getByRole('button', { name: 'Erase everything' }).click();
-    await page.getByText('Everything is erased').waitFor();
+    await dialog.getByLabel(t('shared:typeName', { name: NAME })).fill(NAME);
+    await dialog.getByRole('button', { name: t('home:erase'), exact: true }).click();
+    await page.getByText(t('home:eraseStatus.done')).waitFor();
     await shot(page, 'data');
     const [certificate] = await Promise.all([
       page.waitForEvent('download'),
-      page.getByRole('button', { name: 'Certificate' }).click(),
+      page.getByRole('button', { name: t('home:certificate'), exact: true }).click(),
     ]);
     expect(certificate.suggestedFilename()).toMatch(/^erasure-.*\.json$/);
     expect(await certificate.failure()).toBeNull();
     await page.reload();
-    await page.getByText('Everything is erased').waitFor();
+    await page.getByText(t('home:eraseStatus.done')).waitFor();
     await view.expectAccessible();
+    await view.close();
+  });
+});
+
+describe.each(['en', 'ja'] as const)('a member (%s)', (language) => {
+  const t = textsIn(language);
+
+  async function signedIn(as: Author, path: string) {
+    const view = await test.open('/', { extension: as, language });
+    await signInAt(view.page, t);
+    await view.page.goto(test.node.http + path);
+    return view;
+  }
+
+  it('ends a subscription after a question', async () => {
+    const alice = await newMember();
+    const view = await signedIn(alice, '/me');
+    const { page } = view;
+    await page.getByRole('button', { name: t('home:end'), exact: true }).click();
+    const dialog = page.getByRole('dialog', { name: t('home:endTitle', { topic: 'boats' }) });
+    await dialog.getByText(t('home:endAbout')).waitFor();
+    await view.expectAccessible();
+    await dialog.getByRole('button', { name: t('home:end'), exact: true }).click();
+    await page.getByText(t('home:ended')).waitFor();
+    await page.getByText(t('home:noSubscriptions'), { exact: true }).waitFor();
+    const { body } = await test.api.ask<{ items: { status: string }[] }>('GET', '/v1/topic-subscriptions', {
+      as: alice,
+    });
+    expect(body.items.map(({ status }) => status)).toEqual(['ended']);
+    await view.close();
+  });
+
+  it('withdraws the consent, can no longer read, and agrees again', async () => {
+    const view = await signedIn(await newMember(), '/me/terms');
+    const { page } = view;
+    await page.getByText(TERMS[language]).waitFor();
+    await page.getByRole('button', { name: t('home:withdraw') }).click();
+    const dialog = page.getByRole('dialog', { name: t('home:withdrawTitle') });
+    await dialog.getByText(t('home:withdrawAbout')).waitFor();
+    await dialog.getByRole('button', { name: t('home:withdraw') }).click();
+    await page.getByRole('button', { name: t('home:agree') }).waitFor();
+    await page.goto(`${test.node.http}/topics/${BOATS}`);
+    await page.getByText(t('home:termsFirst')).waitFor();
+    expect(await page.getByRole('article').count()).toBe(0);
+    await view.expectAccessible();
+    await page.getByRole('button', { name: t('home:agree') }).click();
+    await page.getByLabel(t('home:newPost')).waitFor();
+    await view.close();
+  });
+
+  it('appeals against a decision, and reads that it was settled', async () => {
+    const alice = await newMember();
+    const post = await postAs(alice, `a post that is removed (${language})`);
+    const decide = (path: string, body: object) =>
+      test.api.ask<{ case_id: string }>('POST', `/v1/admin/moderation/cases${path}`, { as: test.boss, body });
+    const { case_id } = (await decide('', { event_id: post.id })).body;
+    expect((await decide(`/${case_id}/actions`, { action: 'remove' })).status).toBe(201);
+    const view = await signedIn(alice, '/me/moderation');
+    const { page } = view;
+    await page.getByText(t('home:decision.remove')).waitFor();
+    await page.getByRole('button', { name: t('home:appeal'), exact: true }).click();
+    const dialog = page.getByRole('dialog', { name: t('home:appeal') });
+    await dialog.getByLabel(t('home:appealWhy')).fill('it was about a real boat');
+    await view.expectAccessible();
+    await dialog.getByRole('button', { name: t('home:sendAppeal') }).click();
+    await page.getByText(t('home:appealed')).waitFor();
+    await page.getByText(t('home:appealWaits', { text: 'it was about a real boat' })).waitFor();
+    expect(await page.getByRole('button', { name: t('home:appeal'), exact: true }).count()).toBe(0);
+
+    // A moderator reads it in the case, and restores the post.
+    const moderating = await test.open(`/admin/cases/${case_id}`, { as: test.boss, language });
+    const { page: caseOf } = moderating;
+    await caseOf.getByText(t('cases:appealWaits')).waitFor();
+    await caseOf.getByText('it was about a real boat').waitFor();
+    await caseOf.getByRole('button', { name: t('cases:act.restore'), exact: true }).click();
+    await caseOf.getByText(t('cases:done.restore', { n: 1 })).waitFor();
+    await moderating.close();
+    await page.reload();
+    await page.getByText(t('home:decision.restore')).waitFor();
+    await page
+      .getByText(t('home:appealSettled', { text: 'it was about a real boat' }))
+      .first()
+      .waitFor();
     await view.close();
   });
 });
@@ -287,8 +395,7 @@ describe('the reader', () => {
     await postAs(alice, '今日は船がよく見えます');
     const view = await test.open('/', { extension: alice, language: 'ja', width: 390, height: 844 });
     const { page } = view;
-    await page.getByRole('banner').getByRole('button', { name: 'サインイン' }).click();
-    await page.getByRole('button', { name: 'ブラウザー拡張機能' }).click();
+    await signInAt(page, textsIn('ja'));
     for (const [path, text] of [
       [`/topics/${BOATS}`, '今日は船がよく見えます'],
       ['/me', 'プランと利用状況'],
@@ -375,8 +482,11 @@ describe('the pages of the server', () => {
 const PIXEL =
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
 
-async function signInAt(page: Page): Promise<void> {
-  await page.getByRole('banner').getByRole('button', { name: 'Sign in' }).click();
-  await page.getByRole('button', { name: 'Browser extension' }).click();
-  await page.getByRole('button', { name: 'About me' }).waitFor();
+async function signInAt(page: Page, t = textsIn('en')): Promise<void> {
+  await page
+    .getByRole('banner')
+    .getByRole('button', { name: t('home:signIn') })
+    .click();
+  await page.getByRole('button', { name: t('home:withExtension') }).click();
+  await page.getByRole('button', { name: t('home:me') }).waitFor();
 }

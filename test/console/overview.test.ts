@@ -1,12 +1,18 @@
 /** The overview, consumers, jobs and the log in a real browser. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { HOUR_MS, MINUTE_MS } from '../../src/overview/rules.js';
-import { writeHour } from '../../src/overview/samples.sql.js';
+import { writeSamples } from '../../src/overview/samples.sql.js';
+import { eventually } from '../support/cli.js';
 import { type ConsoleTest, startConsole } from '../support/console.js';
 import type { Author } from '../support/events.js';
 
 let test: ConsoleTest;
 let viewer: Author;
+interface ConsumerState {
+  readonly name: string;
+  readonly lag_rows: number;
+  readonly rebuild: unknown;
+}
 const now = Date.now();
 
 beforeAll(async () => {
@@ -14,6 +20,13 @@ beforeAll(async () => {
   viewer = await test.giveRole('viewer');
   const { pool } = test.node.database;
   await fillHistory();
+  await eventually('search follows the outbox', async () => {
+    const { body } = await test.api.ask<{ items: ConsumerState[] }>('GET', '/v1/admin/consumers', {
+      as: test.boss,
+    });
+    const search = body.items.find(({ name }) => name === 'search');
+    return search?.rebuild === null && search.lag_rows === 0 ? true : undefined;
+  });
   await pool.query(
     `INSERT INTO consumer_dead_letters (consumer, generation, seq, ingested_at, failed_at, created_at,
        attempts, community, kind, op, retry_asked, event_id, author, topics, error)
@@ -32,17 +45,17 @@ async function fillHistory(): Promise<void> {
   const counts = (n: number, scale: number) =>
     [30, 6, 9, 1, 0, 1, 2, 1].map((each) => Math.round(each * scale * wave(n, 24)));
   const times = Array.from({ length: 14 }, (_, bucket) => (bucket < 5 ? 0 : 40 - 4 * (bucket - 5)));
-  for (let n = 0; n < 24 * 30; n += 1)
-    await writeHour(pool, {
-      at: Math.floor(now / HOUR_MS) * HOUR_MS - (n + 1) * HOUR_MS,
-      outcomes: counts(n, 60),
-      okTimes: times,
-      connections: Math.round(20 * wave(n, 24)),
-      laneDepth: n % 7,
-      lagSeconds: { search: 0.4 + 0.2 * wave(n, 12), moderation: 0.2, trust: 0.3 },
-      databaseBytes: 900_000_000 - n * 600_000,
-      diskFreeBytes: null,
-    });
+  const hours = Array.from({ length: 24 * 30 }, (_, n) => ({
+    at: Math.floor(now / HOUR_MS) * HOUR_MS - (n + 1) * HOUR_MS,
+    outcomes: counts(n, 60),
+    okTimes: times,
+    connections: Math.round(20 * wave(n, 24)),
+    laneDepth: n % 7,
+    lagSeconds: { search: 0.4 + 0.2 * wave(n, 12), moderation: 0.2, trust: 0.3 },
+    databaseBytes: 900_000_000 - n * 600_000,
+    diskFreeBytes: null,
+  }));
+  await writeSamples(pool, 'hour', hours);
   await pool.query(
     `INSERT INTO node_samples (step_seconds, at, connections, lane_depth, database_bytes, outcomes, ok_times,
        lag_seconds)

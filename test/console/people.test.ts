@@ -6,6 +6,8 @@ import { RawClient } from '../support/clients/client.js';
 import { type ConsoleTest, startConsole } from '../support/console.js';
 import { type Author, newAuthor, sign } from '../support/events.js';
 
+/** For so long the pages take what they have read for fresh. */
+const FRESH_MS = 6_000;
 let test: ConsoleTest;
 const hana = newAuthor();
 const kenji = newAuthor();
@@ -172,5 +174,49 @@ describe('members', () => {
       await view.expectAccessible();
       await view.close();
     }
+  });
+});
+
+describe('a long list', () => {
+  it('is not read again by itself, and its rows stay while those of other filters are read', async () => {
+    await test.node.database.pool.query(
+      `INSERT INTO members (community, pubkey, name, created_at, updated_at)
+       SELECT 1, sha256(convert_to('member ' || n, 'UTF8')), 'keeper' || n, n, n
+       FROM generate_series(1, 900) AS n`,
+    );
+    const view = await test.open('/admin/overview', { as: test.boss });
+    const { page } = view;
+    const asked: string[] = [];
+    page.on('request', (request) => {
+      if (request.url().includes('/v1/admin/members?')) asked.push(request.url());
+    });
+    await page.goto(`${test.node.http}/admin/members`);
+    const last = page.getByRole('link', { name: 'keeper1', exact: true });
+    const scroll = async () => {
+      await page.evaluate('window.scrollTo(0, document.documentElement.scrollHeight)');
+      return last.count();
+    };
+    await expect.poll(scroll, { timeout: 60_000 }).toBe(1);
+    const pages = asked.length;
+    expect(pages).toBeGreaterThan(3);
+
+    let answer = () => {};
+    const held = new Promise<void>((resolve) => {
+      answer = resolve;
+    });
+    await page.route(/\/v1\/admin\/members\?.*status=disabled/, async (route) => {
+      await held;
+      await route.continue();
+    });
+    // Back at the tab after a while: the next request is that of the next filter, and the rows stay.
+    await page.waitForTimeout(FRESH_MS);
+    await page.evaluate(`document.dispatchEvent(new Event('visibilitychange', { bubbles: true }))`);
+    await page.getByText('Disabled', { exact: true }).first().click();
+    await page.locator('[data-loading] a').first().waitFor();
+    expect(asked[pages]).toContain('status=disabled');
+    answer();
+    await page.locator('[data-loading]').waitFor({ state: 'detached' });
+    await expect.poll(() => page.getByRole('link', { name: /^keeper/ }).count()).toBe(0);
+    await view.close();
   });
 });

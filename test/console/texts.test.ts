@@ -6,32 +6,21 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { declaredTexts, PAGES, type TextGroup } from '../support/texts.js';
 
-const ROOT = 'console/src';
 const KEY = /['"`]([a-z][A-Za-z]*):([A-Za-z][\w.]*)(\$\{)?/g;
 /** Words and signs that are the same in Japanese. */
 const SAME_IN_BOTH = /^[\x20-\x7e–—…→·×✓°%{}]*$/;
 
-interface Group {
-  readonly [key: string]: string | Group;
-}
-
-const names = (await readdir(ROOT, { recursive: true })).filter((name) => /\.tsx?$/.test(name));
+const names = (await readdir(PAGES, { recursive: true })).filter((name) => /\.tsx?$/.test(name));
 const sources = await Promise.all(
   names
     .filter((name) => !name.endsWith('schema.d.ts'))
-    .map(async (name) => ({ name, text: await readFile(join(ROOT, name), 'utf8') })),
+    .map(async (name) => ({ name, text: await readFile(join(PAGES, name), 'utf8') })),
 );
-const declared = new Map<string, { readonly file: string; readonly en: Group; readonly ja: Group }>();
-for (const { name, text } of sources.filter(({ name: file }) => file.endsWith('texts.ts'))) {
-  const [, space, literal] = /defineTexts\('([A-Za-z]+)', (\{[\s\S]*\})\);/.exec(text) ?? [];
-  if (space === undefined) throw new Error(`${name} declares no texts`);
-  // The declaration is a plain object literal of strings.
-  const { en, ja } = new Function(`return (${literal});`)() as { en: Group; ja: Group };
-  declared.set(space, { file: name, en, ja });
-}
+const declared = declaredTexts();
 
-function keysOf(group: Group, before = ''): string[] {
+function keysOf(group: TextGroup, before = ''): string[] {
   return Object.entries(group).flatMap(([key, value]) =>
     typeof value === 'string' ? [before + key] : keysOf(value, `${before}${key}.`),
   );
@@ -40,8 +29,8 @@ function keysOf(group: Group, before = ''): string[] {
 /** i18next chooses among the plural forms of a key by its ending. */
 const withoutForm = (key: string) => key.replace(/_(zero|one|two|few|many|other)$/, '');
 
-function textAt(group: Group, key: string): string {
-  const found = key.split('.').reduce<string | Group>((at, part) => (at as Group)[part]!, group);
+function textAt(group: TextGroup, key: string): string {
+  const found = key.split('.').reduce<string | TextGroup>((at, part) => (at as TextGroup)[part]!, group);
   return found as string;
 }
 

@@ -22,14 +22,13 @@ import { IconKeyboard, IconLogout, IconSearch, IconUserCircle } from '@tabler/ic
 import { Link, Outlet, useLocation, useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
 import { PageHead } from '../shared/components/page-head.js';
-import { Person } from '../shared/components/person.js';
 import { Switches } from '../shared/components/switches.js';
 import { useLabel, useT } from '../shared/i18n.js';
-import icon from '../shared/icon.svg';
-import { adminBase, membersBase } from '../shared/place.js';
+import { adminBase, iconUrl, membersBase } from '../shared/place.js';
 import { GROUPS, mayAct } from './page.js';
 import type { Listed } from './router.js';
 import { signOut, useSession } from './session.js';
+import { Someone } from './someone.js';
 import './texts.js';
 
 interface ShellProps {
@@ -67,7 +66,7 @@ export function Shell({ navigation }: ShellProps) {
               size="sm"
               aria-label={t('admin:openNavigation')}
             />
-            <img src={icon} width={28} height={28} alt="" />
+            <img src={iconUrl} width={28} height={28} alt="" />
             <Text fw={700}>Minato</Text>
             <Badge variant="light" visibleFrom="sm">
               {t('admin:console')}
@@ -167,7 +166,7 @@ function Who({ onHelp }: { readonly onHelp: () => void }) {
         <Menu.Label>
           <Stack gap={2}>
             {t(`admin:role.${role}`)}
-            <Person pubkey={pubkey} />
+            <Someone pubkey={pubkey} />
           </Stack>
         </Menu.Label>
         <Menu.Item leftSection={<IconKeyboard size={16} />} onClick={onHelp}>

@@ -163,7 +163,7 @@ export function useDecisions() {
   return useList<Decision>(
     ['decisions', reader],
     (cursor) => dataOf(api.GET('/v1/moderation', { params: { query: { limit: 50, cursor } } })),
-    { enabled: reader !== undefined },
+    { enabled: reader !== undefined, of: reader ?? '' },
   );
 }
 

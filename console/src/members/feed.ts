@@ -1,6 +1,6 @@
 /**
- * Posts as they stand on the node: the newest first, with live updates, older pages, and deletions by their
- * authors. A refusal is tried again after some seconds, because an approval or a consent takes effect at once.
+ * Posts as they stand on the node: the newest first, or one conversation, with live updates, older pages, and
+ * deletions by their authors. A refusal is tried again after some seconds, because an approval or a consent takes effect at once.
  */
 import type { VerifiedEvent } from 'nostr-tools/pure';
 import { useCallback, useEffect, useRef, useState } from 'react';
@@ -9,6 +9,7 @@ import { useMember } from './session.js';
 
 export const POST_KINDS = [1, 11, 1_111, 30_023];
 const PAGE = 40;
+const THREAD_MAX = 500;
 const RETRY_MS = 3_000;
 
 export interface Feed {
@@ -24,8 +25,17 @@ export interface Feed {
 const newestFirst = (a: VerifiedEvent, b: VerifiedEvent) =>
   b.created_at - a.created_at || (a.id < b.id ? -1 : 1);
 
-/** The posts of a topic, or without one the posts of every topic that the reader may read. */
-export function useFeed(topic: string | undefined): Feed {
+/** A conversation: its first post, and all answers that name it (NIP-10, NIP-22). */
+function threadFilters(root: string): Filter[] {
+  const answers = { kinds: POST_KINDS, limit: THREAD_MAX };
+  return [{ ids: [root] }, { ...answers, '#e': [root] }, { ...answers, '#E': [root] }];
+}
+
+/**
+ * The posts of a topic, or without one the posts of every topic that the reader may read. With `root` only
+ * those of one conversation.
+ */
+export function useFeed(topic: string | undefined, root?: string): Feed {
   const member = useMember();
   const reader = member?.pubkey;
   const known = useRef(new Map<string, VerifiedEvent>());
@@ -45,7 +55,8 @@ export function useFeed(topic: string | undefined): Feed {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const of: Filter = topic === undefined ? {} : { '#t': [topic] };
     const since = Math.floor(Date.now() / 1_000);
-    const filters: Filter[] = [{ ...of, kinds: POST_KINDS, limit: PAGE }];
+    const wanted = root === undefined ? [{ kinds: POST_KINDS, limit: PAGE }] : threadFilters(root);
+    const filters: Filter[] = wanted.map((filter) => ({ ...of, ...filter }));
     if (topic !== undefined) filters.push({ ...of, kinds: [5], since, limit: 1 });
     const close = relay.subscribe(filters, {
       onEvent: (event) => {
@@ -55,7 +66,7 @@ export function useFeed(topic: string | undefined): Feed {
       },
       onStored: () => {
         isStored = true;
-        setHasOlder(known.current.size >= PAGE);
+        setHasOlder(root === undefined && known.current.size >= PAGE);
         setRefusal(undefined);
         setLoading(false);
         show();
@@ -72,7 +83,7 @@ export function useFeed(topic: string | undefined): Feed {
       clearTimeout(timer);
       close();
     };
-  }, [topic, reader, round, show]);
+  }, [topic, root, reader, round, show]);
 
   const loadOlder = useCallback(async () => {
     const last = [...known.current.values()].sort(newestFirst).at(-1);
@@ -94,4 +105,21 @@ export function useFeed(topic: string | undefined): Feed {
 function remove(posts: Map<string, VerifiedEvent>, { pubkey, tags }: VerifiedEvent): void {
   for (const [name, id] of tags)
     if (name === 'e' && id !== undefined && posts.get(id)?.pubkey === pubkey) posts.delete(id);
+}
+
+/** NIP-10: the post that is answered is marked `reply`, or `root` for a direct answer; else the last one. */
+export function parentOf({ kind, tags }: VerifiedEvent): string | undefined {
+  if (kind !== 1 && kind !== 1_111) return undefined;
+  const named = tags.filter(([name]) => name === 'e');
+  const marked = (mark: string) => named.find((tag) => tag[3] === mark)?.[1];
+  return marked('reply') ?? marked('root') ?? named.at(-1)?.[1];
+}
+
+/** The first post of the conversation: NIP-22 has it in `E`, NIP-10 marks it `root` or names it first. */
+export function rootOf(post: VerifiedEvent): string {
+  if (parentOf(post) === undefined) return post.id;
+  const named = post.tags.filter(([name]) => name === 'e');
+  const [, root] =
+    post.tags.find(([name]) => name === 'E') ?? named.find((tag) => tag[3] === 'root') ?? named[0] ?? [];
+  return root ?? post.id;
 }

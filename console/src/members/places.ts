@@ -18,6 +18,10 @@ export const isLoadedWhole = (path: string): boolean =>
 
 export const topicPath = (topic: string): string => `/topics/${encodeURIComponent(topic)}`;
 
+/** The conversation that a post belongs to. */
+export const threadPath = (topic: string | undefined, post: string): string =>
+  `${topic === undefined ? '/latest' : topicPath(topic)}/${post}`;
+
 /** The remote signer of this tab uses other relays, which this document may not reach. */
 export function mustReconnect(): boolean {
   const relays = rememberedRelays();

@@ -11,6 +11,8 @@ export interface Filter {
   readonly authors?: readonly string[];
   readonly kinds?: readonly number[];
   readonly '#t'?: readonly string[];
+  readonly '#e'?: readonly string[];
+  readonly '#E'?: readonly string[];
   readonly since?: number;
   readonly until?: number;
   readonly limit?: number;

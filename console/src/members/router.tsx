@@ -10,7 +10,9 @@ const start = createRoute({ getParentRoute: () => root, path: '/', component: La
 
 const LAZY = {
   '/topics/$topic': () => import('./pages/topic.js'),
+  '/topics/$topic/$post': () => import('./pages/thread.js'),
   '/latest': () => import('./pages/latest.js'),
+  '/latest/$post': () => import('./pages/thread.js'),
   '/search': () => import('./pages/search.js'),
   '/join': () => import('./pages/join.js'),
   '/join/$code': () => import('./pages/join.js'),

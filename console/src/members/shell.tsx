@@ -15,7 +15,7 @@ import { Outlet, useLocation } from '@tanstack/react-router';
 import { Person } from '../shared/components/person.js';
 import { Switches } from '../shared/components/switches.js';
 import { useT } from '../shared/i18n.js';
-import icon from '../shared/icon.svg';
+import { iconUrl } from '../shared/place.js';
 import { useAbout } from './community.js';
 import { Head } from './parts/head.js';
 import { Go, useGo } from './parts/link.js';
@@ -55,7 +55,7 @@ function Header() {
         <Group h={60} justify="space-between" wrap="nowrap" gap="xs">
           <Go to="/" className="plain-link">
             <Group gap="xs" wrap="nowrap">
-              <img src={icon} width={28} height={28} alt="" />
+              <img src={iconUrl} width={28} height={28} alt="" />
               <Text fw={700} truncate maw={{ base: 96, xs: 200, sm: 320 }} className="name">
                 {about.data?.name ?? 'Minato'}
               </Text>

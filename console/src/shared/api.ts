@@ -2,8 +2,15 @@
  * The client of the HTTP API, with types from the OpenAPI document. A refusal is thrown as an `ApiError`,
  * which has the code, the message and the details that the node gave.
  */
-import { useInfiniteQuery, useMutation, useQueryClient } from '@tanstack/react-query';
+import {
+  type InfiniteData,
+  type QueryClient,
+  useInfiniteQuery,
+  useMutation,
+  useQueryClient,
+} from '@tanstack/react-query';
 import createClient, { type Middleware } from 'openapi-fetch';
+import { useMemo } from 'react';
 import { prefix } from './place.js';
 import type { paths } from './schema.js';
 
@@ -64,20 +71,59 @@ export interface Page<T> {
   readonly next_cursor: string | null;
 }
 
-/** A list that is read page by page, as far as the reader goes. */
+interface ListOptions {
+  readonly enabled?: boolean;
+  readonly refetchInterval?: number;
+  /** What the rows belong to, such as one consumer. Rows of another one do not stay while these are read. */
+  readonly of?: string;
+}
+
+/** A longer list is not read again by itself: that would be a request for each page. */
+const PAGES_READ_AGAIN_MAX = 3;
+
+/**
+ * A list that is read page by page, as far as the reader goes. While the rows of other filters are read, the
+ * ones before stay.
+ */
 export function useList<T>(
   key: readonly unknown[],
-  read: (cursor: string | undefined) => Promise<Page<T>>,
-  options: { readonly enabled?: boolean; readonly refetchInterval?: number } = {},
+  read: (cursor: string | undefined, signal: AbortSignal) => Promise<Page<T>>,
+  { enabled = true, refetchInterval, of }: ListOptions = {},
 ) {
   const query = useInfiniteQuery({
     queryKey: key,
-    queryFn: ({ pageParam }) => read(pageParam),
+    queryFn: ({ pageParam, signal }) => read(pageParam, signal),
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (last) => last.next_cursor ?? undefined,
-    ...options,
+    enabled,
+    meta: { of },
+    refetchOnMount: isShort,
+    refetchOnWindowFocus: isShort,
+    refetchOnReconnect: isShort,
+    refetchInterval: (one) => (refetchInterval !== undefined && isShort(one) ? refetchInterval : false),
+    placeholderData: (before, previous) => (previous?.meta?.of === of ? before : undefined),
   });
-  return { ...query, items: query.data?.pages.flatMap(({ items }) => items) ?? [] };
+  const { data } = query;
+  const items = useMemo(() => data?.pages.flatMap((page) => page.items) ?? [], [data]);
+  /** Reads it again if it is short. */
+  const refresh = () => {
+    if (!isLong(data)) void query.refetch();
+  };
+  return { ...query, items, refresh };
+}
+
+const isLong = (data: unknown): data is InfiniteData<unknown> =>
+  ((data as Partial<InfiniteData<unknown>> | undefined)?.pages ?? []).length > PAGES_READ_AGAIN_MAX;
+const isShort = (query: { readonly state: { readonly data?: unknown } }) => !isLong(query.state.data);
+
+/** Reads again what a key names. Of a long list the first pages are kept; the others are read as one scrolls. */
+export async function readAgain(client: QueryClient, queryKey: readonly unknown[]): Promise<void> {
+  client.setQueriesData({ queryKey }, (data: unknown) => {
+    if (!isLong(data)) return data;
+    const first = (all: readonly unknown[]) => all.slice(0, PAGES_READ_AGAIN_MAX);
+    return { pages: first(data.pages), pageParams: first(data.pageParams) };
+  });
+  await client.invalidateQueries({ queryKey });
 }
 
 /** Changes something, then reads again what the keys name. */
@@ -93,7 +139,7 @@ export function useAction<I, O>(
     mutationFn: act,
     onSuccess: async (output, input) => {
       onDone?.(output, input);
-      await Promise.all(changes.map((queryKey) => client.invalidateQueries({ queryKey })));
+      await Promise.all(changes.map((queryKey) => readAgain(client, queryKey)));
     },
   });
 }

@@ -5,21 +5,23 @@ export const number = (value: number, digits = 0): string =>
   new Intl.NumberFormat(currentLanguage(), { maximumFractionDigits: digits }).format(value);
 
 /** 1.2K, 3.4M; in Japanese 1.2万. */
-export const short = (value: number): string =>
-  new Intl.NumberFormat(currentLanguage(), { notation: 'compact', maximumFractionDigits: 1 }).format(value);
+export const short = (value: number, digits = 1): string =>
+  new Intl.NumberFormat(currentLanguage(), { notation: 'compact', maximumFractionDigits: digits }).format(
+    value,
+  );
 
 export const percent = (part: number): string =>
   new Intl.NumberFormat(currentLanguage(), { style: 'percent', maximumFractionDigits: 1 }).format(part);
 
 const UNITS = ['byte', 'kilobyte', 'megabyte', 'gigabyte', 'terabyte'] as const;
 
-export function bytes(value: number): string {
+export function bytes(value: number, digits?: number): string {
   const step = Math.min(UNITS.length - 1, value < 1 ? 0 : Math.floor(Math.log10(value) / 3));
   return new Intl.NumberFormat(currentLanguage(), {
     style: 'unit',
     unit: UNITS[step]!,
     unitDisplay: 'short',
-    maximumFractionDigits: step < 2 ? 0 : 1,
+    maximumFractionDigits: digits ?? (step < 2 ? 0 : 1),
   }).format(value / 1_000 ** step);
 }
 

@@ -7,3 +7,5 @@ export const adminBase = `${prefix}/admin`;
 export const membersBase = prefix === '' ? '/' : prefix;
 /** The websocket of this community. */
 export const relayUrl = `${location.protocol === 'https:' ? 'wss' : 'ws'}://${location.host}${prefix || '/'}`;
+/** The node serves it; the API reference has it too. */
+export const iconUrl = '/docs/static/icon.svg';

@@ -30,8 +30,6 @@ const client = new QueryClient({
       if (mutation.meta?.quiet === true) return;
       // The page shows the terms.
       if (error instanceof ApiError && error.code === 'CONSENT_REQUIRED') return;
-      // The page shows the terms.
-      if (error instanceof ApiError && error.code === 'CONSENT_REQUIRED') return;
       const { title, text } = messageOf(error);
       notifications.show({ color: 'red', title, message: text });
     },

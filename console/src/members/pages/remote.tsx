@@ -5,9 +5,8 @@
 import { Alert, Anchor, Button, Paper, Stack, Text, TextInput } from '@mantine/core';
 import { useMutation } from '@tanstack/react-query';
 import { useEffect, useState } from 'react';
-import { z } from 'zod';
 import { Failure, Loading } from '../../shared/components/states.js';
-import { useFilters } from '../../shared/filters.js';
+import { textOr, useFilters } from '../../shared/filters.js';
 import { useT } from '../../shared/i18n.js';
 import { rememberedRelays, remoteSigner } from '../../shared/signers.js';
 import { Head } from '../parts/head.js';
@@ -16,14 +15,9 @@ import { resumeRemote, signIn, signOut } from '../session.js';
 
 const LOOKS_RIGHT = /^bunker:\/\/[0-9a-f]{64}\?\S+$/;
 /** A path of these pages, never another address. */
-const filters = z.object({
-  next: z
-    .string()
-    .regex(/^\/(?!\/)/)
-    .max(2_000)
-    .catch('/')
-    .default('/'),
-});
+const filters = {
+  next: textOr('/', /^\/(?!\/)/),
+};
 
 export default function Remote() {
   const t = useT();

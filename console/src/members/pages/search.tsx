@@ -3,10 +3,9 @@ import { Button, Center, Group, Paper, Select, Stack, Text, TextInput } from '@m
 import { IconSearch } from '@tabler/icons-react';
 import type { VerifiedEvent } from 'nostr-tools/pure';
 import { useState } from 'react';
-import { z } from 'zod';
 import { api, dataOf, useList } from '../../shared/api.js';
 import { Empty, Failure, Loading } from '../../shared/components/states.js';
-import { useFilters } from '../../shared/filters.js';
+import { textOr, useFilters } from '../../shared/filters.js';
 import { useT } from '../../shared/i18n.js';
 import { useAbout } from '../community.js';
 import { useDirectory, useMine } from '../data.js';
@@ -16,10 +15,10 @@ import { Post } from '../parts/post.js';
 import { SignInFirst } from '../parts/sign-in.js';
 import { useMember } from '../session.js';
 
-const filters = z.object({
-  q: z.coerce.string().max(256).default(''),
-  topic: z.string().max(256).default(''),
-});
+const filters = {
+  q: textOr(''),
+  topic: textOr(''),
+};
 
 export default function SearchPage() {
   const t = useT();
@@ -111,12 +110,15 @@ function Results({ q, topic }: { readonly q: string; readonly topic: string }) {
   const t = useT();
   const reader = useMember()?.pubkey;
   const [deleted, setDeleted] = useState<ReadonlySet<string>>(new Set());
-  const list = useList(['search', q, topic, reader], (cursor) =>
-    dataOf(
-      api.GET('/v1/search', {
-        params: { query: { q, limit: 20, cursor, ...(topic === '' ? {} : { topic }) } },
-      }),
-    ),
+  const list = useList(
+    ['search', q, topic, reader],
+    (cursor) =>
+      dataOf(
+        api.GET('/v1/search', {
+          params: { query: { q, limit: 20, cursor, ...(topic === '' ? {} : { topic }) } },
+        }),
+      ),
+    { of: `${reader} ${topic} ${q}` },
   );
   if (list.isPending) return <Loading />;
   if (list.isError) return <Failure error={list.error} retry={() => void list.refetch()} />;

@@ -5,7 +5,7 @@ import type { VerifiedEvent } from 'nostr-tools/pure';
 import { useEffect, useState } from 'react';
 import { Empty, Loading } from '../../shared/components/states.js';
 import { useT } from '../../shared/i18n.js';
-import { useFeed } from '../feed.js';
+import { parentOf, useFeed } from '../feed.js';
 import { relay } from '../relay.js';
 import { useMember } from '../session.js';
 import { Composer } from './composer.js';
@@ -66,14 +66,6 @@ export function FeedView({ topic }: { readonly topic: string | undefined }) {
   );
 }
 
-/** NIP-10: the post that is answered is marked `reply`, or `root` for a direct answer; else the last one. */
-function parentOf({ kind, tags }: VerifiedEvent): string | undefined {
-  if (kind !== 1 && kind !== 1_111) return undefined;
-  const named = tags.filter(([name]) => name === 'e');
-  const marked = (mark: string) => named.find((tag) => tag[3] === mark)?.[1];
-  return marked('reply') ?? marked('root') ?? named.at(-1)?.[1];
-}
-
 /** The answered posts: those of the list, and others of the node, each asked for once. */
 function useParents(posts: readonly VerifiedEvent[]): ReadonlyMap<string, VerifiedEvent> {
   const [others, setOthers] = useState<ReadonlyMap<string, VerifiedEvent | undefined>>(new Map());
@@ -101,7 +93,7 @@ function useParents(posts: readonly VerifiedEvent[]): ReadonlyMap<string, Verifi
 }
 
 /** Why the node shows nothing, and what to do about it. */
-function Refused({ reason, topic }: { readonly reason: string; readonly topic: string | undefined }) {
+export function Refused({ reason, topic }: { readonly reason: string; readonly topic: string | undefined }) {
   const t = useT();
   const member = useMember();
   if (reason.startsWith('auth-required:') && member === undefined)

@@ -12,10 +12,11 @@ import { EventText } from '../../shared/components/event-text.js';
 import { When } from '../../shared/components/when.js';
 import { useT } from '../../shared/i18n.js';
 import { notifyDone } from '../../shared/providers.js';
-import { mayLoadPictures } from '../places.js';
+import { mayLoadPictures, threadPath } from '../places.js';
 import { relay } from '../relay.js';
 import { sign, useMember } from '../session.js';
 import { Composer } from './composer.js';
+import { Go } from './link.js';
 import { Author, Face } from './names.js';
 import { ReportDialog } from './report.js';
 
@@ -24,24 +25,34 @@ interface PostProps {
   readonly topic: string | undefined;
   /** The post that this one answers, if it is known. */
   readonly parent?: VerifiedEvent | undefined;
+  /** The one that the address of the page names. */
+  readonly isNamed?: boolean;
   readonly onDeleted?: (id: string) => void;
 }
 
-export function Post({ post, topic, parent, onDeleted }: PostProps) {
+export function Post({ post, topic, parent, isNamed = false, onDeleted }: PostProps) {
   const t = useT();
   const member = useMember();
   const [isReplying, setReplying] = useState(false);
   const title = post.tags.find(([name]) => name === 'title')?.[1];
   return (
-    <Paper component="article" withBorder p="md" className="post" data-post={post.id}>
+    <Paper
+      component="article"
+      withBorder
+      p="md"
+      className={isNamed ? 'post named' : 'post'}
+      data-post={post.id}
+    >
       <Group gap="sm" align="flex-start" wrap="nowrap">
         <Face pubkey={post.pubkey} />
         <Stack gap={6} flex={1} miw={0}>
           <Group justify="space-between" wrap="nowrap" gap="xs">
             <Group gap={8} wrap="nowrap" miw={0}>
               <Author pubkey={post.pubkey} />
-              <Text size="xs" c="dimmed" style={{ whiteSpace: 'nowrap' }}>
-                <When at={post.created_at * 1_000} />
+              <Text size="xs" c="dimmed" style={{ whiteSpace: 'nowrap' }} title={t('home:openThread')}>
+                <Go to={threadPath(topic, post.id)} className="time-link">
+                  <When at={post.created_at * 1_000} />
+                </Go>
               </Text>
             </Group>
             <Actions post={post} onDeleted={onDeleted} />

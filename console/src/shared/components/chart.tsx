@@ -1,10 +1,12 @@
-/** A line chart over time. A table with the newest values stands beside it for readers who cannot see it. */
+/**
+ * A line chart over time. The newest values stand beside it for readers who cannot see it. The library that
+ * draws it is loaded when the first chart is shown.
+ */
 import { Box, Text, useComputedColorScheme, VisuallyHidden } from '@mantine/core';
 import { useElementSize } from '@mantine/hooks';
-import { useEffect, useRef } from 'react';
-import uPlot from 'uplot';
+import { useEffect, useRef, useState } from 'react';
+import type uPlot from 'uplot';
 import { currentLanguage, useT } from '../i18n.js';
-import 'uplot/dist/uPlot.min.css';
 
 export interface Series {
   readonly label: string;
@@ -18,7 +20,8 @@ interface ChartProps {
   /** Seconds since 1970, rising. */
   readonly times: readonly number[];
   readonly series: readonly Series[];
-  readonly format: (value: number) => string;
+  /** More digits are asked for where neighbouring values would read the same. */
+  readonly format: (value: number, digits?: number) => string;
   readonly height?: number;
   readonly isFilled?: boolean;
 }
@@ -31,8 +34,12 @@ export function Chart({ title, times, series, format, height = 200, isFilled = f
   const scheme = useComputedColorScheme('light');
   const { ref: size, width } = useElementSize();
   const host = useRef<HTMLDivElement>(null);
+  const [Plot, setPlot] = useState<typeof uPlot>();
   useEffect(() => {
-    if (host.current === null || width === 0) return;
+    void import('./plot.js').then((loaded) => setPlot(() => loaded.Plot));
+  }, []);
+  useEffect(() => {
+    if (host.current === null || width === 0 || Plot === undefined) return;
     const colors = scheme === 'dark' ? DARK : LIGHT;
     const axis = {
       stroke: scheme === 'dark' ? '#c1c2c5' : '#495057',
@@ -40,7 +47,7 @@ export function Chart({ title, times, series, format, height = 200, isFilled = f
       ticks: { show: false },
       font: '12px system-ui',
     };
-    const plot = new uPlot(
+    const plot = new Plot(
       {
         width,
         height,
@@ -48,7 +55,7 @@ export function Chart({ title, times, series, format, height = 200, isFilled = f
         cursor: { y: false, points: { size: 6 } },
         axes: [
           { ...axis, space: 60, values: (_plot, ticks) => ticks.map(timeLabel(times)) },
-          { ...axis, size: 62, values: (_plot, ticks) => ticks.map(format) },
+          { ...axis, size: 62, values: (_plot, ticks) => ticksOf(ticks, format) },
         ],
         series: [
           {
@@ -63,7 +70,7 @@ export function Chart({ title, times, series, format, height = 200, isFilled = f
               width: 2,
               points: { show: false },
               ...(isFilled ? { fill: `${stroke}22` } : {}),
-              value: (_plot: uPlot, value: number | null) => (value === null ? '–' : format(value)),
+              value: (_plot: uPlot, value: number | null) => (value === null ? '' : format(value)),
             };
           }),
         ],
@@ -72,13 +79,13 @@ export function Chart({ title, times, series, format, height = 200, isFilled = f
       host.current,
     );
     return () => plot.destroy();
-  }, [width, height, scheme, times, series, format, isFilled]);
+  }, [Plot, width, height, scheme, times, series, format, isFilled]);
   return (
     <Box component="figure" m={0} aria-label={t('shared:chartOf', { title })}>
       <Text component="figcaption" size="sm" fw={600} mb={4}>
         {title}
       </Text>
-      <div ref={size}>
+      <div ref={size} style={{ minHeight: height }}>
         <div ref={host} aria-hidden />
       </div>
       <VisuallyHidden>
@@ -93,6 +100,15 @@ export function Chart({ title, times, series, format, height = 200, isFilled = f
       </VisuallyHidden>
     </Box>
   );
+}
+
+const DIGITS_MAX = 4;
+
+function ticksOf(ticks: readonly number[], format: ChartProps['format']): string[] {
+  let shown = ticks.map((tick) => format(tick));
+  for (let digits = 1; digits <= DIGITS_MAX && new Set(shown).size < ticks.length; digits += 1)
+    shown = ticks.map((tick) => format(tick, digits));
+  return shown;
 }
 
 /** The time of the day, or the date where the chart shows several days. */

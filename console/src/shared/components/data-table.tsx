@@ -4,7 +4,7 @@
  */
 import { Button, Center, Checkbox, Group, Table, Text } from '@mantine/core';
 import { useWindowVirtualizer } from '@tanstack/react-virtual';
-import { type ReactNode, useEffect, useRef } from 'react';
+import { type ReactNode, useCallback, useEffect, useMemo, useRef } from 'react';
 import { useT } from '../i18n.js';
 import { Failure, Loading } from './states.js';
 
@@ -21,6 +21,8 @@ export interface Column<T> {
 interface Listed<T> {
   readonly items: readonly T[];
   readonly isPending: boolean;
+  /** The rows of other filters, while those of these are read. */
+  readonly isPlaceholderData?: boolean;
   readonly error: unknown;
   readonly hasNextPage: boolean;
   readonly isFetchingNextPage: boolean;
@@ -46,20 +48,30 @@ const AHEAD = 12;
 export function DataTable<T>(props: DataTableProps<T>) {
   const { label, list, columns, keyOf, empty, selected, onSelect, rowHeight = ROW_HEIGHT } = props;
   const t = useT();
-  const { items, hasNextPage, isFetchingNextPage, fetchNextPage } = list;
+  const { items, hasNextPage, isFetchingNextPage, isPlaceholderData: isOld = false, fetchNextPage } = list;
   const body = useRef<HTMLTableSectionElement>(null);
+  const keyIn = useRef(keyOf);
+  keyIn.current = keyOf;
+  // With other functions the places of all rows would be computed again, at every step of the scrolling.
+  const estimateSize = useCallback(() => rowHeight, [rowHeight]);
+  const getItemKey = useCallback((index: number) => keyIn.current(items[index]!), [items]);
   const virtual = useWindowVirtualizer({
     count: items.length,
-    estimateSize: () => rowHeight,
+    estimateSize,
     overscan: AHEAD,
     scrollMargin: body.current?.offsetTop ?? 0,
-    getItemKey: (index) => keyOf(items[index]!),
+    getItemKey,
   });
+  const keys = useMemo(
+    () => (onSelect === undefined ? [] : items.map((row) => keyIn.current(row))),
+    [items, onSelect === undefined],
+  );
   const shown = virtual.getVirtualItems();
   const last = shown.at(-1)?.index ?? 0;
   useEffect(() => {
-    if (hasNextPage && !isFetchingNextPage && last >= items.length - AHEAD) fetchNextPage();
-  }, [last, items.length, hasNextPage, isFetchingNextPage, fetchNextPage]);
+    const isNear = last >= items.length - AHEAD;
+    if (hasNextPage && !isFetchingNextPage && !isOld && isNear) fetchNextPage();
+  }, [last, items.length, hasNextPage, isFetchingNextPage, isOld, fetchNextPage]);
 
   if (list.isPending) return <Loading />;
   if (list.error !== null && items.length === 0)
@@ -69,12 +81,11 @@ export function DataTable<T>(props: DataTableProps<T>) {
   const margin = virtual.options.scrollMargin;
   const above = (shown[0]?.start ?? margin) - margin;
   const below = virtual.getTotalSize() - ((shown.at(-1)?.end ?? margin) - margin);
-  const keys = onSelect === undefined ? [] : items.map(keyOf);
-  const chosen = keys.filter((key) => selected?.has(key)).length;
+  const chosen = selected === undefined || selected.size === 0 ? 0 : count(keys, selected);
   const span = columns.length + (onSelect ? 1 : 0);
   const visible = (column: Column<T>) => (column.isMinor ? 'sm' : undefined);
   return (
-    <>
+    <div className={isOld ? 'table-old' : undefined} inert={isOld} data-loading={isOld || undefined}>
       <div className="table-scroll">
         <Table
           aria-label={label}
@@ -163,9 +174,12 @@ export function DataTable<T>(props: DataTableProps<T>) {
           </Text>
         )}
       </Center>
-    </>
+    </div>
   );
 }
+
+const count = (keys: readonly string[], selected: ReadonlySet<string>): number =>
+  keys.filter((key) => selected.has(key)).length;
 
 function toggled(selected: ReadonlySet<string> | undefined, key: string): ReadonlySet<string> {
   const next = new Set(selected);

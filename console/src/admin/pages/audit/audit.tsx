@@ -2,37 +2,29 @@
 import { Button, Code, Group, Select, SimpleGrid, Stack, Text, TextInput } from '@mantine/core';
 import { IconDownload } from '@tabler/icons-react';
 import { useState } from 'react';
-import { z } from 'zod';
 import { api, dataOf, errorOf, useAction, useList } from '../../../shared/api.js';
 import { type Column, DataTable } from '../../../shared/components/data-table.js';
 import { PageHead } from '../../../shared/components/page-head.js';
-import { Person } from '../../../shared/components/person.js';
 import { Empty } from '../../../shared/components/states.js';
 import { When } from '../../../shared/components/when.js';
-import { useFilters } from '../../../shared/filters.js';
+import { day, type FiltersOf, oneOf, text, textLike, useFilters } from '../../../shared/filters.js';
 import { useT } from '../../../shared/i18n.js';
 import { npubOf, pubkeyOf } from '../../../shared/keys.js';
 import { prefix } from '../../../shared/place.js';
 import { notifyDone } from '../../../shared/providers.js';
 import { useMay } from '../../session.js';
+import { Someone } from '../../someone.js';
 import { ACTIONS, type Entry } from './actions.js';
 import './texts.js';
 
-const day = z
-  .string()
-  .regex(/^\d{4}-\d{2}-\d{2}$/)
-  .optional();
-const filters = z.object({
-  actor: z
-    .string()
-    .regex(/^[0-9a-f]{64}$/)
-    .optional(),
-  action: z.enum(ACTIONS).optional(),
-  target: z.string().max(1_000).optional(),
+const filters = {
+  actor: textLike(/^[0-9a-f]{64}$/),
+  action: oneOf(ACTIONS),
+  target: text,
   since: day,
   until: day,
-});
-type Filters = z.output<typeof filters>;
+};
+type Filters = FiltersOf<typeof filters>;
 
 const DAY_MS = 86_400_000;
 
@@ -77,7 +69,7 @@ export default function Audit() {
             {typeof details.actor === 'string' ? details.actor : t('audit:node')}
           </Text>
         ) : (
-          <Person pubkey={actor} />
+          <Someone pubkey={actor} />
         ),
     },
     { label: t('audit:action'), show: ({ action }) => <Code>{action}</Code> },

@@ -8,7 +8,7 @@ import { Failure, Loading } from '../../../shared/components/states.js';
 import { When } from '../../../shared/components/when.js';
 import { number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
-import { Someone } from '../cases/someone.js';
+import { Someone } from '../../someone.js';
 import { useSummary } from '../rules/summary.js';
 import { BatchStatus, UndoBatch } from './parts.js';
 import './texts.js';

@@ -16,12 +16,11 @@ import {
 import { useMutation } from '@tanstack/react-query';
 import { Link, useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
-import { z } from 'zod';
 import { api, dataOf, useAction } from '../../../shared/api.js';
 import { Confirm } from '../../../shared/components/confirm.js';
 import { PageHead } from '../../../shared/components/page-head.js';
 import { Failure } from '../../../shared/components/states.js';
-import { useFilters } from '../../../shared/filters.js';
+import { oneOf, useFilters, uuid } from '../../../shared/filters.js';
 import { number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
 import { useMay } from '../../session.js';
@@ -36,11 +35,11 @@ import type { NewBatch, Preview } from './types.js';
 
 const WAYS = ['conditions', 'search', 'rule', 'case'] as const;
 const ACTIONS = ['remove', 'hold', 'label'] as const;
-const filterSchema = z.object({
-  by: z.enum(WAYS).optional(),
-  case: z.uuid().optional(),
-  rule: z.uuid().optional(),
-});
+const filterSchema = {
+  by: oneOf(WAYS),
+  case: uuid,
+  rule: uuid,
+};
 
 export default function NewBatchPage() {
   const t = useT();

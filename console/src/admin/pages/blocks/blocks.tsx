@@ -3,23 +3,22 @@ import { Anchor, Button, Group, Paper, Tabs, Text, TextInput } from '@mantine/co
 import { IconBan } from '@tabler/icons-react';
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
-import { z } from 'zod';
 import { useAction, useList } from '../../../shared/api.js';
 import { type Column, DataTable } from '../../../shared/components/data-table.js';
 import { PageHead } from '../../../shared/components/page-head.js';
 import { Empty } from '../../../shared/components/states.js';
 import { When } from '../../../shared/components/when.js';
-import { useFilters } from '../../../shared/filters.js';
+import { oneOfOr, useFilters } from '../../../shared/filters.js';
 import { useT } from '../../../shared/i18n.js';
 import { pubkeyOf, shortKey } from '../../../shared/keys.js';
 import { notifyDone } from '../../../shared/providers.js';
 import { useMay } from '../../session.js';
+import { Someone } from '../../someone.js';
 import { useUndo } from '../cases/actions.js';
-import { Someone } from '../cases/someone.js';
 import { type Block, CALLS, KINDS, type Kind } from './kinds.js';
 import './texts.js';
 
-const filterSchema = z.object({ kind: z.enum(KINDS).default('authors') });
+const filterSchema = { kind: oneOfOr(KINDS, 'authors') };
 
 export default function Blocks() {
   const t = useT();
@@ -112,7 +111,7 @@ function NewBlock({ kind }: { readonly kind: Kind }) {
 function BlockList({ kind }: { readonly kind: Kind }) {
   const t = useT();
   const may = useMay('operator');
-  const list = useList(['blocks', kind], CALLS[kind].read);
+  const list = useList(['blocks', kind], CALLS[kind].read, { of: kind });
   const columns: Column<Block>[] = [
     {
       label: t(`blocks:value.${kind}`),

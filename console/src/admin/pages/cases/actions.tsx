@@ -5,7 +5,7 @@
 import { Button, Group, Text } from '@mantine/core';
 import { notifications } from '@mantine/notifications';
 import { useQueryClient } from '@tanstack/react-query';
-import { api, dataOf, useAction } from '../../../shared/api.js';
+import { api, dataOf, readAgain, useAction } from '../../../shared/api.js';
 import { number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
 import { messageOf } from '../../../shared/messages.js';
@@ -75,7 +75,7 @@ export function useUndo(): (message: string, undo: () => Promise<void>) => void 
         const { title, text } = messageOf(error);
         notifications.update({ id, color: 'red', title, message: text, loading: false });
       }
-      await Promise.all(TOUCHED.map((queryKey) => client.invalidateQueries({ queryKey })));
+      await Promise.all(TOUCHED.map((queryKey) => readAgain(client, queryKey)));
     };
     notifications.show({
       id,

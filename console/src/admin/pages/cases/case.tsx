@@ -11,10 +11,10 @@ import { Failure, Loading } from '../../../shared/components/states.js';
 import { When } from '../../../shared/components/when.js';
 import { number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
+import { Someone } from '../../someone.js';
 import { CaseActions } from './case-actions.js';
 import { LabelBadge, Reason, Reports, StatusBadge, Topics } from './parts.js';
 import { useRuleName } from './rules-by-id.js';
-import { Someone } from './someone.js';
 import './texts.js';
 import type { WholeCase } from './types.js';
 

@@ -12,10 +12,10 @@ import { When } from '../../../shared/components/when.js';
 import { useFilters } from '../../../shared/filters.js';
 import { number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
+import { Someone } from '../../someone.js';
 import { CASES_MAX, useActing } from './actions.js';
 import { Filters, filterSchema, queryOf } from './filters.js';
 import { Reason, Reports, StatusBadge, Topics } from './parts.js';
-import { Someone } from './someone.js';
 import './texts.js';
 import type { CaseAction, ListedCase } from './types.js';
 import { useReadAgain } from './waiting.js';
@@ -31,7 +31,7 @@ export default function Cases() {
       }),
     ),
   );
-  useReadAgain(list.refetch);
+  useReadAgain(list.refresh);
   const isFiltered = Object.entries(filters).some(([key, value]) => key !== 'status' && value !== undefined);
   return (
     <>

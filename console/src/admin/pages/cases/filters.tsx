@@ -2,7 +2,7 @@
 import { Button, Group, Paper, SegmentedControl, Select, SimpleGrid, Switch, TextInput } from '@mantine/core';
 import { IconX } from '@tabler/icons-react';
 import { useState } from 'react';
-import { z } from 'zod';
+import { type FiltersOf, flag, oneOf, oneOfOr, text, uuid } from '../../../shared/filters.js';
 import { useT } from '../../../shared/i18n.js';
 import { npubOf, pubkeyOf } from '../../../shared/keys.js';
 import { useRules } from './rules-by-id.js';
@@ -12,16 +12,16 @@ import { upTo, useWaiting } from './waiting.js';
 const AGES = ['newer1', 'newer7', 'newer30', 'older1', 'older7', 'older30'] as const;
 const DAY_MS = 86_400_000;
 
-export const filterSchema = z.object({
-  status: z.enum([...STATUSES, 'all']).default('open'),
-  topic: z.coerce.string().optional(),
-  author: z.string().optional(),
-  reason: z.enum(REASONS).optional(),
-  rule: z.uuid().optional(),
-  age: z.enum(AGES).optional(),
-  appealed: z.boolean().optional(),
-});
-export type CaseFilters = z.output<typeof filterSchema>;
+export const filterSchema = {
+  status: oneOfOr([...STATUSES, 'all'], 'open'),
+  topic: text,
+  author: text,
+  reason: oneOf(REASONS),
+  rule: uuid,
+  age: oneOf(AGES),
+  appealed: flag,
+};
+export type CaseFilters = FiltersOf<typeof filterSchema>;
 
 /** The query of the API. Ages count from now. */
 export function queryOf(filters: CaseFilters, now: number): CaseQuery {

@@ -3,27 +3,26 @@ import { Box, Button, Group, Stack, Text } from '@mantine/core';
 import { IconCheck, IconEyeOff, IconSend } from '@tabler/icons-react';
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
-import { z } from 'zod';
 import { api, dataOf, useList } from '../../../shared/api.js';
 import { type Column, DataTable, Selection } from '../../../shared/components/data-table.js';
 import { EventText } from '../../../shared/components/event-text.js';
 import { PageHead } from '../../../shared/components/page-head.js';
 import { Empty } from '../../../shared/components/states.js';
 import { When } from '../../../shared/components/when.js';
-import { useFilters } from '../../../shared/filters.js';
+import { text, useFilters } from '../../../shared/filters.js';
 import { number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
+import { Someone } from '../../someone.js';
 import { CASES_MAX, useActing } from './actions.js';
 import { Typed } from './filters.js';
 import { Topics } from './parts.js';
 import { useRuleName } from './rules-by-id.js';
-import { Someone } from './someone.js';
 import './texts.js';
 import type { ListedCase } from './types.js';
 import { useReadAgain } from './waiting.js';
 
 const SHOWN_LENGTH = 280;
-const filterSchema = z.object({ topic: z.coerce.string().optional() });
+const filterSchema = { topic: text };
 
 export default function Held() {
   const t = useT();
@@ -43,7 +42,7 @@ export default function Held() {
       }),
     ),
   );
-  useReadAgain(list.refetch);
+  useReadAgain(list.refresh);
   const isTooMany = selected.size > CASES_MAX;
   const run = (action: 'restore' | 'remove', caseIds: readonly string[]) =>
     acting.mutate({ caseIds, action });

@@ -2,6 +2,7 @@
 import { Badge, Group, Text, Tooltip } from '@mantine/core';
 import { number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
+import { useTopicNames } from '../../topic-names.js';
 import type { CaseStatus, LabelName, ListedCase } from './types.js';
 import { STATUS_COLORS } from './types.js';
 
@@ -24,16 +25,22 @@ export function LabelBadge({ label }: { readonly label: LabelName }) {
 }
 
 export function Topics({ topics }: { readonly topics: readonly string[] }) {
+  const names = useTopicNames();
   if (topics.length === 0) return null;
   return (
     <Group gap={4}>
       {topics.slice(0, 3).map((topic) => (
-        <Badge key={topic} variant="default" tt="none" fw={500} maw={200}>
-          {topic}
+        <Badge key={topic} variant="default" tt="none" fw={500} miw={0} maw={200} title={topic}>
+          {names.get(topic) ?? topic}
         </Badge>
       ))}
       {topics.length > 3 && (
-        <Tooltip label={topics.slice(3).join(', ')}>
+        <Tooltip
+          label={topics
+            .slice(3)
+            .map((topic) => names.get(topic) ?? topic)
+            .join(', ')}
+        >
           <Badge variant="default">+{number(topics.length - 3)}</Badge>
         </Tooltip>
       )}

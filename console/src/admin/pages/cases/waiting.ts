@@ -14,7 +14,7 @@ export function useWaiting() {
   }).data;
 }
 
-/** Reads a list again when the number of waiting cases has changed, not all of its pages every time. */
+/** Reads a list again when the number of waiting cases has changed. */
 export function useReadAgain(read: () => unknown): void {
   const waiting = useWaiting();
   const known = waiting && `${upTo(waiting.open)} ${upTo(waiting.held)} ${upTo(waiting.appealed)}`;

@@ -33,7 +33,7 @@ export function Letters({ consumer, isOfNode }: LettersProps) {
           params: { path: { name }, query: { limit: 100, ...(cursor === undefined ? {} : { cursor }) } },
         }),
       ),
-    { refetchInterval: 10_000 },
+    { of: name, refetchInterval: 10_000 },
   );
   const retry = useAction(
     (seq: number | undefined) =>

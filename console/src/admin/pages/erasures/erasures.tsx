@@ -1,17 +1,16 @@
 /** Erasures, certificates and alarms, each on a tab of its own (`?tab=`); one erasure is `?erasure=`. */
 import { Alert, Anchor, Badge, Button, Switch, Tabs, Text } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
-import { z } from 'zod';
 import { api, dataOf, useList } from '../../../shared/api.js';
 import { type Column, DataTable } from '../../../shared/components/data-table.js';
 import { PageHead } from '../../../shared/components/page-head.js';
-import { Person } from '../../../shared/components/person.js';
 import { Empty } from '../../../shared/components/states.js';
 import { When } from '../../../shared/components/when.js';
-import { useFilters } from '../../../shared/filters.js';
+import { flag, oneOf, text, useFilters } from '../../../shared/filters.js';
 import { number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
 import { useMay } from '../../session.js';
+import { Someone } from '../../someone.js';
 import { Alarms } from './alarms.js';
 import { Certificates } from './certificates.js';
 import { ERASURES_KEY, type Erasure, stageColor } from './data.js';
@@ -20,12 +19,12 @@ import { EraseCommunity } from './start.js';
 import './texts.js';
 
 const TABS = ['erasures', 'certificates', 'alarms'] as const;
-const filters = z.object({
-  tab: z.enum(TABS).optional(),
-  open: z.boolean().optional(),
-  erasure: z.string().optional(),
-  start: z.boolean().optional(),
-});
+const filters = {
+  tab: oneOf(TABS),
+  open: flag,
+  erasure: text,
+  start: flag,
+};
 
 /** 403 is an answer too: only operators of the node see the communities. */
 function useIsNodeOperator(isEnabled: boolean): boolean {
@@ -116,7 +115,7 @@ export function Subject({ erasure }: { readonly erasure: Erasure }) {
   const t = useT();
   if (erasure.type === 'community') return <>{t('erasures:wholeCommunity', { slug: erasure.community })}</>;
   if (erasure.pubkey === null) return <>{t('erasures:erased')}</>;
-  return <Person pubkey={erasure.pubkey} />;
+  return <Someone pubkey={erasure.pubkey} />;
 }
 
 function ErasureList({ isOpen, onChosen }: ErasureListProps) {

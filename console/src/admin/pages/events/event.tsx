@@ -20,12 +20,12 @@ import { ApiError, api, dataOf } from '../../../shared/api.js';
 import { Copy } from '../../../shared/components/copy.js';
 import { EventText } from '../../../shared/components/event-text.js';
 import { PageHead } from '../../../shared/components/page-head.js';
-import { Person } from '../../../shared/components/person.js';
 import { Empty, Failure, Loading } from '../../../shared/components/states.js';
 import { dateTime } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
 import type { paths } from '../../../shared/schema.js';
 import { useMay } from '../../session.js';
+import { Someone } from '../../someone.js';
 import { Life, SentAgain } from './life.js';
 import type { FoundEvent } from './list.js';
 import { StateBadge, Topics, useKindName } from './parts.js';
@@ -241,7 +241,7 @@ function Facts({ found, life, author, kind }: FactsProps) {
       )}
       {author !== undefined && (
         <Fact name={t('events:fact.author')}>
-          <Person pubkey={author} to={`/members/${author}`} />
+          <Someone pubkey={author} to={`/members/${author}`} />
         </Fact>
       )}
       {kind !== undefined && (

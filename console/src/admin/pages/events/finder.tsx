@@ -6,12 +6,12 @@ import { Link, useNavigate } from '@tanstack/react-router';
 import { useEffect, useMemo, useState } from 'react';
 import { type Column, DataTable } from '../../../shared/components/data-table.js';
 import { PageHead } from '../../../shared/components/page-head.js';
-import { Person } from '../../../shared/components/person.js';
 import { Empty } from '../../../shared/components/states.js';
 import { When } from '../../../shared/components/when.js';
 import { useFilters } from '../../../shared/filters.js';
 import { useT } from '../../../shared/i18n.js';
 import { npubOf, pubkeyOf } from '../../../shared/keys.js';
+import { Someone } from '../../someone.js';
 import { type Filters, filters, type Row, SHOWN, useEvents } from './list.js';
 import { namedBy } from './named.js';
 import { StateBadge, Topics, useKindName } from './parts.js';
@@ -20,9 +20,7 @@ import './texts.js';
 
 const TYPING_MS = 250;
 const ROW_HEIGHT = 58;
-const NOTHING: Partial<Filters> = Object.fromEntries(
-  Object.keys(filters.shape).map((name) => [name, undefined]),
-);
+const NOTHING: Partial<Filters> = Object.fromEntries(Object.keys(filters).map((name) => [name, undefined]));
 
 export default function Finder() {
   const t = useT();
@@ -90,7 +88,7 @@ function useColumns(): readonly Column<Row>[] {
         label: t('events:author'),
         width: 190,
         isMinor: true,
-        show: (row) => <Person pubkey={row.author} to={`/members/${row.author}`} />,
+        show: (row) => <Someone pubkey={row.author} to={`/members/${row.author}`} />,
       },
       {
         label: t('events:stateColumn'),

@@ -21,9 +21,9 @@ import {
 } from '@tabler/icons-react';
 import { Link } from '@tanstack/react-router';
 import type { ComponentType } from 'react';
-import { Person } from '../../../shared/components/person.js';
-import { dateTime, relative } from '../../../shared/format.js';
+import { dateTime, duration, relative } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
+import { Someone } from '../../someone.js';
 import type { LifeAnswer } from './event.js';
 import { EventLink } from './parts.js';
 
@@ -71,11 +71,27 @@ export function Life({ life }: { readonly life: LifeAnswer }) {
             title={t(`events:step.${entry.what}`)}
           >
             <EntryOf entry={entry} />
+            {entry.what === 'arrived' && <Delay at={entry.at} createdAt={life.event?.created_at} />}
           </Timeline.Item>
         );
       })}
     </Timeline>
   );
+}
+
+const WAYS: Readonly<Record<string, 'post' | 'gossip' | 'sync'>> = {
+  'posted here or imported': 'post',
+  'from another node, by gossip': 'gossip',
+  'from another relay, by sync': 'sync',
+};
+const LATE_MS = 3_600_000;
+
+/** What comes long after it was written was imported, synced, or sent again. */
+function Delay({ at, createdAt }: { readonly at: number | null; readonly createdAt: number | undefined }) {
+  const t = useT();
+  const late = at === null || createdAt === undefined ? 0 : at - createdAt * 1_000;
+  if (late < LATE_MS) return null;
+  return <Text size="sm">{t('events:arrivedLate', { time: duration(late) })}</Text>;
 }
 
 function EntryOf({ entry }: { readonly entry: Entry }) {
@@ -99,7 +115,7 @@ function EntryOf({ entry }: { readonly entry: Entry }) {
           <Text size="sm" c="dimmed">
             {t('events:byWhom')}
           </Text>
-          <Person pubkey={pubkey} to={`/members/${pubkey}`} />
+          <Someone pubkey={pubkey} to={`/members/${pubkey}`} />
         </Group>
       )}
       {cause !== null && (
@@ -124,6 +140,7 @@ function useDetail(): (entry: Entry) => string | undefined {
   const t = useT();
   return ({ what, detail }) => {
     if (detail === null) return undefined;
+    if (what === 'arrived') return t(`events:came.${WAYS[detail] ?? 'post'}`);
     if (what === 'repeated') return t('events:detail.times', { count: Number.parseInt(detail, 10) });
     if (what === 'deletion-requested')
       return t(detail === 'by its address' ? 'events:detail.byAddress' : 'events:detail.byId');
@@ -166,7 +183,7 @@ function Ground({ ground }: { readonly ground: string }) {
   return (
     <Stack gap={2}>
       {t('events:also.ifBy')}
-      <Person pubkey={author} to={`/members/${author}`} />
+      <Someone pubkey={author} to={`/members/${author}`} />
     </Stack>
   );
 }

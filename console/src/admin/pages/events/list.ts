@@ -1,11 +1,9 @@
 /**
  * The list of the finder. It keeps what a row shows and no more, so that 100,000 rows fit into the memory of
- * a browser; and it does not read its pages again by itself, because that would be as many requests.
+ * a browser.
  */
-import { useInfiniteQuery } from '@tanstack/react-query';
-import { useMemo } from 'react';
-import { z } from 'zod';
-import { api, dataOf } from '../../../shared/api.js';
+import { api, dataOf, useList } from '../../../shared/api.js';
+import { day, type FiltersOf, oneOf, text } from '../../../shared/filters.js';
 import type { paths } from '../../../shared/schema.js';
 
 type Answer = paths['/v1/admin/events']['get']['responses'][200]['content']['application/json'];
@@ -25,14 +23,8 @@ export interface Row {
 }
 
 export const SHOWN = ['served', 'hidden', 'deleted', 'removed'] as const;
-const text = z.coerce.string().max(2_000).optional().catch(undefined);
-const day = z
-  .string()
-  .regex(/^\d{4}-\d\d-\d\d$/)
-  .optional()
-  .catch(undefined);
 
-export const filters = z.object({
+export const filters = {
   text,
   id: text,
   author: text,
@@ -40,9 +32,9 @@ export const filters = z.object({
   kind: text,
   since: day,
   until: day,
-  state: z.enum(SHOWN).optional().catch(undefined),
-});
-export type Filters = z.output<typeof filters>;
+  state: oneOf(SHOWN),
+};
+export type Filters = FiltersOf<typeof filters>;
 
 /** The first page is short, so that it is there at once; who scrolls on gets longer ones. */
 const FIRST_PAGE = 60;
@@ -74,22 +66,10 @@ const rowOf = (found: FoundEvent): Row => ({
 });
 
 export function useEvents(asked: Filters, enabled: boolean) {
-  const query = useInfiniteQuery({
-    queryKey: ['events', asked],
-    queryFn: async ({ pageParam, signal }) => {
-      const params = { query: queryOf(asked, pageParam) };
-      const page = await dataOf(api.GET('/v1/admin/events', { params, signal }));
-      return { items: page.items.map(rowOf), next_cursor: page.next_cursor };
-    },
-    initialPageParam: undefined as string | undefined,
-    getNextPageParam: (last) => last.next_cursor ?? undefined,
-    enabled,
-    staleTime: 30_000,
-    refetchOnWindowFocus: false,
-    refetchOnReconnect: false,
-    placeholderData: (before) => before,
-  });
-  const { data } = query;
-  const items = useMemo(() => data?.pages.flatMap((page) => page.items) ?? [], [data]);
-  return { ...query, items };
+  const read = async (cursor: string | undefined, signal: AbortSignal) => {
+    const params = { query: queryOf(asked, cursor) };
+    const page = await dataOf(api.GET('/v1/admin/events', { params, signal }));
+    return { items: page.items.map(rowOf), next_cursor: page.next_cursor };
+  };
+  return useList(['events', asked], read, { enabled });
 }

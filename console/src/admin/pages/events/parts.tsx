@@ -2,6 +2,7 @@
 import { Anchor, Badge, Group } from '@mantine/core';
 import { Link } from '@tanstack/react-router';
 import { useT } from '../../../shared/i18n.js';
+import { useTopicNames } from '../../topic-names.js';
 
 const COLORS: Readonly<Record<string, string>> = {
   served: 'teal',
@@ -44,6 +45,7 @@ interface TopicsProps {
 }
 
 export function Topics({ topics, max, to = '/events' }: TopicsProps) {
+  const names = useTopicNames();
   const shown = topics.slice(0, max);
   return (
     <Group gap={4}>
@@ -58,7 +60,7 @@ export function Topics({ topics, max, to = '/events' }: TopicsProps) {
           truncate
           maw={180}
         >
-          {topic}
+          {names.get(topic) ?? topic}
         </Anchor>
       ))}
       {topics.length > shown.length && <span>+{topics.length - shown.length}</span>}

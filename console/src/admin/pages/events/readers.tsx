@@ -2,15 +2,14 @@
 import { Group, Stack, Table, Text, TextInput, ThemeIcon } from '@mantine/core';
 import { IconCheck, IconX } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
-import { z } from 'zod';
 import { api, dataOf } from '../../../shared/api.js';
-import { Person } from '../../../shared/components/person.js';
 import { Failure, Loading } from '../../../shared/components/states.js';
-import { useFilters } from '../../../shared/filters.js';
+import { text, useFilters } from '../../../shared/filters.js';
 import { useT } from '../../../shared/i18n.js';
 import { pubkeyOf } from '../../../shared/keys.js';
+import { Someone } from '../../someone.js';
 
-const filters = z.object({ reader: z.coerce.string().max(1_000).optional().catch(undefined) });
+const filters = { reader: text };
 
 export function Readers({ id }: { readonly id: string }) {
   const t = useT();
@@ -37,7 +36,7 @@ export function Readers({ id }: { readonly id: string }) {
                 <Stack gap={2}>
                   {t(`events:reader.${name}`)}
                   {name === 'asked' && pubkey !== null && (
-                    <Person pubkey={pubkey} to={`/members/${pubkey}`} />
+                    <Someone pubkey={pubkey} to={`/members/${pubkey}`} />
                   )}
                 </Stack>
               </Table.Th>

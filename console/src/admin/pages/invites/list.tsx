@@ -8,14 +8,14 @@ import { Confirm } from '../../../shared/components/confirm.js';
 import { Copy } from '../../../shared/components/copy.js';
 import { type Column, DataTable } from '../../../shared/components/data-table.js';
 import { PageHead } from '../../../shared/components/page-head.js';
-import { Person } from '../../../shared/components/person.js';
 import { Empty } from '../../../shared/components/states.js';
 import { When } from '../../../shared/components/when.js';
 import { useT } from '../../../shared/i18n.js';
 import { membersBase } from '../../../shared/place.js';
 import { notifyDone } from '../../../shared/providers.js';
 import { useMay } from '../../session.js';
-import { useNames } from '../members/names.js';
+import { Someone } from '../../someone.js';
+import { useTopicNames } from '../../topic-names.js';
 import './texts.js';
 
 const KEY = ['invites'];
@@ -43,9 +43,7 @@ export default function Invites() {
   const [code, setCode] = useState<string>();
   const [revoking, setRevoking] = useState<Invite>();
   const list = useList(KEY, read);
-  const names = useNames(
-    list.items.flatMap(({ used_by, created_by }) => [used_by, created_by].filter(isKey)),
-  );
+  const topics = useTopicNames();
   const revoke = useAction(
     (invite_id: string) =>
       dataOf(api.DELETE('/v1/admin/invites/{invite_id}', { params: { path: { invite_id } } })),
@@ -58,7 +56,7 @@ export default function Invites() {
     },
   );
   const person = (key: string | null, none: string) =>
-    key === null ? none : <Person pubkey={key} name={names.get(key)} to={`/members/${key}`} />;
+    key === null ? none : <Someone pubkey={key} to={`/members/${key}`} />;
   const columns: Column<Invite>[] = [
     {
       label: t('invites:status'),
@@ -73,11 +71,11 @@ export default function Invites() {
       label: t('invites:topic'),
       show: ({ topic_id }) => (
         <Text size="sm" truncate maw={220} title={topic_id ?? ''}>
-          {topic_id ?? t('invites:anyTopic')}
+          {topic_id === null ? t('invites:anyTopic') : (topics.get(topic_id) ?? topic_id)}
         </Text>
       ),
     },
-    { label: t('invites:usedBy'), show: ({ used_by }) => person(used_by, '–') },
+    { label: t('invites:usedBy'), isMinor: true, show: ({ used_by }) => person(used_by, '–') },
     {
       label: t('invites:createdBy'),
       isMinor: true,
@@ -142,8 +140,6 @@ export default function Invites() {
     </>
   );
 }
-
-const isKey = (key: string | null): key is string => key !== null;
 
 /** Says so where codes do not skip the review over the API. */
 function Mode() {

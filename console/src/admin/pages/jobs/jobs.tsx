@@ -2,14 +2,13 @@
 import { Badge, Button, Code, Group, SegmentedControl, Stack, Text } from '@mantine/core';
 import { IconPlayerPlay } from '@tabler/icons-react';
 import { useState } from 'react';
-import { z } from 'zod';
 import { api, dataOf, useAction } from '../../../shared/api.js';
 import { Confirm } from '../../../shared/components/confirm.js';
 import { DataTable } from '../../../shared/components/data-table.js';
 import { PageHead } from '../../../shared/components/page-head.js';
 import { Empty } from '../../../shared/components/states.js';
 import { When } from '../../../shared/components/when.js';
-import { useFilters } from '../../../shared/filters.js';
+import { oneOfOr, useFilters } from '../../../shared/filters.js';
 import { duration, number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
 import { notifyDone } from '../../../shared/providers.js';
@@ -18,7 +17,7 @@ import { OnlyNode } from './only-node.js';
 import { StateBadge } from './state-badge.js';
 import './texts.js';
 
-const filters = z.object({ only: z.enum(['all', 'failed']).default('all') });
+const filters = { only: oneOfOr(['all', 'failed'], 'all') };
 
 export default function Jobs() {
   const t = useT();

@@ -16,6 +16,7 @@ export function StateBadge({ color, children, isLive = false }: StateBadgeProps)
       size="lg"
       fw={500}
       tt="none"
+      miw="max-content"
       leftSection={<Dot color={color} />}
       {...(isLive ? { 'aria-live': 'polite' } : {})}
     >

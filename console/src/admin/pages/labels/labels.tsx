@@ -2,29 +2,28 @@
 import { Anchor, Button, Group, Select, Stack, Text } from '@mantine/core';
 import { IconTags } from '@tabler/icons-react';
 import { Link } from '@tanstack/react-router';
-import { z } from 'zod';
 import { api, dataOf, useAction, useList } from '../../../shared/api.js';
 import { type Column, DataTable } from '../../../shared/components/data-table.js';
 import { PageHead } from '../../../shared/components/page-head.js';
 import { Empty } from '../../../shared/components/states.js';
 import { When } from '../../../shared/components/when.js';
-import { useFilters } from '../../../shared/filters.js';
+import { oneOf, text, useFilters } from '../../../shared/filters.js';
 import { number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
 import { npubOf, pubkeyOf } from '../../../shared/keys.js';
 import type { paths } from '../../../shared/schema.js';
 import { useMay } from '../../session.js';
+import { Someone } from '../../someone.js';
 import { TOUCHED, undoBatch, useUndo } from '../cases/actions.js';
 import { Typed } from '../cases/filters.js';
 import { LabelBadge } from '../cases/parts.js';
-import { Someone } from '../cases/someone.js';
 import { LABELS } from '../cases/types.js';
 import './texts.js';
 
 type Labels = paths['/v1/admin/labels']['get']['responses'][200]['content']['application/json'];
 type Label = Labels['items'][number];
 
-const filterSchema = z.object({ label: z.enum(LABELS).optional(), person: z.string().optional() });
+const filterSchema = { label: oneOf(LABELS), person: text };
 
 export default function LabelsPage() {
   const t = useT();

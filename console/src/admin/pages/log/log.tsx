@@ -10,11 +10,10 @@ import {
   IconTerminal2,
 } from '@tabler/icons-react';
 import { useState } from 'react';
-import { z } from 'zod';
 import { DataTable } from '../../../shared/components/data-table.js';
 import { PageHead } from '../../../shared/components/page-head.js';
 import { Empty, Loading } from '../../../shared/components/states.js';
-import { useFilters } from '../../../shared/filters.js';
+import { oneOfOr, textOr, useFilters } from '../../../shared/filters.js';
 import { number } from '../../../shared/format.js';
 import { currentLanguage, useT } from '../../../shared/i18n.js';
 import { useNodeOperator } from '../jobs/list.js';
@@ -23,10 +22,10 @@ import { type Line, useLogLines } from './lines.js';
 import './texts.js';
 
 const LEVELS = ['debug', 'info', 'warn', 'error'] as const;
-const filters = z.object({
-  level: z.enum(LEVELS).default('info'),
-  text: z.coerce.string().max(200).default(''),
-});
+const filters = {
+  level: oneOfOr(LEVELS, 'info'),
+  text: textOr(''),
+};
 const TYPING_MS = 300;
 
 export default function Log() {

@@ -3,27 +3,26 @@ import { Group, SegmentedControl, Stack, Text, TextInput } from '@mantine/core';
 import { useDebouncedCallback } from '@mantine/hooks';
 import { IconSearch } from '@tabler/icons-react';
 import { useState } from 'react';
-import { z } from 'zod';
 import { api, dataOf, useList } from '../../../shared/api.js';
 import { type Column, DataTable } from '../../../shared/components/data-table.js';
 import { PageHead } from '../../../shared/components/page-head.js';
 import { Person } from '../../../shared/components/person.js';
 import { Empty } from '../../../shared/components/states.js';
 import { When } from '../../../shared/components/when.js';
-import { useFilters } from '../../../shared/filters.js';
+import { type FiltersOf, oneOfOr, textOr, useFilters } from '../../../shared/filters.js';
 import { number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
 import { useMay } from '../../session.js';
-import { nameIn } from './names.js';
+import { nameIn } from '../../someone.js';
 import { StatusBadge } from './status.js';
 import './texts.js';
 
 const STATUSES = ['all', 'active', 'disabled', 'deleted'] as const;
-const filters = z.object({
-  q: z.coerce.string().max(200).default(''),
-  status: z.enum(STATUSES).default('all'),
-});
-type Filters = z.output<typeof filters>;
+const filters = {
+  q: textOr(''),
+  status: oneOfOr(STATUSES, 'all'),
+};
+type Filters = FiltersOf<typeof filters>;
 const TYPING_MS = 200;
 const PAGE = 200;
 

@@ -1,28 +1,27 @@
 /** One member: the profile, and in tabs everything that the node knows about the key. */
-import { Anchor, Button, Card, Group, SimpleGrid, Stack, Tabs, Text, Title } from '@mantine/core';
+import { Anchor, Button, Card, Group, Progress, SimpleGrid, Stack, Tabs, Text, Title } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useParams } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
-import { z } from 'zod';
 import { ApiError, api, dataOf } from '../../../shared/api.js';
 import { Copy } from '../../../shared/components/copy.js';
 import { EventText } from '../../../shared/components/event-text.js';
 import { PageHead } from '../../../shared/components/page-head.js';
 import { Empty, Failure, Loading } from '../../../shared/components/states.js';
-import { useFilters } from '../../../shared/filters.js';
+import { oneOfOr, useFilters } from '../../../shared/filters.js';
 import { date, number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
 import { npubOf, pubkeyOf, shortKey } from '../../../shared/keys.js';
 import { adminBase } from '../../../shared/place.js';
 import { useMay } from '../../session.js';
+import { nameIn } from '../../someone.js';
 import { Actions } from './actions.js';
-import { nameIn } from './names.js';
 import { StatusBadge } from './status.js';
 import { Consents, Moderation, PersonalData, Topics, Usage } from './tabs.js';
 import './texts.js';
 
 const TABS = ['topics', 'usage', 'consents', 'moderation', 'data'] as const;
-const filters = z.object({ tab: z.enum(TABS).default('topics') });
+const filters = { tab: oneOfOr(TABS, 'topics') };
 /** The least role that may read what a tab shows. */
 const NEEDS = {
   topics: 'viewer',
@@ -89,9 +88,10 @@ function Known({ pubkey }: { readonly pubkey: string }) {
       >
         <Actions pubkey={pubkey} member={member} title={title} />
       </PageHead>
-      <SimpleGrid cols={{ base: 1, sm: 2 }} mb="lg">
+      <SimpleGrid cols={{ base: 1, sm: 2, lg: 3 }} mb="lg">
         <ProfileCard profile={profile} />
         <Membership member={member} pubkey={pubkey} />
+        <TrustCard pubkey={pubkey} />
       </SimpleGrid>
       <Sections pubkey={pubkey} />
     </>
@@ -101,7 +101,7 @@ function Known({ pubkey }: { readonly pubkey: string }) {
 function Fact({ label, children }: { readonly label: string; readonly children: ReactNode }) {
   return (
     <Group gap="md" wrap="nowrap" align="flex-start">
-      <Text size="sm" c="dimmed" w={130} component="dt" flex="none">
+      <Text size="sm" c="dimmed" w={110} component="dt" flex="none">
         {label}
       </Text>
       <Text size="sm" component="dd" m={0} className="text">
@@ -165,22 +165,64 @@ function Membership({ member, pubkey }: { readonly member: Member | null; readon
           {seesNotes && <Fact label={t('members:note')}>{member.note ?? '–'}</Fact>}
         </Stack>
       )}
-      <Group mt="md" gap="xs">
-        <Button size="compact-sm" variant="default" component={Link} to={`/trust/${pubkey}`}>
-          {t('members:toTrust')}
+      {seesEvents && (
+        <Button
+          mt="md"
+          style={{ alignSelf: 'flex-start' }}
+          size="compact-sm"
+          variant="default"
+          component="a"
+          href={`${adminBase}/events?author=${pubkey}`}
+        >
+          {t('members:toEvents')}
         </Button>
-        {seesEvents && (
-          <Button
-            size="compact-sm"
-            variant="default"
-            component="a"
-            href={`${adminBase}/events?author=${pubkey}`}
-          >
-            {t('members:toEvents')}
-          </Button>
-        )}
-      </Group>
+      )}
     </Card>
+  );
+}
+
+function TrustCard({ pubkey }: { readonly pubkey: string }) {
+  const t = useT();
+  const { data } = useQuery({
+    queryKey: ['trust', pubkey],
+    queryFn: () => dataOf(api.GET('/v1/admin/trust/{pubkey}', { params: { path: { pubkey } } })),
+  });
+  return (
+    <Card withBorder component="section">
+      <Title order={2} size="h5" mb="sm">
+        {t('members:trust')}
+      </Title>
+      <Stack gap="sm">
+        <Rank label={t('members:trustReports')} rank={data?.report_based.rank} />
+        <Rank label={t('members:trustTalk')} rank={data?.communication_density.rank} />
+      </Stack>
+      <Button
+        mt="md"
+        style={{ alignSelf: 'flex-start' }}
+        size="compact-sm"
+        variant="default"
+        component={Link}
+        to={`/trust/${pubkey}`}
+      >
+        {t('members:toTrust')}
+      </Button>
+    </Card>
+  );
+}
+
+function Rank({ label, rank }: { readonly label: string; readonly rank: number | undefined }) {
+  const t = useT();
+  const text = rank === undefined ? '–' : t('members:trustRank', { rank: number(rank) });
+  return (
+    <div>
+      <Group justify="space-between" mb={4}>
+        <Text size="sm">{label}</Text>
+        <Text size="sm" fw={600} className="number">
+          {text}
+        </Text>
+      </Group>
+      <Progress value={rank ?? 0} aria-label={`${label}: ${text}`} />
+    </div>
   );
 }
 

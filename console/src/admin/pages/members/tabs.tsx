@@ -5,12 +5,14 @@ import { Link } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
 import { api, dataOf, type Page, useAction, useList } from '../../../shared/api.js';
 import { type Column, DataTable } from '../../../shared/components/data-table.js';
-import { Person } from '../../../shared/components/person.js';
 import { Failure, Loading } from '../../../shared/components/states.js';
 import { When } from '../../../shared/components/when.js';
 import { bytes, date, number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
 import { notifyDone } from '../../../shared/providers.js';
+import { Someone } from '../../someone.js';
+import { useTopicNames } from '../../topic-names.js';
+import '../cases/texts.js';
 
 interface Of {
   readonly pubkey: string;
@@ -57,18 +59,6 @@ const mono = (text: string) => (
     {shorten(text)}
   </span>
 );
-
-/** The names of carried topics; the others are shown by their ids. */
-function useTopicNames(): ReadonlyMap<string, string> {
-  const { data } = useQuery({
-    queryKey: ['topics', 'names'],
-    queryFn: () => dataOf(api.GET('/v1/admin/node-subscriptions', { params: { query: { limit: 200 } } })),
-    staleTime: 60_000,
-  });
-  return new Map(
-    (data?.items ?? []).flatMap(({ topic_id, name }) => (name === null ? [] : [[topic_id, name]])),
-  );
-}
 
 export function Topics({ pubkey }: Of) {
   const t = useT();
@@ -270,10 +260,10 @@ function Reports({ pubkey, about = false }: Of & { readonly about?: boolean }) {
           label: t(about ? 'members:reporter' : 'members:reported'),
           show: ({ reporter_pubkey, target_pubkey }) => {
             const other = about ? reporter_pubkey : target_pubkey;
-            return other === null ? '–' : <Person pubkey={other} to={`/members/${other}`} />;
+            return other === null ? '–' : <Someone pubkey={other} to={`/members/${other}`} />;
           },
         },
-        { label: t('members:reason'), show: ({ reason }) => reason },
+        { label: t('members:reason'), show: ({ reason }) => t(`cases:reasons.${reason}`) },
         { label: t('members:comment'), isMinor: true, show: ({ comment }) => comment || '–' },
         { label: t('members:asked'), show: ({ created_at }) => <When at={created_at} /> },
       ]}

@@ -37,7 +37,11 @@ export const texts = defineTexts('members', {
     givenName: 'Name here (NIP-05)',
     givenNameAbout: 'Served under the host name of this community. a–z, 0–9, “-”, “_” and “.”; empty: none.',
     noteAbout: 'For moderators and operators. The member gets it with a personal data export.',
-    toTrust: 'Trust score',
+    trust: 'Trust',
+    trustReports: 'Reports and labels',
+    trustTalk: 'Conversation',
+    trustRank: '{{rank}} of 100',
+    toTrust: 'What the scores are made of',
     toEvents: 'Events',
     sections: 'About this member',
     tabs: {
@@ -195,7 +199,11 @@ export const texts = defineTexts('members', {
     givenNameAbout:
       'このコミュニティのホスト名で公開されます。a–z、0–9、「-」「_」「.」が使えます。空欄なら名前はありません。',
     noteAbout: 'モデレーターとオペレーター向けです。個人データの書き出しには含まれ、本人に渡ります。',
-    toTrust: '信頼スコア',
+    trust: '信頼',
+    trustReports: '通報とラベル',
+    trustTalk: '会話',
+    trustRank: '100 点中 {{rank}} 点',
+    toTrust: 'スコアの根拠',
     toEvents: 'イベント',
     sections: 'このメンバーについて',
     tabs: {

@@ -13,7 +13,7 @@ import { pubkeyOf, shortKey } from '../../../shared/keys.js';
 import { notifyDone } from '../../../shared/providers.js';
 import type { Role } from '../../page.js';
 import { useMay, useSession } from '../../session.js';
-import { Someone, useName } from '../cases/someone.js';
+import { Someone, useName } from '../../someone.js';
 import { OwnSessions, SessionsOf } from './sessions.js';
 import './texts.js';
 
@@ -170,6 +170,7 @@ function RoleOf({ holder: { pubkey, role, isFixed } }: { readonly holder: Holder
   return (
     <Select
       size="xs"
+      miw={120}
       aria-label={t('operators:roleOf', { key: shortKey(pubkey) })}
       allowDeselect={false}
       disabled={changing.isPending}

@@ -8,7 +8,7 @@ import { number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
 import { notifyDone } from '../../../shared/providers.js';
 import type { paths } from '../../../shared/schema.js';
-import { Someone } from '../cases/someone.js';
+import { Someone } from '../../someone.js';
 import './texts.js';
 
 type Sessions = paths['/v1/admin/sessions']['get']['responses'][200]['content']['application/json'];

@@ -3,11 +3,12 @@ import { Group, Paper, Progress, SimpleGrid, Stack, Text, Title } from '@mantine
 import { useQuery } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
 import { api, dataOf } from '../../../shared/api.js';
-import { Person } from '../../../shared/components/person.js';
 import { Failure, Loading } from '../../../shared/components/states.js';
 import { dateTime, number, percent } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
 import { navigation } from '../../router.js';
+import { Someone } from '../../someone.js';
+import { useTopicNames } from '../../topic-names.js';
 
 const REFETCH_MS = 60_000;
 const SHOWN = 8;
@@ -20,6 +21,7 @@ export function Activity() {
     queryFn: () => dataOf(api.GET('/v1/admin/activity')),
     refetchInterval: REFETCH_MS,
   });
+  const names = useTopicNames();
   const data = query.data;
   const hasMembers = navigation.some(({ path }) => path === '/members');
   return (
@@ -60,7 +62,11 @@ export function Activity() {
             title={t('overview:topics')}
             all={data.events}
             none={t('overview:noTopics')}
-            rows={data.topics.map(({ topic, events }) => ({ key: topic, events, shown: topic }))}
+            rows={data.topics.map(({ topic, events }) => ({
+              key: topic,
+              events,
+              shown: names.get(topic) ?? topic,
+            }))}
           />
           <Shares
             title={t('overview:authors')}
@@ -68,7 +74,7 @@ export function Activity() {
             rows={data.authors.map(({ pubkey, events }) => ({
               key: pubkey,
               events,
-              shown: <Person pubkey={pubkey} {...(hasMembers ? { to: `/members/${pubkey}` } : {})} />,
+              shown: <Someone pubkey={pubkey} {...(hasMembers ? { to: `/members/${pubkey}` } : {})} />,
             }))}
           />
         </SimpleGrid>

@@ -28,10 +28,10 @@ export function Charts({ range }: { readonly range: Range }) {
   );
 }
 
-const perSecond = (value: number) => number(value, value < 10 ? 2 : 0);
+const perSecond = (value: number, digits?: number) => number(value, digits ?? (value < 10 ? 2 : 0));
 const milliseconds = (value: number) => duration(value);
 const seconds = (value: number) => duration(value * 1_000);
-const whole = (value: number) => short(value);
+const whole = (value: number, digits?: number) => short(value, digits);
 
 function OfNode({ node, history }: { readonly node: NodeHistory; readonly history: History }) {
   const t = useT();

@@ -1,10 +1,10 @@
 /** The history of the node, read once and shared by the pages that show a part of it. */
 import { useQuery } from '@tanstack/react-query';
-import { z } from 'zod';
 import { api, dataOf } from '../../../shared/api.js';
+import { type FiltersOf, oneOfOr } from '../../../shared/filters.js';
 
-export const range = z.object({ range: z.enum(['24h', '30d']).default('24h') });
-export type Range = z.output<typeof range>['range'];
+export const range = { range: oneOfOr(['24h', '30d'], '24h') };
+export type Range = FiltersOf<typeof range>['range'];
 
 const REFETCH_MS = 60_000;
 

@@ -2,19 +2,17 @@
 import { Button, Group, Modal, NumberInput, Select, Stack, Tabs, Text, TextInput } from '@mantine/core';
 import { IconPlus } from '@tabler/icons-react';
 import { useState } from 'react';
-import { z } from 'zod';
 import { api, dataOf, useAction, useList } from '../../../shared/api.js';
 import { Confirm } from '../../../shared/components/confirm.js';
 import { type Column, DataTable } from '../../../shared/components/data-table.js';
 import { PageHead } from '../../../shared/components/page-head.js';
-import { Person } from '../../../shared/components/person.js';
 import { Empty } from '../../../shared/components/states.js';
-import { useFilters } from '../../../shared/filters.js';
+import { day, oneOf, oneOfOr, useFilters } from '../../../shared/filters.js';
 import { date, number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
 import { notifyDone } from '../../../shared/providers.js';
 import { useMay } from '../../session.js';
-import { useNames } from '../members/names.js';
+import { Someone } from '../../someone.js';
 import { Webhook } from './webhook.js';
 import './texts.js';
 
@@ -28,11 +26,11 @@ const LIMITS = [
   'exports_per_day',
 ] as const;
 type Limits = Record<(typeof LIMITS)[number], number | null>;
-const filters = z.object({
-  tab: z.enum(TABS).default('plans'),
-  metric: z.enum(METRICS).optional(),
-  day: z.iso.date().optional(),
-});
+const filters = {
+  tab: oneOfOr(TABS, 'plans'),
+  metric: oneOf(METRICS),
+  day,
+};
 const KEY = ['plans'];
 
 const readPlans = (cursor: string | undefined) =>
@@ -258,7 +256,6 @@ function UsageList() {
   const list = useList(['usage', metric, day], (cursor) =>
     dataOf(api.GET('/v1/admin/usage', { params: { query: { metric, day, cursor } } })),
   );
-  const names = useNames(list.items.map(({ pubkey }) => pubkey));
   return (
     <>
       <Group mb="md" align="flex-end">
@@ -286,9 +283,7 @@ function UsageList() {
         columns={[
           {
             label: t('plans:member'),
-            show: ({ pubkey }) => (
-              <Person pubkey={pubkey} name={names.get(pubkey)} to={`/members/${pubkey}`} />
-            ),
+            show: ({ pubkey }) => <Someone pubkey={pubkey} to={`/members/${pubkey}`} />,
           },
           { label: t('plans:metric'), show: (row) => t(`plans:metrics.${row.metric}`) },
           { label: t('plans:day'), show: (row) => date(Date.parse(row.day)) },

@@ -3,24 +3,22 @@ import { Anchor, Badge, Button, Select, Tabs, Text, TextInput } from '@mantine/c
 import { IconPlus } from '@tabler/icons-react';
 import { Link, useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
-import { z } from 'zod';
 import { api, dataOf, useAction, useList } from '../../../shared/api.js';
 import { Confirm } from '../../../shared/components/confirm.js';
 import { DataTable } from '../../../shared/components/data-table.js';
 import { PageHead } from '../../../shared/components/page-head.js';
-import { Person } from '../../../shared/components/person.js';
 import { Empty } from '../../../shared/components/states.js';
 import { When } from '../../../shared/components/when.js';
-import { useFilters } from '../../../shared/filters.js';
+import { oneOf, oneOfOr, useFilters } from '../../../shared/filters.js';
 import { useT } from '../../../shared/i18n.js';
 import { useMay } from '../../session.js';
-import { useNames } from '../members/names.js';
+import { Someone } from '../../someone.js';
 import './texts.js';
 
 const TABS = ['versions', 'consents'] as const;
 const TYPES = ['terms', 'privacy'] as const;
 type Type = (typeof TYPES)[number];
-const filters = z.object({ tab: z.enum(TABS).default('versions'), type: z.enum(TYPES).optional() });
+const filters = { tab: oneOfOr(TABS, 'versions'), type: oneOf(TYPES) };
 const KEY = ['policies'];
 const COLORS = { draft: 'gray', published: 'blue', current: 'teal' } as const;
 
@@ -115,7 +113,6 @@ function Consents() {
   const list = useList(['consents', type], (cursor) =>
     dataOf(api.GET('/v1/admin/consents', { params: { query: { type, cursor } } })),
   );
-  const names = useNames(list.items.map(({ pubkey }) => pubkey));
   return (
     <>
       <Select
@@ -137,9 +134,7 @@ function Consents() {
         columns={[
           {
             label: t('policies:member'),
-            show: ({ pubkey }) => (
-              <Person pubkey={pubkey} name={names.get(pubkey)} to={`/members/${pubkey}`} />
-            ),
+            show: ({ pubkey }) => <Someone pubkey={pubkey} to={`/members/${pubkey}`} />,
           },
           { label: t('policies:type'), show: (row) => t(`policies:types.${row.type}`) },
           { label: t('policies:version'), show: ({ version }) => version },

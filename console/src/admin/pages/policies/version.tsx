@@ -15,12 +15,11 @@ import {
 import { useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useParams } from '@tanstack/react-router';
 import { useState } from 'react';
-import { z } from 'zod';
 import { ApiError, api, dataOf, useAction } from '../../../shared/api.js';
 import { Confirm } from '../../../shared/components/confirm.js';
 import { PageHead } from '../../../shared/components/page-head.js';
 import { Empty, Failure, Loading } from '../../../shared/components/states.js';
-import { useFilters } from '../../../shared/filters.js';
+import { text, useFilters } from '../../../shared/filters.js';
 import { useT } from '../../../shared/i18n.js';
 import { notifyDone } from '../../../shared/providers.js';
 import { useMay } from '../../session.js';
@@ -28,7 +27,7 @@ import { PolicyStatus } from './list.js';
 import './texts.js';
 
 const KEY = ['policies'];
-const filters = z.object({ locale: z.string().max(40).optional() });
+const filters = { locale: text };
 
 interface Path {
   readonly type: 'terms' | 'privacy';

@@ -2,24 +2,22 @@
 import { Alert, Button, Group, List, SegmentedControl, Stack, Text, Textarea } from '@mantine/core';
 import { IconCheck, IconX } from '@tabler/icons-react';
 import { useState } from 'react';
-import { z } from 'zod';
 import { api, dataOf, useAction, useList } from '../../../shared/api.js';
 import { Confirm } from '../../../shared/components/confirm.js';
 import { type Column, DataTable, Selection } from '../../../shared/components/data-table.js';
 import { PageHead } from '../../../shared/components/page-head.js';
-import { Person } from '../../../shared/components/person.js';
 import { Empty } from '../../../shared/components/states.js';
 import { When } from '../../../shared/components/when.js';
-import { useFilters } from '../../../shared/filters.js';
+import { oneOfOr, useFilters } from '../../../shared/filters.js';
 import { useT } from '../../../shared/i18n.js';
 import { shortKey } from '../../../shared/keys.js';
 import { notifyDone } from '../../../shared/providers.js';
 import { useMay } from '../../session.js';
-import { useNames } from '../members/names.js';
+import { Someone } from '../../someone.js';
 import './texts.js';
 
 const STATUSES = ['pending', 'active', 'rejected', 'cancelled'] as const;
-const filters = z.object({ status: z.enum(STATUSES).default('pending') });
+const filters = { status: oneOfOr(STATUSES, 'pending') };
 type Status = (typeof STATUSES)[number];
 type Decision = 'approve' | 'reject';
 const MANY_MAX = 100;
@@ -46,7 +44,6 @@ export default function Requests() {
   const [asking, setAsking] = useState<{ decision: Decision; ids: readonly string[] }>();
   const [refused, setRefused] = useState<readonly Outcome[]>([]);
   const list = useList(['requests', status], (cursor) => read(status, cursor), { refetchInterval: POLL_MS });
-  const names = useNames(list.items.map(({ requester_pubkey }) => requester_pubkey));
   const isQueue = status === 'pending' && mayDecide;
   const here = list.items.flatMap(({ request_id }) => (selected.has(request_id) ? [request_id] : []));
   const act = useAction(
@@ -66,9 +63,7 @@ export default function Requests() {
   const columns: Column<Request>[] = [
     {
       label: t('requests:member'),
-      show: ({ requester_pubkey: key }) => (
-        <Person pubkey={key} name={names.get(key)} to={`/members/${key}`} />
-      ),
+      show: ({ requester_pubkey: key }) => <Someone pubkey={key} to={`/members/${key}`} />,
     },
     { label: t('requests:topic'), show: (row) => <Topic id={row.topic_id} name={row.name} /> },
     {

@@ -4,7 +4,7 @@ import { EventText } from '../../../shared/components/event-text.js';
 import { When } from '../../../shared/components/when.js';
 import { number, percent } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
-import { Someone } from '../cases/someone.js';
+import { Someone } from '../../someone.js';
 import './texts.js';
 
 interface FindingsProps {

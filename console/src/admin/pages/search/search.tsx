@@ -5,18 +5,17 @@ import { IconInfoCircle, IconListSearch, IconLock, IconSearch } from '@tabler/ic
 import { useInfiniteQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useEffect, useState } from 'react';
-import { z } from 'zod';
 import { ApiError, api, dataOf } from '../../../shared/api.js';
 import { EventText } from '../../../shared/components/event-text.js';
 import { PageHead } from '../../../shared/components/page-head.js';
-import { Person } from '../../../shared/components/person.js';
 import { Empty, Failure, Loading } from '../../../shared/components/states.js';
 import { When } from '../../../shared/components/when.js';
-import { useFilters } from '../../../shared/filters.js';
+import { text, useFilters } from '../../../shared/filters.js';
 import { number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
 import type { paths } from '../../../shared/schema.js';
 import { hasExtension } from '../../../shared/signers.js';
+import { Someone } from '../../someone.js';
 import { signedBy } from './signed.js';
 import './texts.js';
 
@@ -24,8 +23,7 @@ type Answer = paths['/v1/search']['get']['responses'][200]['content']['applicati
 type Found = Answer['items'][number];
 
 const TYPING_MS = 300;
-const text = z.coerce.string().max(500).optional().catch(undefined);
-const filters = z.object({ q: text, topic: text });
+const filters = { q: text, topic: text };
 
 export default function Search() {
   const t = useT();
@@ -133,7 +131,7 @@ function Result({ found: { event, score } }: { readonly found: Found }) {
   return (
     <Paper withBorder p="md" role="listitem">
       <Group justify="space-between" gap="xs" mb={6}>
-        <Person pubkey={event.pubkey} to={`/members/${event.pubkey}`} />
+        <Someone pubkey={event.pubkey} to={`/members/${event.pubkey}`} />
         <Group gap="md">
           <Text size="xs" c="dimmed" className="number">
             {t('search:score', { score: number(score, 3) })}

@@ -26,6 +26,8 @@ export const MEANINGS_JA: Readonly<Record<string, string>> = {
   'auth.sessionHours': 'ブラウザーでサインインした状態が続く時間です。',
   'auth.privateKinds':
     '認証後に、作者と p タグの鍵だけに配信する kind です。どちらの認証モードでも有効です。',
+  'p2p.gossip':
+    'ノードで p2p.enabled が有効なとき、このコミュニティの公開トピックをほかのノードと交換します。',
   'events.missingD':
     'd タグのない addressable イベントの扱いです。拒否するか、d="" とみなします（NIP-01）。auto：topic.mode が required のとき拒否します。',
   'membership.list': 'メンバー一覧を誰でも読める形で公開します（NIP-43、kind 13534）。',
@@ -80,6 +82,7 @@ export const MEANINGS_JA: Readonly<Record<string, string>> = {
     '重みを持つ通報です。定着したメンバーのもの、またはオペレーターが承認したメンバーのものだけです。',
   'trust.assertionDays': '公開した点数が失効するまでの日数です。ノードはその前に更新します。',
   'trust.publish': '点数を署名付きで公開します（NIP-85）。',
+  'sync.peers': 'ノードが定期的にイベントを交換するリレーです（"minato peers" で編集します）。',
   'limits.messageBytesMax': 'クライアントが送れるフレームの最大サイズです。',
   'limits.eventBytesMax': 'イベントの最大サイズです（JSON）。',
   'limits.listBytesMax':
@@ -96,6 +99,10 @@ export const MEANINGS_JA: Readonly<Record<string, string>> = {
   'limits.limitMax': '1 つのフィルターに返すイベント数の上限です。大きい limit はこの値に下げます。',
   'limits.subscriptionIdLengthMax': '購読 ID の最大の長さです。',
   'limits.countMax': 'COUNT はこの数まで正確で、それを超えると概数になります。',
+  'limits.negentropySessionsMax':
+    '1 つの接続で開ける negentropy（NIP-77）セッションの上限です。0 は negentropy を使いません。',
+  'limits.negentropyRecordsMax':
+    '1 つの negentropy セッションのイベント数の上限です。これを超えるフィルターは拒否します。',
   'limits.createdAheadSecondsMax': 'created_at が未来であってよい秒数です。',
   'limits.createdBehindSecondsMax': 'created_at が過去であってよい秒数です。0 は制限なしです。',
   'limits.powBitsMin': 'イベント ID の先頭に必要なゼロのビット数です（NIP-13 のプルーフ・オブ・ワーク）。',
@@ -133,9 +140,26 @@ export const MEANINGS_JA: Readonly<Record<string, string>> = {
     '1 つのコミュニティで開ける数です。node.outboxStreamsMax の 4 分の 1 は既定のコミュニティのために空けておきます。',
   'node.memoryWindowMB':
     '各リレーのメモリーに置く、全コミュニティの最新イベントとその索引の大きさです（MiB）。0 は置きません。',
+  'node.syncPrivatePeers':
+    '同期先（sync.peers、ゴシップのチケット）に、このマシンやプライベートネットワークのアドレスを許すかどうかです。',
   'node.diskSharePercent':
     'ディスクの空きが少ないとき、全体のこの割合を超えて保存しているコミュニティの投稿を拒否します。',
   'node.diskFreeMinPercent':
     '内蔵の PostgreSQL で、ディスクの空きがこの割合を下回ると投稿を拒否します。0 は拒否しません。',
   'node.diskFreeMinBytes': '同じ条件をバイト数で指定します。大きいほうが有効です。0 は割合だけを使います。',
+  'p2p.enabled': '公開トピックのイベントを iroh-gossip でほかのノードと交換します。UDP ポートが開きます。',
+  'p2p.bind': 'ゴシップが使う IP アドレスです。127.0.0.1 はこのマシンの中だけです。',
+  'p2p.port': 'ゴシップの UDP ポートです。0 は起動のたびに空いているポートを使います。',
+  'p2p.announce':
+    'チケットに追加で載せるアドレス（例：192.0.2.1:7448）です。NAT の内側のマシンのために使います。',
+  'p2p.peers': 'ほかのノードのチケットです。ここからゴシップを始め、そのリレーから欠落を補います。',
+  'p2p.discovery': 'iroh の探索サービスにこのノードのアドレスを公開し、相手のアドレスもそこで調べます。',
+  'p2p.topicsMax': 'このノードが参加するゴシップのトピック数の上限です（全コミュニティの合計）。',
+  'p2p.messagesPerSecond':
+    '1 つの相手から 1 秒間に受け取るメッセージ数です。短時間ならその 10 倍まで受け取ります。大きなイベントは複数のメッセージになります。',
+  'p2p.sendPerSecond':
+    'このノードが 1 秒間に送るメッセージ数です。遅れた相手はメッセージを失うため、残りはアウトボックスで待ちます。',
+  'p2p.invalidPerMinute':
+    '1 つの相手から受け取る、壊れた、または偽造されたメッセージ数の上限です。超えると p2p.dropSeconds の間、その相手を無視します。',
+  'p2p.dropSeconds': '不正なメッセージが多すぎる相手を無視する時間です。',
 };

@@ -3,16 +3,15 @@ import { Badge, Button, Group, Paper, Stack, Switch, Tabs, Text, TextInput, Titl
 import { IconSearch } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
-import { z } from 'zod';
 import { ApiError, api, dataOf } from '../../../shared/api.js';
 import { PageHead } from '../../../shared/components/page-head.js';
-import { Person } from '../../../shared/components/person.js';
 import { Empty, Failure, Loading } from '../../../shared/components/states.js';
 import { When } from '../../../shared/components/when.js';
-import { useFilters } from '../../../shared/filters.js';
+import { flag, oneOf, text, useFilters } from '../../../shared/filters.js';
 import { number } from '../../../shared/format.js';
 import { currentLanguage, useT } from '../../../shared/i18n.js';
 import { useMay } from '../../session.js';
+import { Someone } from '../../someone.js';
 import { EditSetting } from './edit.js';
 import { MEANINGS_JA } from './meanings-ja.js';
 import './texts.js';
@@ -29,11 +28,11 @@ export interface Setting {
 }
 export type Scope = 'community' | 'node';
 
-const filters = z.object({
-  scope: z.enum(['community', 'node']).optional(),
-  q: z.string().optional(),
-  changed: z.boolean().optional(),
-});
+const filters = {
+  scope: oneOf(['community', 'node']),
+  q: text,
+  changed: flag,
+};
 
 export const keyOfScope = (scope: Scope) => ['settings', scope] as const;
 
@@ -231,7 +230,7 @@ function Row({ setting, onEdit }: { readonly setting: Setting; readonly onEdit?:
                   {t('settings:byCommand')}
                 </Text>
               ) : (
-                <Person pubkey={changed.by} />
+                <Someone pubkey={changed.by} />
               )}
             </Group>
           )}

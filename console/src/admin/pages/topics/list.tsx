@@ -1,13 +1,12 @@
 /** The list of topics with their sizes; a click opens one (`?topic=`), so that a link to it can be shared. */
 import { Anchor, Badge, Button, Group, Stack, Text, Title } from '@mantine/core';
 import { IconPlus } from '@tabler/icons-react';
-import { z } from 'zod';
 import { api, dataOf, useAction, useList } from '../../../shared/api.js';
 import { type Column, DataTable } from '../../../shared/components/data-table.js';
 import { PageHead } from '../../../shared/components/page-head.js';
 import { Empty } from '../../../shared/components/states.js';
 import { When } from '../../../shared/components/when.js';
-import { useFilters } from '../../../shared/filters.js';
+import { flag, text, useFilters } from '../../../shared/filters.js';
 import { bytes, number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
 import { notifyDone } from '../../../shared/providers.js';
@@ -17,7 +16,7 @@ import { BLOCKED_KEY, nameOf, TOPICS_KEY, type Topic } from './data.js';
 import { TopicDrawer } from './topic.js';
 import './texts.js';
 
-const filters = z.object({ topic: z.string().optional(), create: z.boolean().optional() });
+const filters = { topic: text, create: flag };
 
 export default function Topics() {
   const t = useT();

@@ -19,12 +19,12 @@ import { Link, useParams } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
 import { api, dataOf } from '../../../shared/api.js';
 import { PageHead } from '../../../shared/components/page-head.js';
-import { Person } from '../../../shared/components/person.js';
 import { Failure, Loading } from '../../../shared/components/states.js';
 import { When } from '../../../shared/components/when.js';
 import { number } from '../../../shared/format.js';
 import { useT } from '../../../shared/i18n.js';
 import type { paths } from '../../../shared/schema.js';
+import { Someone } from '../../someone.js';
 import './texts.js';
 
 type Trust = paths['/v1/admin/trust/{pubkey}']['get']['responses'][200]['content']['application/json'];
@@ -38,7 +38,7 @@ export default function TrustPage() {
   });
   return (
     <>
-      <PageHead title={t('trust:of')} about={<Person pubkey={pubkey} to={`/members/${pubkey}`} />}>
+      <PageHead title={t('trust:of')} about={<Someone pubkey={pubkey} to={`/members/${pubkey}`} />}>
         <Button
           component={Link}
           to="/trust"
@@ -259,7 +259,7 @@ function Ties({ ties }: { readonly ties: Trust['communication_density']['ties'] 
           {ties.map((tie) => (
             <Table.Tr key={tie.pubkey}>
               <Table.Td>
-                <Person pubkey={tie.pubkey} to={`/trust/${tie.pubkey}`} />
+                <Someone pubkey={tie.pubkey} to={`/trust/${tie.pubkey}`} />
               </Table.Td>
               <Table.Td className="number" ta="right">
                 {number(tie.given, 2)}

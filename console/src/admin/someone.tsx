@@ -1,12 +1,19 @@
-/** A person with the name that the node knows. Names of the people on a page are read in few requests. */
+/** A person with the name of the profile. Names of the people on a page are read in few requests. */
 import { useQuery } from '@tanstack/react-query';
-import { api, dataOf } from '../../../shared/api.js';
-import { Person } from '../../../shared/components/person.js';
-import { nameIn } from '../members/names.js';
+import { api, dataOf } from '../shared/api.js';
+import { Person } from '../shared/components/person.js';
 
 const KEYS_MAX = 50;
 const WAIT_MS = 15;
 const KEPT_MS = 5 * 60_000;
+
+interface Profile {
+  readonly name: string | null;
+  readonly display_name: string | null;
+}
+
+export const nameIn = (profile: Profile | null | undefined): string | null =>
+  profile?.display_name ?? profile?.name ?? null;
 
 type Settle = { readonly resolve: (name: string | null) => void; readonly reject: (error: unknown) => void };
 let waiting = new Map<string, Settle[]>();
