@@ -144,11 +144,9 @@ describe('frames', () => {
     },
   );
 
-  it('negentropy (NIP-77) is refused in both ways that clients know, and a PING gets no answer', async () => {
-    expect(await answers(['NEG-OPEN', 'neg', { kinds: [1] }, '61'])).toEqual([
-      ['NEG-ERR', 'neg', 'blocked: negentropy disabled'],
-      ['NOTICE', 'ERROR: bad msg: negentropy disabled'],
-    ]);
+  it('negentropy (NIP-77) without an id gets a NOTICE, and a PING gets no answer', async () => {
+    for (const frame of [['NEG-OPEN'], ['NEG-OPEN', 1, {}, '61'], ['NEG-MSG'], ['NEG-MSG', {}, '61']])
+      expect(await answers(frame)).toEqual([['NOTICE', invalid]]);
     for (const frame of [['NEG-CLOSE', 'neg'], ['PING']]) expect(await answers(frame)).toEqual([]);
   });
 

@@ -26,9 +26,9 @@ beforeAll(async () => {
   writer = await startTestNode(options);
   other = await addCommunity(writer.database.pool, 'other', undefined, Date.now());
   // Several events of each second, so that pages end within one.
-  for (let place = 0; place < EVENTS; place++)
-    await post({ created_at: nowSeconds() - 1_000 - (place >> 3) });
-  for (let place = 0; place < 30; place++) await post({ content: 'elsewhere' }, other);
+  const older = Array.from({ length: EVENTS }, (_, place) => nowSeconds() - 1_000 - (place >> 3));
+  await Promise.all(older.map((created_at) => post({ created_at })));
+  await Promise.all(Array.from({ length: 30 }, () => post({ content: 'elsewhere' }, other)));
 });
 afterAll(() => writer?.close());
 
@@ -142,7 +142,8 @@ describe('a budget that is too small', () => {
   });
   beforeAll(async () => {
     const content = 'x'.repeat(20_000);
-    for (let place = 0; place < 300; place++) await post({ content, created_at: nowSeconds() - 500 + place });
+    const times = Array.from({ length: 300 }, (_, place) => nowSeconds() - 500 + place);
+    await Promise.all(times.map((created_at) => post({ content, created_at })));
     node = await startTestNode({ ...options, on: writer.test });
     await isWhole(node);
     await useBudget(5);
@@ -178,7 +179,7 @@ describe('a budget that is too small', () => {
   it('is used up by new events, and the oldest are let go', async () => {
     const before = from(node);
     const content = 'x'.repeat(20_000);
-    for (let place = 0; place < 150; place++) await post({ content });
+    await Promise.all(Array.from({ length: 150 }, () => post({ content })));
     await node.node.fanout.caughtUp();
     expect(from(node)).toBeGreaterThan(before);
     expect(node.node.memory.window.bytes).toBeLessThan(6 * 1_048_576);
