@@ -72,13 +72,17 @@ export interface Contact {
  */
 export const DENSITY_REST_MS = 60_000;
 
-/** A tie needs both directions: naming somebody who has never answered changes no score. */
+/**
+ * A tie needs both directions: naming somebody who has never answered changes no score. The people are looked
+ * up one by one (LATERAL): a join may walk over everybody in the community instead, once for each batch.
+ */
 const dueBoth = (answered: string) => `
   INSERT INTO trust_due (community, claim, due_at, subject)
-  SELECT p.community, 'communication-density', $1::bigint, p.pubkey FROM trust_people p
-  WHERE p.id IN (SELECT unnest(ARRAY[c.author, c.named]) FROM changed c
-    WHERE EXISTS (SELECT 1 FROM trust_contacts r WHERE r.author = c.named AND r.named = c.author)
-      OR ${answered})
+  SELECT p.community, 'communication-density', $1::bigint, p.pubkey
+  FROM (SELECT DISTINCT unnest(ARRAY[c.author, c.named]) AS id FROM changed c
+    WHERE (SELECT 1 FROM trust_contacts r WHERE r.author = c.named AND r.named = c.author LIMIT 1) = 1
+      OR ${answered}) d
+  CROSS JOIN LATERAL (SELECT community, pubkey FROM trust_people WHERE id = d.id LIMIT 1) p
   ORDER BY 1, 4 ON CONFLICT DO NOTHING`;
 
 /** Evaluated once per statement, because usually nobody is being erased. */

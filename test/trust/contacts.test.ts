@@ -128,6 +128,27 @@ it('a person in no contact is forgotten, but not while somebody writes a contact
   expect(await known()).toEqual(['1a', '1c']);
 });
 
+it('a batch reads the people it names, not everybody in the community', async () => {
+  await client.query(`INSERT INTO trust_people (community, pubkey)
+    SELECT 1, sha256(n::text::bytea) FROM generate_series(1, 3000) AS n`);
+  await write(contact(), contact({ author: cid, named: ann, eventId: id('2') }));
+  const consumer = await database.connect({ indexWalks: true });
+  try {
+    await consumer.query('BEGIN');
+    const answers = [contact({ author: ben, named: ann }), contact({ named: cid })];
+    await writeContacts(consumer, answers, 1);
+    const { rows } = await consumer.query<{ read: number }>(
+      `SELECT coalesce(seq_tup_read, 0) + idx_tup_fetch AS read
+       FROM pg_stat_xact_user_tables WHERE relname = 'trust_people'`,
+    );
+    const due = await consumer.query('SELECT FROM trust_due');
+    expect(due.rowCount).toBe(3);
+    expect(rows[0]!.read).toBeLessThan(50);
+  } finally {
+    await consumer.end();
+  }
+});
+
 it('the migration converts contacts of an older database', async () => {
   const files = await readdir(MIGRATIONS);
   const migration = files.find((name) => name.startsWith('000024-'))!;
