@@ -3,10 +3,12 @@
  * the contents of the database.
  */
 import { join } from 'node:path';
+import { archiveExtras } from '../backup/wal-archive.js';
 import { type Finding, fail, info, messageOf, warn } from '../health/finding.js';
 import { checkServer } from '../health/server.js';
 import type { Config } from '../node/config.js';
 import { openPostgres } from '../postgres/open.js';
+import { checkBackups } from './doctor-backup.js';
 import { exists } from './doctor-configuration.js';
 import { checkSchema } from './doctor-schema.js';
 
@@ -25,7 +27,8 @@ export async function* checkDatabase(config: Config, holder: number | undefined)
   const heard: string[] = [];
   const listen = (message: string): void => void heard.push(message);
   const log = { info: () => undefined, warn: listen, error: listen };
-  const opened = await openPostgres({ databaseUrl, dataDir, user, log, attach: true });
+  const extras = () => archiveExtras(config);
+  const opened = await openPostgres({ databaseUrl, dataDir, user, log, extras, attach: true });
   try {
     const client = await opened.database.connect({ statementTimeoutMs: STATEMENT_MS_MAX }).catch(messageOf);
     if (typeof client === 'string') {
@@ -36,6 +39,7 @@ export async function* checkDatabase(config: Config, holder: number | undefined)
     try {
       yield* checkServer(client, opened.where);
       yield* checkSchema(client, opened.database, config);
+      yield* checkBackups(client, config, Date.now());
     } finally {
       await client.end();
     }

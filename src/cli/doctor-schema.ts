@@ -12,6 +12,7 @@ import type { Database } from '../postgres/database.js';
 import { schemaState } from '../postgres/migrate.js';
 import { checkCapacity, checkDisk } from './doctor-capacity.js';
 import { checkErasures } from './doctor-erasure.js';
+import { checkP2p } from './doctor-gossip.js';
 import { checkLoopback } from './doctor-port.js';
 import { checkConsumers, checkJobs } from './doctor-work.js';
 import { bytesText, count } from './progress.js';
@@ -51,6 +52,7 @@ export async function* checkSchema(
   yield* checkDisk(client, config.databaseUrl === undefined ? config.dataDir : undefined);
   yield* checkConsumers(client);
   yield* checkJobs(client);
+  yield* checkP2p(database.pool);
   for (const { text, advice } of await followerProblems(client)) yield warn(text, advice);
   yield* checkKeys(database.pool, config.dataDir);
   yield* checkErasures(client, database, config);

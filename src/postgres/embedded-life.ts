@@ -33,6 +33,7 @@ export function launch(site: Site, log: ServerLog): Life {
   const { memoryBytes, cores } = machineSize();
   const settings = {
     ...serverSettings(memoryBytes, cores, site.diskBytes),
+    ...site.extras?.settings,
     port: `${PORT}`,
     // PostgreSQL reads a list of paths: the quotes keep a comma in the path from splitting it.
     unix_socket_directories: `"${site.connection.host.replaceAll('"', '""')}"`,
@@ -87,7 +88,8 @@ export async function untilReady(life: Life, site: Site, log: ServerLog, signal:
     const waitedMs = Date.now() - life.startedAt;
     if (life.end !== undefined)
       throw new Error(`PostgreSQL ended while starting (${life.end}). ${lastLogLines(life)}`);
-    if (waitedMs > READY_MS_MAX) throw new Error(`PostgreSQL does not become ready. ${lastLogLines(life)}`);
+    if (waitedMs > (site.extras?.readyMsMax ?? READY_MS_MAX))
+      throw new Error(`PostgreSQL does not become ready. ${lastLogLines(life)}`);
     if (waitedMs > nextReportMs) {
       log.info(`PostgreSQL is starting (${Math.round(waitedMs / 1000)} s): ${life.lastLines.at(-1) ?? ''}`);
       nextReportMs += PROGRESS_MS;

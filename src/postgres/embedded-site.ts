@@ -45,6 +45,18 @@ export interface ServerLog {
   error(message: string): void;
 }
 
+/** What a server gets beyond the usual: to archive its log, or for a recovery. */
+export interface ServerExtras {
+  readonly settings: Readonly<Record<string, string>>;
+  readonly env: NodeJS.ProcessEnv;
+  /** A private folder that its user writes to; made if it is missing. */
+  readonly folder?: string;
+  /** Other paths that its user must reach. */
+  readonly paths?: readonly string[];
+  /** How long it may take until it serves, where that is longer than usual. */
+  readonly readyMsMax?: number;
+}
+
 export interface Site {
   postgres: string;
   pgdata: string;
@@ -52,18 +64,29 @@ export interface Site {
   connection: EmbeddedConnection;
   /** The size of the disk of the data folder; undefined if the system does not report it. */
   diskBytes: number | undefined;
+  extras: ServerExtras | undefined;
   /** The socket is outside the data folder and is removed at the end. */
   socketIsTemporary: boolean;
 }
 
-export async function prepareSite(dataDir: string, log: ServerLog, userName?: string): Promise<Site> {
+export async function prepareSite(
+  dataDir: string,
+  log: ServerLog,
+  userName?: string,
+  extras?: ServerExtras,
+): Promise<Site> {
   await mkdir(dataDir, { recursive: true });
   const root = await realpath(dataDir);
   const pgdata = join(root, 'postgres');
   const { postgres, initdb, major, env } = await loadBinaries(root);
   const user = await chooseServerUser(pgdata, userName);
   const socketDir = chooseSocketFolder(root);
-  const startAs = await asUser(user, [root, postgres, dirname(socketDir)], env);
+  if (extras?.folder !== undefined) await makePrivateFolder(extras.folder, user);
+  const reached = [extras?.folder ?? root, ...(extras?.paths ?? [])];
+  const startAs = await asUser(user, [root, postgres, dirname(socketDir), ...reached], {
+    ...env,
+    ...extras?.env,
+  });
 
   await removeUnfinished(root);
   if (await hasDatabase(pgdata, major)) await adoptDatabase(pgdata, user);
@@ -79,6 +102,7 @@ export async function prepareSite(dataDir: string, log: ServerLog, userName?: st
     asUser: startAs,
     connection,
     diskBytes: disk && disk.blocks * disk.bsize,
+    extras,
     socketIsTemporary: dirname(socketDir) !== root,
   };
 }

@@ -12,7 +12,13 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { NAME } from './embedded-access.js';
 import { clearPredecessor, endServer, isServerOf, readPostmasterFile } from './embedded-leftovers.js';
 import { createDatabase, hindered, type Life, lastLogLines, launch, untilReady } from './embedded-life.js';
-import { type EmbeddedConnection, prepareSite, type ServerLog, type Site } from './embedded-site.js';
+import {
+  type EmbeddedConnection,
+  prepareSite,
+  type ServerExtras,
+  type ServerLog,
+  type Site,
+} from './embedded-site.js';
 
 export type { EmbeddedConnection, ServerLog } from './embedded-site.js';
 
@@ -30,6 +36,8 @@ export interface EmbeddedOptions {
   onGiveUp?: (error: Error) => void;
   /** The system user that it runs as if root starts it. */
   user?: string | undefined;
+  /** Settings for the archive of its log, or for a recovery. */
+  extras?: ServerExtras | undefined;
   /** Restarts in a row before that. */
   restartsMax?: number;
   /** Aborts a start. */
@@ -41,7 +49,8 @@ export async function startEmbedded(
   log: ServerLog,
   options: EmbeddedOptions = {},
 ): Promise<EmbeddedServer> {
-  const supervisor = new Supervisor(await prepareSite(dataDir, log, options.user), log, options);
+  const site = await prepareSite(dataDir, log, options.user, options.extras);
+  const supervisor = new Supervisor(site, log, options);
   options.signal?.addEventListener('abort', () => void supervisor.stop(), { once: true });
   options.signal?.throwIfAborted();
   await supervisor.start();

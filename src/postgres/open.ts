@@ -5,6 +5,7 @@
 import { acquireDataLock, type DataLock, dataLockHolder } from './data-lock.js';
 import { type Database, openDatabase } from './database.js';
 import { type EmbeddedServer, runningEmbedded, type ServerLog, startEmbedded } from './embedded.js';
+import type { ServerExtras } from './embedded-site.js';
 import { withoutPassword } from './rules-database-url.js';
 
 export interface OpenedDatabase {
@@ -20,6 +21,8 @@ export interface OpenOptions {
   readonly log: ServerLog;
   /** The system user that an embedded server runs as if root starts it. */
   readonly user?: string | undefined;
+  /** Settings of an embedded server for the archive of its log. */
+  readonly extras?: () => Promise<ServerExtras | undefined>;
   /** A command may use the database of a node that runs on the same folder; a second node may not. */
   readonly attach: boolean;
   readonly onGiveUp?: (error: Error) => void;
@@ -47,12 +50,14 @@ export async function openPostgres(options: OpenOptions): Promise<OpenedDatabase
   return startOwn(options);
 }
 
-async function startOwn({ dataDir, log, user, onGiveUp, signal }: OpenOptions): Promise<OpenedDatabase> {
+async function startOwn(options: OpenOptions): Promise<OpenedDatabase> {
+  const { dataDir, log, user, onGiveUp, signal } = options;
   const lock: DataLock = await acquireDataLock(dataDir);
   let server: EmbeddedServer;
   try {
     server = await startEmbedded(dataDir, log, {
       user,
+      extras: await options.extras?.(),
       ...(onGiveUp ? { onGiveUp } : {}),
       ...(signal ? { signal } : {}),
     });

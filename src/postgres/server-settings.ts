@@ -43,6 +43,8 @@ export function serverSettings(
     wal_buffers: '16MB',
     max_wal_size: `${walMB}MB`,
     min_wal_size: '80MB',
+    // A backup that hangs keeps the log of its time. Beyond this its session is ended.
+    max_slot_wal_keep_size: `${4 * walMB}MB`,
     // A checkpoint removes the log before it instead of keeping its files for later, so that a burst does not
     // occupy the disk for hours. A new file costs about 8 ms of CPU for 16 MB of log
     // (docs/decisions/0019-fewer-bytes.md).

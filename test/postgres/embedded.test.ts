@@ -1,6 +1,7 @@
 /** The embedded PostgreSQL and the data lock, with real servers in temporary folders. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { existsSync } from 'node:fs';
 import { chmod, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -19,6 +20,7 @@ import {
 } from '../../src/postgres/embedded.js';
 import { serverSettings } from '../../src/postgres/server-settings.js';
 import { asUser } from '../../src/postgres/system-user.js';
+import { copyCluster } from '../support/servers/postgres.js';
 
 const projectRoot = fileURLToPath(new URL('../..', import.meta.url));
 const isRoot = process.getuid?.() === 0;
@@ -43,6 +45,12 @@ afterEach(async () => {
 });
 
 async function start(folder = dataDir, options: EmbeddedOptions = {}): Promise<EmbeddedServer> {
+  if (!existsSync(join(folder, 'postgres'))) await copyCluster(folder);
+  return startOrCreate(folder, options);
+}
+
+/** With a new database, if there is none. */
+async function startOrCreate(folder = dataDir, options: EmbeddedOptions = {}): Promise<EmbeddedServer> {
   const say = (message: string) => void said.push(message);
   const server = await startEmbedded(folder, { info: say, warn: say, error: say }, options);
   servers.push(server);
@@ -84,7 +92,7 @@ async function eventually<T>(attempt: () => Promise<T>): Promise<T> {
 
 describe('the server', () => {
   test('starts in an empty folder, without TCP, and keeps its data after a restart', async () => {
-    const first = await start();
+    const first = await startOrCreate();
     await rememberSomething(first.connection);
     expect(first.connection.host).toBe(join(dataDir, 'socket'));
     expect(await query(first.connection, 'SHOW listen_addresses')).toEqual([['']]);
@@ -97,7 +105,7 @@ describe('the server', () => {
   });
 
   test('lets only its own user and root reach the socket and the data', async () => {
-    await start();
+    await startOrCreate();
     const [data, socket] = await Promise.all([
       stat(join(dataDir, 'postgres')),
       stat(join(dataDir, 'socket')),
@@ -184,7 +192,7 @@ describe('the server', () => {
   });
 
   test('works in a folder with a comma, a quote and a space in its name', async () => {
-    const { connection } = await start(join(dataDir, 'a, "b" c'));
+    const { connection } = await startOrCreate(join(dataDir, 'a, "b" c'));
     expect(await query(connection, 'SELECT 1')).toEqual([[1]]);
   });
 
@@ -199,7 +207,7 @@ describe('the server', () => {
 
   test('works below a folder that is closed to its user', async () => {
     await chmod(parent, 0o700);
-    const { connection } = await start();
+    const { connection } = await startOrCreate();
     expect(await query(connection, 'SELECT 1')).toEqual([[1]]);
     if (!isRoot || !isLinux) return;
     const status = await readFile(`/proc/${await serverPid()}/status`, 'utf8');
@@ -227,7 +235,7 @@ describe('the server', () => {
 
   test('removes the remains of an interrupted creation', async () => {
     await mkdir(join(dataDir, 'postgres.unfinished-1', 'base'), { recursive: true });
-    await start();
+    await startOrCreate();
     expect((await readdir(dataDir)).sort()).toEqual(['postgres', 'socket']);
   });
 
@@ -280,6 +288,7 @@ describe('the remains of an earlier run', () => {
       await acquireDataLock(${JSON.stringify(dataDir)});
       await startEmbedded(${JSON.stringify(dataDir)}, { info() {}, warn() {}, error() {} });
       console.log('serving');`;
+    await copyCluster(dataDir);
     const child = spawn(process.execPath, ['--import', 'tsx', '--input-type=module', '-e', script], {
       cwd: projectRoot,
       stdio: ['ignore', 'pipe', 'inherit'],
