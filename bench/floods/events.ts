@@ -34,8 +34,8 @@ const heavyTags: Flood = {
   name: 'heavy-tags',
   title: 'valid events of 1,990 tags, 40/s',
   cause:
-    'The lane writes 1,990 rows of tags and as many totals of topics in one transaction; ' +
-    'a light event waits for one such commit. An address may send five of them in a burst.',
+    'The lane writes 1,990 rows of tags and as many totals of topics in one transaction of some 30 ms; ' +
+    'a light event that comes meanwhile waits for it. Such transactions take a fiftieth of its time.',
   sockets: 6,
   perSecond: 40,
   prepare: ({ variants, sign }) =>
@@ -49,8 +49,8 @@ const bigContent: Flood = {
   name: 'big-content',
   title: 'valid events of 90 kB of words, 60/s',
   cause:
-    'The words of stored posts are indexed in the process of the node, ' +
-    'up to 12,000 characters of a post in one step.',
+    'The lane writes two or three of them in one transaction, ' +
+    'and their words are indexed in the process of the node, in steps of about half a millisecond.',
   sockets: 6,
   perSecond: 60,
   prepare: ({ stored, variants, sign }) => {

@@ -29,8 +29,8 @@ const unread: Flood = {
   name: 'unread-http',
   title: (count) => `downloads of /docs/yaml that are never read, ${sockets(count)}`,
   cause:
-    'A connection costs some tenths of a millisecond of the event loop when it is opened, ' +
-    'and again when it is closed to make room.',
+    'The buffers of the system take some megabytes of each socket, gigabytes in all. ' +
+    'Copying them takes up to a millisecond of each pass of the event loop, and an answer takes several.',
   addresses: 15,
   sockets: 1_500,
   perSecond: 750,

@@ -19,7 +19,6 @@ import {
   portOf,
   removeFolder,
   residentMegabytes,
-  treeCpuSeconds,
   withCleanUp,
 } from '../node.js';
 import type { Options } from '../options.js';
@@ -29,6 +28,7 @@ import { Attacker, type Sent } from './attacker-commands.js';
 import { ADDRESSES, type Flood, titleOf } from './flood.js';
 import { FLOODS } from './floods.js';
 import { changeSettings, fillStore, withNode } from './set-up.js';
+import { type Use, UseWatch } from './use.js';
 import { Tally, type Visit, type VisitPlan, visit } from './visitors.js';
 
 export interface FloodRow {
@@ -39,8 +39,8 @@ export interface FloodRow {
   readonly besideFlood: Visit;
   readonly toSink: Sent;
   readonly toNode: Sent;
-  /** Cores that node and database used beside the sink and beside the flood. Undefined without /proc. */
-  readonly cores: { readonly besideSink: number | undefined; readonly besideFlood: number | undefined };
+  /** What node and database used beside the sink and beside the flood. */
+  readonly use: { readonly besideSink: Use; readonly besideFlood: Use };
   /**
    * Memory of the node: before the flood, at most, and a while after each round. If these are equal, later
    * rounds leave nothing behind.
@@ -56,7 +56,7 @@ export interface FloodRow {
 }
 
 export interface FloodsReport {
-  readonly format: 2;
+  readonly format: 3;
   readonly command: string;
   readonly date: string;
   readonly quick: boolean;
@@ -111,7 +111,7 @@ export async function measureFloods(options: Options, say: (text: string) => voi
     // A fresh node for each flood, so that memory left by one does not affect the next.
     for (const flood of chosen) await measureOnFreshNode(run, flood, rows, failures);
     return {
-      format: 2,
+      format: 3,
       command: options.command,
       date: new Date().toISOString(),
       quick: options.quick,
@@ -129,7 +129,7 @@ export async function measureFloods(options: Options, say: (text: string) => voi
 
 export function readFloods(file: string): FloodsReport {
   const report = JSON.parse(readFileSync(file, 'utf8')) as FloodsReport;
-  if (report.format !== 2 || report.floods === undefined)
+  if (report.format !== 3 || report.floods === undefined)
     throw new Error(`${file} is not a report of --only floods`);
   return report;
 }
@@ -214,7 +214,7 @@ async function measureFlood(run: Run, node: BootedNode, nodePort: number, flood:
     () => attacker.end(),
     async () => {
       const memory = new MemoryWatch(node.pid);
-      const used = { sink: { cpuSeconds: 0, seconds: 0 }, flood: { cpuSeconds: 0, seconds: 0 } };
+      const used = { sink: new UseWatch(node), flood: new UseWatch(node) };
       let toSink = NOTHING_SENT;
       let toNode = NOTHING_SENT;
       for (let round = 0; round < sizes.repeat; round++) {
@@ -222,23 +222,25 @@ async function measureFlood(run: Run, node: BootedNode, nodePort: number, flood:
         const against = async (
           tally: Tally,
           port: number,
-          used: Used,
+          used: UseWatch,
           pace?: readonly number[],
         ): Promise<Sent> => {
-          const cpuBefore = treeCpuSeconds(node.pid);
+          await used.begin();
           const beside = async (): Promise<void> => {
             await attacker.start(port, addresses, pace);
             await sleep(WARM_UP_SECONDS * 1_000);
           };
           await visitFor(run, node, tally, { beside });
           const sent = await attacker.stop();
-          used.cpuSeconds += (treeCpuSeconds(node.pid) ?? Number.NaN) - (cpuBefore ?? Number.NaN);
-          used.seconds += sent.seconds;
+          await used.end(sent.seconds);
           return sent;
         };
         await visitFor(run, node, tallies.alone);
         memory.begin();
+        const begunMicros = monotonicMicros();
         const taken = await against(tallies.flood, nodePort, used.flood);
+        if (run.options.profile !== undefined)
+          run.say(`the flood in the profile: ${begunMicros} to ${monotonicMicros()} µs`);
         toNode = sum(toNode, taken);
         await sleep(sizes.floodRestSeconds * 1_000);
         memory.noteAfter();
@@ -256,7 +258,7 @@ async function measureFlood(run: Run, node: BootedNode, nodePort: number, flood:
         besideFlood,
         toSink,
         toNode,
-        cores: { besideSink: coresOf(used.sink), besideFlood: coresOf(used.flood) },
+        use: { besideSink: used.sink.use, besideFlood: used.flood.use },
         megabytes,
         failures: findingsOf(besideFlood, memoryOf(node.pid) === undefined),
       };
@@ -264,15 +266,8 @@ async function measureFlood(run: Run, node: BootedNode, nodePort: number, flood:
   );
 }
 
-/** CPU time over a phase of all rounds. */
-interface Used {
-  cpuSeconds: number;
-  seconds: number;
-}
-
-function coresOf({ cpuSeconds, seconds }: Used): number | undefined {
-  return Number.isNaN(cpuSeconds) ? undefined : cpuSeconds / seconds;
-}
+/** The clock of CPU profiles. */
+const monotonicMicros = (): bigint => process.hrtime.bigint() / 1_000n;
 
 const NOTHING_SENT: Sent = { seconds: 0, messages: 0, bytes: 0, opened: 0, closed: 0, refused: 0, pace: [] };
 

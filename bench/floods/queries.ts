@@ -82,8 +82,8 @@ const unread: Flood = {
   name: 'unread-sockets',
   title: (count) => `answers that are never read, ${sockets(count)}`,
   cause:
-    'Until their addresses are in debt, 300 answers of 5,000 events are looked up and sent in turns, ' +
-    'as far as the buffers of the system take them.',
+    'The first megabytes of 300 answers are looked up and copied to the buffers of the system, ' +
+    'in one turn of each pass of the event loop once their addresses are greedy.',
   sockets: 300,
   perSecond: 150,
   unread: true,

@@ -1,6 +1,7 @@
 /** The floods as a table on stdout and as the table of docs/performance.md. */
 import { alignColumns, formatNumber, machineText, QUICK_MARK } from '../report.js';
 import type { FloodRow, FloodsReport } from './measure.js';
+import type { Use } from './use.js';
 import type { Latency, Visit } from './visitors.js';
 
 /** p99 of a well-behaved client beside a flood over its p99 beside the same flood against a sink. */
@@ -121,19 +122,24 @@ function remarks(report: FloodsReport): string[] {
   ];
 }
 
-/** How much the attacker sent to each, and what became of its sockets. */
-function sentLine({ name, toSink, toNode, cores }: FloodRow): string {
+/** How much the attacker sent to each, what became of its sockets, and what the node used. */
+function sentLine({ name, toSink, toNode, use }: FloodRow): string {
   const rate = ({ messages, bytes, seconds }: FloodRow['toNode']): string =>
     `${formatNumber(messages / seconds)} messages/s, ${formatNumber(bytes / 1e6 / seconds)} MB/s`;
-  const { besideSink, besideFlood } = cores;
   return [
     `${name}: ${rate(toSink)} to the sink; ${rate(toNode)} to the node`,
     `${toNode.opened} sockets opened, ${toNode.closed} closed, ${toNode.refused} refused`,
-    ...(besideSink === undefined || besideFlood === undefined
-      ? []
-      : [
-          `cores of node and database ${formatNumber(besideSink)} beside the sink, ` +
-            `${formatNumber(besideFlood)} beside the flood`,
-        ]),
+    ...useText('sink', use.besideSink),
+    ...useText('flood', use.besideFlood),
   ].join('; ');
+}
+
+function useText(beside: string, { cores, passMsMax }: Use): string[] {
+  const parts = [
+    ...(cores === undefined
+      ? []
+      : [`${formatNumber(cores.node)} cores of the node, ${formatNumber(cores.database)} of the database`]),
+    ...(passMsMax === undefined ? [] : [`longest pass of the event loop ${formatNumber(passMsMax)} ms`]),
+  ];
+  return parts.length === 0 ? [] : [`beside the ${beside}: ${parts.join(', ')}`];
 }

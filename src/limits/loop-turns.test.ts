@@ -9,10 +9,10 @@ const client = (networkKey: string, rateKey = networkKey, community = 1): TurnCl
 });
 
 /** Work of a fixed length by a clock of our own, noted in the order in which it runs. */
-function start() {
+function start(isGreedy?: (client: TurnClient) => boolean) {
   const clock = { ms: 0 };
   const ran: string[] = [];
-  const turns = new LoopTurns(() => clock.ms);
+  const turns = new LoopTurns(isGreedy, () => clock.ms);
   const work = (name: string, ms: number) => () => {
     clock.ms += ms;
     ran.push(name);
@@ -37,6 +37,27 @@ describe('turns on the event loop', () => {
       await nextPass();
     }
     expect(passes).toEqual([4, 8, 12, 16]);
+  });
+
+  it('of greedy clients are one in a pass, or as many short ones as fit, and others come first', async () => {
+    const { turns, ran, work } = start(({ networkKey }) => networkKey === 'greedy');
+    const passes: number[][] = [];
+    const count = (name: string) => ran.filter((one) => one === name).length;
+    for (let number = 0; number < 6; number++) void turns.run(client('greedy'), work('greedy', 0.6));
+    for (let number = 0; number < 4; number++) void turns.run(client('modest'), work('modest', 0.3));
+    while (ran.length < 10) {
+      passes.push([count('greedy'), count('modest')]);
+      await nextPass();
+    }
+    // The first turn was taken at once.
+    expect(passes).toEqual([
+      [1, 0],
+      [2, 4],
+      [3, 4],
+      [4, 4],
+      [5, 4],
+    ]);
+    expect(ran.slice(0, 6)).toEqual(['greedy', ...Array<string>(4).fill('modest'), 'greedy']);
   });
 
   it('of a burst of one network do not stand before another network', async () => {

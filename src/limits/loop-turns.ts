@@ -3,7 +3,8 @@
  * answers (I18). In each pass of the event loop the turns of all clients together take about 1 ms. What does
  * not fit waits for the next pass, and the community, in it the network (an IPv6 /48), and in it the address
  * that has used least is next. So a burst of one network delays a client of another by one turn, however
- * large the burst is.
+ * large the burst is. Of greedy clients (work.ts) a pass has one turn, or some short ones: each answer to
+ * another client takes several passes, and each of them is as long as the turns in it.
  *
  * Bounded by those who ask (I14): an HTTP request waits for one turn, a websocket for one of each query
  * class.
@@ -12,6 +13,8 @@ import { FairTags, isBefore, type Shares } from './fair-tags.js';
 
 /** Measured as a whole: a turn that has begun is finished. */
 const PASS_MS = 1;
+/** The same for all greedy clients. */
+const GREEDY_PASS_MS = 0.25;
 
 /** Whose turn it is. */
 export interface TurnClient {
@@ -22,6 +25,8 @@ export interface TurnClient {
 
 /** The waiting turns of one address in one community. */
 interface Line extends Shares {
+  readonly client: TurnClient;
+  isGreedy: boolean;
   readonly waiting: (() => number)[];
 }
 
@@ -30,12 +35,16 @@ export class LoopTurns {
   private readonly communities = new FairTags();
   private readonly networks = new FairTags();
   private readonly addresses = new FairTags();
-  /** Of this pass. */
-  private usedMs = 0;
+  /** Of this pass, by greedy clients and by the others. */
+  private greedyMs = 0;
+  private modestMs = 0;
   private isScheduled = false;
 
   /** `now`: a monotonic clock in milliseconds. */
-  constructor(private readonly now: () => number = () => performance.now()) {}
+  constructor(
+    private readonly isGreedy: (client: TurnClient) => boolean = () => false,
+    private readonly now: () => number = () => performance.now(),
+  ) {}
 
   /** Runs the work at the client's turn: at once if nobody waits and this pass has time left. */
   run<T>(client: TurnClient, work: () => T): Promise<T> {
@@ -65,7 +74,7 @@ export class LoopTurns {
   /** `turn` returns what it took. */
   private take(client: TurnClient, turn: () => number): void {
     const line = this.lineOf(client);
-    if (this.lines.size === 0 && this.usedMs < PASS_MS) {
+    if (this.lines.size === 0 && this.hasTimeFor(line)) {
       this.count(line, turn());
       return;
     }
@@ -77,6 +86,8 @@ export class LoopTurns {
   private lineOf(client: TurnClient): Line {
     return (
       this.lines.get(keyOf(client)) ?? {
+        client,
+        isGreedy: this.isGreedy(client),
         waiting: [],
         community: this.communities.of(String(client.community)),
         network: this.networks.of(client.networkKey),
@@ -85,8 +96,9 @@ export class LoopTurns {
     );
   }
 
-  private count({ community, network, address }: Line, tookMs: number): void {
-    this.usedMs += tookMs;
+  private count({ community, network, address, isGreedy }: Line, tookMs: number): void {
+    if (isGreedy) this.greedyMs += tookMs;
+    else this.modestMs += tookMs;
     this.communities.use(community, tookMs);
     this.networks.use(network, tookMs);
     this.addresses.use(address, tookMs);
@@ -99,20 +111,34 @@ export class LoopTurns {
     setImmediate(() => this.pass());
   }
 
+  private hasTimeFor({ isGreedy }: Line): boolean {
+    return isGreedy ? this.greedyMs < GREEDY_PASS_MS : this.modestMs < PASS_MS;
+  }
+
   private pass(): void {
     this.isScheduled = false;
-    this.usedMs = 0;
-    while (this.lines.size > 0 && this.usedMs < PASS_MS) this.serveNext();
+    this.greedyMs = 0;
+    this.modestMs = 0;
+    // Greedy clients come last, and have at least one turn.
+    for (const isGreedy of [false, true])
+      for (let next = this.next(isGreedy); next && this.hasTimeFor(next[1]); next = this.next(isGreedy))
+        this.serve(...next);
     if (this.lines.size > 0) this.schedule();
   }
 
-  private serveNext(): void {
+  private next(isGreedy: boolean): [string, Line] | undefined {
     let first: [string, Line] | undefined;
-    for (const entry of this.lines) if (first === undefined || isBefore(entry[1], first[1])) first = entry;
-    const [key, line] = first!;
+    for (const entry of this.lines)
+      if (entry[1].isGreedy === isGreedy && (first === undefined || isBefore(entry[1], first[1])))
+        first = entry;
+    return first;
+  }
+
+  private serve(key: string, line: Line): void {
     const turn = line.waiting.shift()!;
     if (line.waiting.length === 0) this.lines.delete(key);
     this.count(line, turn());
+    line.isGreedy = this.isGreedy(line.client);
   }
 }
 

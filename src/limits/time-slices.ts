@@ -1,9 +1,9 @@
 /**
  * Long work on the event loop, in slices. All work of the process shares them: in each pass of the event loop
- * one piece of work runs, for about 2 ms, and the others wait in line. So a pass is delayed by one slice,
+ * one piece of work runs, for about 1 ms, and the others wait in line. So a pass is delayed by one slice,
  * however much work there is (I18).
  */
-const SLICE_MS = 2;
+const SLICE_MS = 1;
 
 /** Work that waits for its slice. */
 const waiting: (() => void)[] = [];

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { OFFENCES_BURST, REFUSED_MS, WORK_BURST_MS, WORK_MS_PER_SECOND, Work } from './work.js';
+import { GREEDY_MS, OFFENCES_BURST, REFUSED_MS, WORK_BURST_MS, WORK_MS_PER_SECOND, Work } from './work.js';
 
 const from = (rateKey: string, networkKey = rateKey) => ({ rateKey, networkKey });
 
@@ -32,6 +32,30 @@ describe('work that clients cause (I18)', () => {
       work.charge(from(`2001:db8:1:${host}::/64`, '2001:db8:1::/48'), WORK_BURST_MS / 10);
     expect(work.waitMs(from('2001:db8:1:ffff::/64', '2001:db8:1::/48'))).toBeGreaterThan(0);
     expect(work.waitMs(from('2001:db8:2:1::/64', '2001:db8:2::/48'))).toBe(0);
+  });
+
+  it('a client is greedy by what it uses of the event loop, though it is far from debt', () => {
+    const { clock, work } = started();
+    const [flood, person, reader] = [from('192.0.2.1'), from('192.0.2.2'), from('192.0.2.3')];
+    for (let tenths = 0; tenths < 50; tenths += 1) {
+      clock.ms += 100;
+      work.charge(flood, 8);
+      work.charge(person, 1.5);
+      work.chargeQuery(reader, 8);
+    }
+    expect([flood, person, reader].map((client) => work.isGreedy(client))).toEqual([true, false, false]);
+    expect(work.waitMs(flood)).toBe(0);
+    expect(work.waitMs(reader)).toBe(0);
+    clock.ms += 30_000;
+    expect(work.isGreedy(flood)).toBe(false);
+  });
+
+  it('many addresses of a network are greedy together', () => {
+    const { work } = started();
+    for (let host = 0; host < 100; host += 1)
+      work.charge(from(`2001:db8:1:${host}::/64`, '2001:db8:1::/48'), GREEDY_MS / 20);
+    expect(work.isGreedy(from('2001:db8:1:ffff::/64', '2001:db8:1::/48'))).toBe(true);
+    expect(work.isGreedy(from('2001:db8:2:1::/64', '2001:db8:2::/48'))).toBe(false);
   });
 
   it('a debt is bounded', () => {

@@ -1,7 +1,9 @@
 /**
  * Charges the work that clients cause in this process, in milliseconds, to their address before it is done
  * (I18): bytes received, parsing, tags, queries, control frames, also for refused messages. The socket of a
- * client in debt is not read until the debt is paid, so a flood slows only the client that causes it.
+ * client in debt is not read until the debt is paid, so a flood slows only the client that causes it. Long
+ * before that, a client that uses the event loop more than a person's client does is greedy: its work goes in
+ * short slices (loop-turns.ts, relay/input/intake.ts).
  *
  * Input that no honest client sends (a malformed frame, a flood of pings) is also an offence. After too many
  * offences the connections of an address are closed, and then it cannot connect for a while. A network (an
@@ -19,6 +21,11 @@ export const WORK_BURST_MS = 1_000;
 export const ADDRESSES_PER_NETWORK = 4;
 /** A client that has used this part of its burst is busy: some capacity is reserved for the others. */
 export const BUSY_PART = 0.25;
+/** A client is greedy when it has used the event loop for this long, beyond this much in each second. */
+export const GREEDY_MS = 40;
+const MODEST_MS_PER_SECOND = 20;
+/** Use beyond this is not remembered. */
+const GREED_MS_MAX = 400;
 /** Debt beyond this is dropped, so that one expensive mistake does not block an address for minutes. */
 const DEBT_MS_MAX = 8_000;
 
@@ -43,6 +50,11 @@ interface Level {
   readonly at: number;
 }
 
+/** What an address or a network has used. `loop`: of the event loop only, drained more slowly. */
+interface Used extends Level {
+  readonly loop: number;
+}
+
 interface Misconduct {
   offences: Level;
   closings: number;
@@ -50,15 +62,30 @@ interface Misconduct {
 }
 
 export class Work {
-  private readonly used = new LRUCache<string, Level>({ max: ADDRESSES_MAX });
+  private readonly used = new LRUCache<string, Used>({ max: ADDRESSES_MAX });
   private readonly misconduct = new LRUCache<string, Misconduct>({ max: ADDRESSES_MAX });
 
   /** `now`: a monotonic clock in milliseconds. */
   constructor(private readonly now: () => number = () => performance.now()) {}
 
   charge({ rateKey, networkKey }: WorkClient, costMs: number): void {
-    this.add(rateKey, costMs, 1);
-    if (networkKey !== rateKey) this.add(networkKey, costMs, ADDRESSES_PER_NETWORK);
+    this.add(rateKey, costMs, costMs, 1);
+    if (networkKey !== rateKey) this.add(networkKey, costMs, costMs, ADDRESSES_PER_NETWORK);
+  }
+
+  /** Charges time of the database. It depends on others too, so it makes nobody greedy. */
+  chargeQuery({ rateKey, networkKey }: WorkClient, costMs: number): void {
+    this.add(rateKey, costMs, 0, 1);
+    if (networkKey !== rateKey) this.add(networkKey, costMs, 0, ADDRESSES_PER_NETWORK);
+  }
+
+  /** It uses the event loop more than a person's client does. */
+  isGreedy({ rateKey, networkKey }: WorkClient): boolean {
+    if (this.loopUse(rateKey, 1) > GREEDY_MS) return true;
+    return (
+      networkKey !== rateKey &&
+      this.loopUse(networkKey, ADDRESSES_PER_NETWORK) > GREEDY_MS * ADDRESSES_PER_NETWORK
+    );
   }
 
   /** Milliseconds until this client is out of debt; 0 when it may go on. */
@@ -113,12 +140,22 @@ export class Work {
     return true;
   }
 
-  private add(key: string, costMs: number, shares: number): void {
+  private add(key: string, costMs: number, loopMs: number, shares: number): void {
     const now = this.now();
     const before = this.used.get(key);
     const amount = before === undefined ? 0 : drained(before, WORK_MS_PER_SECOND * shares, now);
+    const loop = before === undefined ? 0 : drainedLoop(before, shares, now);
     const most = WORK_BURST_MS * shares + DEBT_MS_MAX;
-    this.used.set(key, { amount: Math.min(most, amount + costMs), at: now });
+    this.used.set(key, {
+      amount: Math.min(most, amount + costMs),
+      loop: Math.min(GREED_MS_MAX * shares, loop + loopMs),
+      at: now,
+    });
+  }
+
+  private loopUse(key: string, shares: number): number {
+    const used = this.used.get(key);
+    return used === undefined ? 0 : drainedLoop(used, shares, this.now());
   }
 
   private uses(key: string, shares = 1): number {
@@ -137,4 +174,8 @@ export class Work {
 
 function drained({ amount, at }: Level, perSecond: number, now: number): number {
   return Math.max(0, amount - ((now - at) / 1_000) * perSecond);
+}
+
+function drainedLoop({ loop, at }: Used, shares: number, now: number): number {
+  return drained({ amount: loop, at }, MODEST_MS_PER_SECOND * shares, now);
 }

@@ -22,9 +22,11 @@ export class KeptFile {
   private readonly compressed = new Map<Encoding, Promise<Buffer>>();
   private tag: Promise<string> | undefined;
 
+  /** `stored` are its encodings that exist already; the others are made when they are asked for. */
   constructor(
     readonly type: string,
     private readonly make: () => Promise<Buffer>,
+    private readonly stored: Partial<Record<Encoding, () => Promise<Buffer>>> = {},
   ) {}
 
   /** A weak ETag, equal for each encoding. */
@@ -48,9 +50,13 @@ export class KeptFile {
   ): Promise<{ readonly encoding: Encoding | undefined; readonly bytes: Buffer }> {
     const encoding = this.type.startsWith('image/') ? undefined : preferred(accepted);
     if (encoding === undefined) return { encoding, bytes: await this.whole() };
-    const made = this.compressed.get(encoding) ?? this.whole().then(compressions[encoding]);
+    const made = this.compressed.get(encoding) ?? this.compress(encoding);
     this.compressed.set(encoding, made);
     return { encoding, bytes: await made };
+  }
+
+  private async compress(encoding: Encoding): Promise<Buffer> {
+    return this.stored[encoding]?.() ?? compressions[encoding](await this.whole());
   }
 
   private whole(): Promise<Buffer> {

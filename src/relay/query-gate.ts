@@ -130,6 +130,10 @@ export class QueryGate {
     if (!isExempt) this.work?.charge(client, ms);
   }
 
+  private chargeQuery({ client, isExempt }: QueryClient, ms: number): void {
+    if (!isExempt) this.work?.chargeQuery(client, ms);
+  }
+
   private async runIn<T>(
     kind: QueryClass,
     asker: QueryClient,
@@ -137,10 +141,10 @@ export class QueryGate {
     query: (kind: QueryClass) => Promise<T>,
   ): Promise<T> {
     await this.paid(asker);
-    this.charge(asker, guessMs);
+    this.chargeQuery(asker, guessMs);
     const slots = this.classes[kind];
     const line = await slots.enter(asker, guessMs).catch((error: unknown) => {
-      this.charge(asker, -guessMs);
+      this.chargeQuery(asker, -guessMs);
       throw error;
     });
     const begunMs = performance.now();
@@ -152,7 +156,7 @@ export class QueryGate {
     } finally {
       const tookMs = (performance.now() - begunMs) / Math.max(1, this.underWay / AT_FULL_SPEED);
       const correctionMs = Math.max(tookMs, guessMs * CHARGED_MIN) - guessMs;
-      this.charge(asker, correctionMs);
+      this.chargeQuery(asker, correctionMs);
       slots.leave(line, correctionMs);
     }
   }

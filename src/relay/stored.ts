@@ -1,8 +1,8 @@
 /**
- * The stored part of a REQ: rows of every filter in one order, each once, sent in portions as the client
- * reads. Events in memory are not read from the database; before memory is used, the outbox is read up to now
- * (I5, I6, I10). Looking into memory and sending a portion are turns on the event loop, which are fair
- * (limits/loop-turns.ts, I18).
+ * The stored part of a REQ: rows of every filter in one order, each once, looked up and sent in portions as
+ * the client reads. Events in memory are not read from the database; before memory is used, the outbox is
+ * read up to now (I5, I6, I10). Looking into memory and sending a portion are turns on the event loop, which
+ * are fair (limits/loop-turns.ts, I18).
  */
 import type { Pool } from 'pg';
 import { isDenial } from '../api/rules-errors.js';
@@ -18,13 +18,28 @@ import {
   sendingMs,
   walkingMs,
 } from '../events/rules/query-cost.js';
-import type { EventReads, FoundEvent } from '../events/store.js';
+import type { Completeness } from '../events/rules/reply.js';
+import type { EventChanges, EventReads } from '../events/store.js';
 import type { Metrics } from '../node/metrics.js';
 import { CANDIDATES_MAX, countSearched, type SearchPools, searchEvents } from '../search/search.sql.js';
 import type { Memory } from './memory.js';
 import type { Outgoing } from './outgoing.js';
+import {
+  AnswerRows,
+  type Bare,
+  bare,
+  bareBeyond,
+  FilterRows,
+  type Full,
+  isAtHand,
+  isPlaced,
+  mergeRows,
+  payloadAtHand,
+  type Row,
+  uniqueRows,
+} from './stored-rows.js';
 import type { Subscription } from './subscription.js';
-import { STEPS_MAX, WindowRow } from './window/read.js';
+import { STEPS_MAX } from './window/read.js';
 
 /** One portion in memory at a time, whatever the limit of the filter. */
 const PORTION_BYTES_MAX = 262_144;
@@ -47,7 +62,7 @@ export class QueryTooLong extends Error {}
 export class SearchNotReady extends Error {}
 
 export interface StoredContext extends Omit<SearchPools, 'pool'> {
-  readonly events: EventReads;
+  readonly events: EventReads & Pick<EventChanges, 'head'>;
   /** For a search by words, which has documents of its own in the database. */
   readonly queryPools: Readonly<Record<QueryClass, Pool>>;
   readonly memory: Memory;
@@ -60,34 +75,28 @@ export interface StoredContext extends Omit<SearchPools, 'pool'> {
 
 export const nowSeconds = (now: () => number) => Math.floor(now() / 1_000);
 
-/**
- * A row without its payload, which is read when its portion is due: by its place where that is known, else by
- * its id.
- */
-type Bare = Pick<FoundEvent, 'seq' | 'id' | 'createdAt' | 'bytes' | 'expiresAt'> &
-  Partial<Pick<FoundEvent, 'ingestedAt' | 'keep'>>;
-/** As the database gave it in one step. */
-type Full = Bare & { readonly payload: string };
-type Row = WindowRow | Full | Bare;
-type Placed = Bare & Pick<FoundEvent, 'ingestedAt' | 'keep'>;
+export interface SentStored {
+  readonly sent: number;
+  readonly hint: Completeness;
+}
 
-/** Sends the stored events of a subscription. Returns how many; stops early when the subscription ends. */
+/** Sends the stored events of a subscription; stops early when the subscription ends. */
 export async function sendStored(
   read: StoredRead,
   subscription: Subscription,
   outgoing: Outgoing,
-): Promise<number> {
-  const rows = [...bareBeyond(await findRows(read, subscription.filters), HELD_BYTES_MAX)];
-  const isShort = bytesOf(rows) <= SHORT_ANSWER_BYTES;
+): Promise<SentStored> {
+  const rows = await rowsOf(read, subscription.filters);
   let sent = 0;
-  for (const { from, to } of portions(rows)) {
+  await rows.fill();
+  for (const isShort = rows.isLast && rows.bytes <= SHORT_ANSWER_BYTES; !rows.isEmpty; await rows.fill()) {
     if (outgoing.isFed) {
       // A reader that does not read holds the places of its events, not the events.
-      for (let at = from; at < rows.length; at++) rows[at] = withoutPayload(rows[at]!);
+      rows.dropPayloads();
       await outgoing.taken();
     }
-    if (subscription.ended) return sent;
-    const portion = rows.slice(from, to);
+    if (subscription.ended) break;
+    const portion = rows.take(PORTION_ROWS_MAX, PORTION_BYTES_MAX);
     read.charge(sendingMs(portion.length));
     const send = (payloadOf: (place: number) => Buffer | undefined): number => {
       const rowsSent = sendRows(subscription, portion, payloadOf, read.nowSeconds());
@@ -103,8 +112,10 @@ export async function sendStored(
       rowsSent = send((place) => payloads[place]);
     }
     sent += rowsSent;
+    // The next page is looked up when its reader wants it.
+    if (rows.isEmpty && !rows.isLast && outgoing.isFed) await outgoing.taken();
   }
-  return sent;
+  return { sent, hint: rows.completeness };
 }
 
 /** Returns how many are sent. */
@@ -126,88 +137,23 @@ function sendRows(
   return sent;
 }
 
-function bytesOf(rows: readonly Row[]): number {
-  return rows.reduce((sum, { bytes }) => sum + bytes, 0);
-}
-
-/** The rows with payloads up to so many bytes, bare ones after them. */
-function bareBeyond(rows: readonly Row[], bytesMax: number): readonly Row[] {
-  let bytes = 0;
-  const at = rows.findIndex((row) => {
-    if ('payload' in row && !(row instanceof WindowRow)) bytes += row.bytes;
-    return bytes > bytesMax;
-  });
-  return at === -1 ? rows : [...rows.slice(0, at), ...rows.slice(at).map(withoutPayload)];
-}
-
-/** A row of the window holds no payload. */
-function withoutPayload(row: Row): Row {
-  return row instanceof WindowRow ? row : bare(row);
-}
-
-function bare(row: Row): Bare {
-  const { seq, id, createdAt, bytes, expiresAt } = row;
-  return isPlaced(row)
-    ? { seq, id, createdAt, bytes, expiresAt, ingestedAt: row.ingestedAt, keep: row.keep }
-    : { seq, id, createdAt, bytes, expiresAt };
-}
-
-function isPlaced(row: Row): row is Placed {
-  return 'keep' in row && row.keep !== undefined;
-}
-function isAtHand(row: Row): boolean {
-  return row instanceof WindowRow ? row.isHeld : 'payload' in row;
-}
-/** Of the window it is a view, to be sent before anything else happens. */
-function payloadAtHand(row: Row): Buffer | undefined {
-  if (row instanceof WindowRow) return row.payload;
-  return 'payload' in row ? Buffer.from(row.payload) : undefined;
-}
-
 /** How many events of a filter a REQ gets at most. */
 export function limitOf({ limit }: Filter, settings: Community['settings']): number {
   return Math.min(limit ?? settings['limits.limitDefault'], settings['limits.limitMax']);
 }
 
-async function findRows(read: StoredRead, filters: readonly Filter[]): Promise<readonly Row[]> {
+/** Where one of several filters searches, each has its own order, and everything is looked up at once. */
+async function rowsOf(read: StoredRead, filters: readonly Filter[]): Promise<AnswerRows> {
   const { settings } = read.community;
+  const asked = filters
+    .filter((filter) => !matchesNothing(filter))
+    .map((filter) => ({ filter, limit: limitOf(filter, settings) }));
+  const heldBytes = HELD_BYTES_MAX / Math.max(1, asked.length);
+  if (!filters.some(({ search }) => search !== undefined))
+    return new AnswerRows(asked.map(({ filter, limit }) => new FilterRows(read, filter, limit, heldBytes)));
   const found: (readonly Row[])[] = [];
-  for (const filter of filters) {
-    const limit = limitOf(filter, settings);
-    if (limit > 0 && !matchesNothing(filter)) found.push(await read.find(filter, limit));
-  }
-  if (found.length === 1) return found[0]!;
-  return filters.some(({ search }) => search !== undefined)
-    ? uniqueRows(found.flat())
-    : mergeRows(found.flat());
-}
-
-/** Where one of several filters searches, each has its own order: one after another, each row once. */
-function uniqueRows(rows: readonly Row[]): Row[] {
-  const unique = new Map<number, Row>();
-  for (const row of rows) if (!unique.has(row.seq)) unique.set(row.seq, row);
-  return [...unique.values()];
-}
-
-/** The union of several lists: newest first, lowest id first, each once. */
-function mergeRows(rows: readonly Row[]): Row[] {
-  const unique = new Map(rows.map((row) => [row.seq, row]));
-  return [...unique.values()].sort((a, b) => b.createdAt - a.createdAt || (a.id < b.id ? -1 : 1));
-}
-
-function* portions(rows: readonly Row[]): Generator<{ readonly from: number; readonly to: number }> {
-  let begin = 0;
-  let bytes = 0;
-  for (let at = 0; at < rows.length; at++) {
-    const more = rows[at]!.bytes;
-    if (at > begin && (at - begin >= PORTION_ROWS_MAX || bytes + more > PORTION_BYTES_MAX)) {
-      yield { from: begin, to: at };
-      begin = at;
-      bytes = 0;
-    }
-    bytes += more;
-  }
-  if (begin < rows.length) yield { from: begin, to: rows.length };
+  for (const { filter, limit } of asked) if (limit > 0) found.push(await read.find(filter, limit));
+  return new AnswerRows([FilterRows.listed(bareBeyond(uniqueRows(found.flat()), HELD_BYTES_MAX))]);
 }
 
 /** The query slots of a client, and its turns on the event loop. */
@@ -263,14 +209,15 @@ export class StoredRead {
     return nowSeconds(this.context.now);
   }
 
-  async find(filter: Filter, limit: number): Promise<readonly Row[]> {
+  /** `memoryRows`: of the window no more than this many are looked up. */
+  async find(filter: Filter, limit: number, memoryRows = limit): Promise<readonly Row[]> {
     if (filter.search !== undefined) return this.search(filter, limit);
     const { memory, metrics, now } = this.context;
     const { id: community } = this.community;
     if (!memory.knows(community) || !(await this.isFresh())) return this.query(filter, limit);
-    const answer = await this.turn(() =>
-      memory.read(filter, { community, limit, now: now(), rules: this.community }),
-    );
+    const most = filter.ids === undefined ? Math.min(limit, memoryRows) : limit;
+    const question = { community, limit: most, now: now(), rules: this.community };
+    const answer = await this.turn(() => memory.read(filter, question));
     this.charge(walkingMs(answer?.steps ?? STEPS_MAX));
     if (answer === undefined) return this.query(filter, limit);
     const { rows, rest } = answer;

@@ -8,7 +8,9 @@ import { serializeEvent } from '../../src/events/rules/event.js';
 import type { Submission } from '../../src/events/rules/facts.js';
 import { LoopTurns } from '../../src/limits/loop-turns.js';
 import { SLICE_BYTES } from '../../src/port/entrance.js';
+import { Memory } from '../../src/relay/memory.js';
 import { Outgoing } from '../../src/relay/outgoing.js';
+import { PAGE_ROWS } from '../../src/relay/stored-rows.js';
 import { eventually } from '../support/cli.js';
 import { RawClient } from '../support/clients/client.js';
 import { startTestNode, type TestNode } from '../support/node.js';
@@ -70,24 +72,68 @@ describe('a turn of its network is', () => {
     await client.close();
   });
 
-  it('an HTTP request, and each slice of a large answer', async () => {
-    const [wait, run] = [vi.spyOn(LoopTurns.prototype, 'wait'), vi.spyOn(LoopTurns.prototype, 'run')];
+  it('an HTTP request, and each slice of a large answer, by what writing it takes', async () => {
+    const wait = vi.spyOn(LoopTurns.prototype, 'wait');
     await fetch(`${relay.http}/healthz`, { headers: FROM });
     expect(wait).toHaveBeenCalledTimes(1);
-    expect(run).not.toHaveBeenCalled();
     const charge = vi.spyOn(relay.node.work, 'charge');
     const answer = await fetch(`${relay.http}/docs/yaml`, {
       headers: { ...FROM, 'accept-encoding': 'identity' },
     });
     const text = await answer.text();
     expect(answer.headers.get('content-length')).toBe(String(Buffer.byteLength(text)));
-    expect(wait).toHaveBeenCalledTimes(2);
-    expect(run.mock.calls.length).toBe(Math.ceil(Buffer.byteLength(text) / SLICE_BYTES));
-    expect(run.mock.calls.length).toBeGreaterThan(3);
-    for (const [whose] of [...wait.mock.calls, ...run.mock.calls])
-      expect(whose).toMatchObject({ ...CLIENT, community: 1 });
+    const slices = wait.mock.calls.slice(2);
+    expect(slices).toHaveLength(Math.ceil(Buffer.byteLength(text) / SLICE_BYTES));
+    expect(slices.length).toBeGreaterThan(3);
+    // A response writes after the turn: a turn that measures itself would count nothing of it.
+    expect(slices[0]![1]).toBeGreaterThan(0.05);
+    for (const [whose] of wait.mock.calls) expect(whose).toMatchObject({ ...CLIENT, community: 1 });
     expect(charge.mock.calls.length, 'the request and its answer').toBe(2);
   });
+});
+
+it('a long answer is looked up page by page, with each event once, in order', async () => {
+  // Most of them are of two seconds, so that pages begin in the middle of one.
+  const [first, second] = [randomBytes(32).toString('hex'), randomBytes(32).toString('hex')];
+  const of = (pubkey: string, number: number) => {
+    const { event } = unsigned(number);
+    const short = {
+      ...event,
+      pubkey,
+      created_at: 1_600_000_000 + Math.floor(number / 600),
+      content: `${number}`,
+    };
+    return { community: 1, event: short, payload: serializeEvent(short) };
+  };
+  const all = Array.from({ length: 1_300 }, (_, number) => of(number % 2 === 0 ? first : second, number));
+  await Promise.all(all.map((submission) => relay.node.store.submit(submission)));
+  const expected = all
+    .map(({ event }) => event)
+    .sort((a, b) => b.created_at - a.created_at || (a.id < b.id ? -1 : 1));
+  const looked = vi.spyOn(Memory.prototype, 'read');
+  const client = await RawClient.connect(relay.url, FROM);
+  const idsOf = (id: string) =>
+    client.frames
+      .filter((frame) => frame[0] === 'EVENT' && frame[1] === id)
+      .map((frame) => (frame[2] as { id: string }).id);
+  const ask = async (id: string, ...filters: object[]) => {
+    looked.mockClear();
+    client.send(['REQ', id, ...filters]);
+    await client.waitFor((frame) => frame[0] === 'EOSE' && frame[1] === id);
+    return idsOf(id);
+  };
+  const authors = [first, second];
+  expect(await ask('one', { authors, limit: 1_250 })).toEqual(expected.slice(0, 1_250).map(({ id }) => id));
+  // A page of rows and then another one each, beside those of the same second that were found before.
+  expect(looked.mock.calls.map(([, { limit }]) => limit)[0]).toBe(PAGE_ROWS);
+  expect(looked.mock.calls.length).toBe(3);
+  const union = await ask('two', { authors: [first] }, { authors, limit: 700 });
+  const wanted = expected.filter(
+    ({ pubkey }, at) =>
+      at < 700 || (pubkey === first && expected.slice(0, at).filter((e) => e.pubkey === first).length < 500),
+  );
+  expect(union).toEqual(wanted.map(({ id }) => id));
+  await client.close();
 });
 
 it('an answer is not looked up further than its socket takes', async () => {

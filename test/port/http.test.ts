@@ -153,7 +153,9 @@ describe('the information document (NIP-11)', () => {
       restricted_writes: false,
       created_at_upper_limit: 900,
     });
-    expect(supported_nips).toEqual([1, 5, 9, 11, 13, 17, 32, 40, 42, 43, 45, 50, 56, 59, 62, 70, 85, 86, 98]);
+    expect(supported_nips).toEqual([
+      1, 5, 9, 11, 13, 17, 32, 40, 42, 43, 45, 50, 56, 59, 62, 67, 70, 77, 85, 86, 98,
+    ]);
   });
 
   it('lists the NIPs that the README lists', async () => {

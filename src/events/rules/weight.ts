@@ -17,10 +17,10 @@ export function weightOf(tags: number, bytes: number): number {
 }
 
 /**
- * More than 500 tags, or more than 100 kB: such an event takes as long as hundreds of others. The lane writes
- * it separately.
+ * More than 200 tags, or more than 40 kB: such an event takes as long as tens or hundreds of others. The lane
+ * writes it separately.
  */
-const LIGHT_WEIGHT_MAX = 25;
+const LIGHT_WEIGHT_MAX = 10;
 
 export function isHeavy(weight: number): boolean {
   return weight > LIGHT_WEIGHT_MAX;

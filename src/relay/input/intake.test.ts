@@ -2,18 +2,24 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { Intake, type Place } from './intake.js';
 
-/** Clients with waiting frames, in an intake that records whose frame is processed. */
-function started() {
-  const intake = new Intake();
+/**
+ * Clients with waiting frames, in an intake that records whose frame is processed. With `frameMs` each frame
+ * takes that long, by a clock of our own.
+ */
+function started(frameMs?: number) {
+  let ms = 0;
+  const intake = frameMs === undefined ? new Intake() : new Intake(() => ms);
   const order: string[] = [];
   const client = (name: string, frames: number, network: string, community = 1, nextBytes = 300): Place => {
     let left = frames;
     const place = intake.join(
       {
         nextBytes,
+        isGreedy: name === 'greedy',
         takeFrame: () => {
           if (left === 0) return false;
           left -= 1;
+          ms += frameMs ?? 0;
           order.push(name);
           return left > 0;
         },
@@ -27,7 +33,7 @@ function started() {
     while (order.length < frames) await turn();
     return order;
   };
-  return { client, finish };
+  return { client, finish, order };
 }
 
 describe('frames that wait', () => {
@@ -64,6 +70,34 @@ describe('frames that wait', () => {
     const order = await finish(80);
     expect(order.slice(0, 20)).toEqual(Array<string>(20).fill('small'));
     expect(order).toHaveLength(80);
+  });
+
+  it('of greedy clients come last in a pass, and in short slices', async () => {
+    const { client, order } = started(0.2);
+    const all = [client('greedy', 7, '192.0.2.1'), client('modest', 8, '192.0.2.2')];
+    for (const place of all) place.add();
+    const passes: number[][] = [];
+    while (order.length < 15) {
+      const before = order.length;
+      await turn();
+      const pass = order.slice(before);
+      passes.push(['modest', 'greedy'].map((name) => pass.filter((one) => one === name).length));
+      expect(pass).toEqual([...pass].sort().reverse());
+    }
+    expect(passes).toEqual([
+      [5, 2],
+      [3, 2],
+      [0, 2],
+      [0, 1],
+    ]);
+  });
+
+  it('of greedy clients are taken, at least one in a pass, however many others wait', async () => {
+    const { client, order } = started(3);
+    const all = [client('greedy', 3, '192.0.2.1'), client('modest', 9, '192.0.2.2')];
+    for (const place of all) place.add();
+    while (order.length < 6) await turn();
+    expect(order.slice(0, 6)).toEqual(['modest', 'greedy', 'modest', 'greedy', 'modest', 'greedy']);
   });
 
   it('of one network alone wait for no turn, whatever their weight', async () => {

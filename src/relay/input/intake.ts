@@ -5,7 +5,9 @@
  * frames of many addresses do not delay small ones (I18).
  *
  * Work goes in short slices, so that a flood of frames never delays the rest of the event loop:
- * answers of the database to the lane, deliveries, other clients. How much may wait is bounded by each
+ * answers of the database to the lane, deliveries, other clients. The slices of greedy clients
+ * (limits/work.ts) are shorter, and come after those of the others: an answer takes several passes of the
+ * event loop, and each of them is as long as its slices. How much may wait is bounded by each
  * client's connection, which then stops reading its socket.
  */
 import { weightOf } from '../../events/rules/weight.js';
@@ -15,44 +17,45 @@ import { weightOf } from '../../events/rules/weight.js';
  * database.
  */
 const SLICE_MS = 1;
+/** Of all greedy clients together. */
+const GREEDY_SLICE_MS = 0.25;
 /** Entries already passed that a queue may keep before it is shortened. */
 const LEFT_MAX = 1_024;
 
 export interface FrameSource {
   /** Bytes of the next frame; 0 when there is none. */
   readonly nextBytes: number;
+  /** Its client uses the event loop much: see limits/work.ts. */
+  readonly isGreedy: boolean;
   /** Processes the next frame. True when there is another. */
   takeFrame(): boolean;
 }
 
 export class Intake {
-  private readonly communities = new Line<Community>();
-  private readonly known = new Map<number, Community>();
+  private readonly modest = new Rounds();
+  private readonly greedy = new Rounds();
   private scheduled = false;
+
+  /** `now`: a monotonic clock in milliseconds. */
+  constructor(private readonly now: () => number = () => performance.now()) {}
 
   /** `network`: connections that share one place in the round-robin. */
   join(source: FrameSource, community: number, network: string): Place {
-    const its = this.known.get(community) ?? new Community(community);
-    this.known.set(community, its);
-    const group = its.networks.get(network) ?? new Network(network, its);
-    its.networks.set(network, group);
-    group.places += 1;
-    return new Place(this, group, source);
+    const networks = {
+      modest: this.modest.join(community, network),
+      greedy: this.greedy.join(community, network),
+    };
+    return new Place(this, networks, source);
   }
 
-  leave({ network }: Place): void {
-    network.places -= 1;
-    if (network.places > 0) return;
-    const { community } = network;
-    community.networks.delete(network.key);
-    if (community.networks.size === 0) this.known.delete(community.id);
+  leave({ networks }: Place): void {
+    this.modest.leave(networks.modest);
+    this.greedy.leave(networks.greedy);
   }
 
   add(place: Place): void {
-    const { network } = place;
-    network.line.push(place);
-    network.community.line.push(network);
-    this.communities.push(network.community);
+    if (place.source.isGreedy) this.greedy.add(place, place.networks.greedy);
+    else this.modest.add(place, place.networks.modest);
     this.schedule();
   }
 
@@ -66,22 +69,67 @@ export class Intake {
   }
 
   private work(): void {
-    const end = performance.now() + SLICE_MS;
-    do {
-      const community = this.communities.shift();
-      const network = community?.line.shift();
-      const place = network?.line.first;
-      if (community === undefined || network === undefined || place === undefined) return;
-      const isAlone = community.line.size + this.communities.size === 0;
-      if (network.maySend(place.source.nextBytes) || isAlone) {
-        network.line.shift();
-        if (place.source.takeFrame()) network.line.push(place);
-      }
-      if (network.line.size > 0) community.line.push(network);
-      else network.credit = 0;
-      if (community.line.size > 0) this.communities.push(community);
-    } while (performance.now() < end);
-    if (this.communities.size > 0) this.schedule();
+    this.serve(this.modest, SLICE_MS);
+    this.serve(this.greedy, GREEDY_SLICE_MS);
+    if (this.modest.isWaiting || this.greedy.isWaiting) this.schedule();
+  }
+
+  /** At least one frame, if there is one. */
+  private serve(rounds: Rounds, sliceMs: number): void {
+    const end = this.now() + sliceMs;
+    while (rounds.isWaiting) {
+      const place = rounds.next();
+      if (place?.source.takeFrame()) this.add(place);
+      if (this.now() >= end) return;
+    }
+  }
+}
+
+/** A round-robin of communities, in each of networks, and in each of connections. */
+class Rounds {
+  private readonly communities = new Line<Community>();
+  private readonly known = new Map<number, Community>();
+
+  get isWaiting(): boolean {
+    return this.communities.size > 0;
+  }
+
+  join(community: number, network: string): Network {
+    const its = this.known.get(community) ?? new Community(community);
+    this.known.set(community, its);
+    const group = its.networks.get(network) ?? new Network(network, its);
+    its.networks.set(network, group);
+    group.places += 1;
+    return group;
+  }
+
+  leave(network: Network): void {
+    network.places -= 1;
+    if (network.places > 0) return;
+    const { community } = network;
+    community.networks.delete(network.key);
+    if (community.networks.size === 0) this.known.delete(community.id);
+  }
+
+  add(place: Place, network: Network): void {
+    network.line.push(place);
+    network.community.line.push(network);
+    this.communities.push(network.community);
+  }
+
+  /** Whose frame is next. Undefined if a network has to save turns for its next frame. */
+  next(): Place | undefined {
+    const community = this.communities.shift();
+    const network = community?.line.shift();
+    const place = network?.line.first;
+    if (community === undefined || network === undefined || place === undefined) return undefined;
+    const isAlone = community.line.size + this.communities.size === 0;
+    const mayGo = network.maySend(place.source.nextBytes) || isAlone;
+    if (mayGo) network.line.shift();
+    if (network.line.size > 0) community.line.push(network);
+    else network.credit = 0;
+    if (community.line.size > 0) this.communities.push(community);
+    return mayGo ? place : undefined;
   }
 }
 
@@ -91,7 +139,7 @@ export class Place {
 
   constructor(
     private readonly intake: Intake,
-    readonly network: Network,
+    readonly networks: { readonly modest: Network; readonly greedy: Network },
     readonly source: FrameSource,
   ) {}
 

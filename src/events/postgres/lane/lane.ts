@@ -24,7 +24,8 @@ import { LaneSession } from './session.js';
 import { Works } from './works.js';
 
 const BATCH_EVENTS_MAX = 500;
-const BATCH_BYTES_MAX = 4 * 1_048_576;
+/** 500 ordinary events have half of it. */
+const BATCH_BYTES_MAX = 1_048_576;
 /**
  * Writing one tag row takes about 8 µs. A batch of 143,000 tags blocked everybody for more than a second. A
  * batch of this many takes about as long as 500 ordinary events.
@@ -61,6 +62,8 @@ export function startLane(options: LaneOptions): Lane {
   const jobs: Waiting[] = [];
   const session = new LaneSession(options);
   let running: Promise<void> | undefined;
+  /** Starts the lane again when heavy events have rested. */
+  let resting: NodeJS.Timeout | undefined;
   let closing = false;
 
   /**
@@ -84,8 +87,16 @@ export function startLane(options: LaneOptions): Lane {
 
   const drain = async (): Promise<void> => {
     while (queue.size > 0 || jobs.length > 0) {
+      if (closing) queue.endRest();
       const items = queue.take(BATCH_EVENTS_MAX, BATCH_BYTES_MAX, BATCH_TAGS_MAX);
-      if (items.length > 0) await batches.write(items);
+      if (items.length > 0) {
+        const begunMs = performance.now();
+        await batches.write(items);
+        queue.noteWritten(performance.now() - begunMs);
+      } else if (jobs.length === 0) {
+        resting = setTimeout(start, queue.restMs);
+        break;
+      }
       metrics.laneDepth.set(queue.size);
       await jobs.shift()?.run();
     }
@@ -93,6 +104,7 @@ export function startLane(options: LaneOptions): Lane {
   };
 
   const start = (): void => {
+    clearTimeout(resting);
     running ??= Promise.resolve().then(drain);
   };
 
@@ -132,6 +144,7 @@ export function startLane(options: LaneOptions): Lane {
     mark: (work) => betweenBatches(() => works.mark(work)),
     close: async () => {
       closing = true;
+      if (queue.size > 0) start();
       await running;
       await session.drop();
     },

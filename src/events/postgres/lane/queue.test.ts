@@ -1,6 +1,15 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { LaneQueue, LIGHT_BATCHES_MAX, QUEUE_BYTES_MAX, QUEUE_EVENTS_MAX, type Queued } from './queue.js';
+import {
+  HEAVY_BATCH_BYTES_MAX,
+  HEAVY_REST_MS_MAX,
+  LaneQueue,
+  LIGHT_BATCHES_MAX,
+  LIGHT_RECENT_MS,
+  QUEUE_BYTES_MAX,
+  QUEUE_EVENTS_MAX,
+  type Queued,
+} from './queue.js';
 
 interface Item extends Queued {
   readonly number: number;
@@ -145,11 +154,83 @@ describe('shares of senders, by weight (I18)', () => {
     expect(ofMallory).toEqual(Array.from({ length: 32 }, (_, number) => number));
   });
 
+  describe('of the lane while light events come', () => {
+    const HEAVY_MS = 20;
+    /** A light event takes 2 ms of the lane, a batch of heavy ones 20 ms. Returns how many are written. */
+    function run(from: readonly string[] | undefined, lightEvery: number, forMs: number) {
+      const clock = { ms: 0 };
+      const queue = new LaneQueue<Item>(() => clock.ms);
+      for (let number = 0; number < 400; number += 1)
+        queue.add({ ...sent(MALLORY, number, HEAVY, 58_000), from });
+      const written = { light: 0, heavy: 0 };
+      let lightDue = 0;
+      while (clock.ms < forMs) {
+        for (; lightDue <= clock.ms; lightDue += lightEvery) queue.add(sent(ALICE, lightDue));
+        const batch = queue.take(500, ALL, 2_000);
+        const kind = batch[0]?.tags === HEAVY ? 'heavy' : 'light';
+        const tookMs = kind === 'heavy' ? HEAVY_MS : 2;
+        clock.ms += batch.length === 0 ? 1 : tookMs;
+        if (batch.length === 0) continue;
+        written[kind] += batch.length;
+        queue.noteWritten(tookMs);
+      }
+      return written;
+    }
+
+    it('heavy ones of strangers take a tenth of its time', () => {
+      const { light, heavy } = run(MALLORY, 10, 20_000);
+      expect(light).toBe(2_000);
+      expect(heavy).toBeGreaterThan(70);
+      expect(heavy).toBeLessThan(110);
+    });
+
+    it("the operator's heavy ones do not rest, nor any when no light ones come", () => {
+      expect(run(undefined, 10, 4_000).heavy).toBeGreaterThan(60);
+      expect(run(MALLORY, 1_000_000, 4_000).heavy).toBeGreaterThan(100);
+    });
+
+    it('a rest is bounded, and ends when light ones stop or the lane closes', () => {
+      const clock = { ms: 0 };
+      const queue = new LaneQueue<Item>(() => clock.ms);
+      const write = (tookMs: number) => {
+        const batch = queue.take(500, ALL);
+        if (batch.length > 0) queue.noteWritten(tookMs);
+        return senders(batch);
+      };
+      for (let number = 0; number < 5; number += 1) queue.add(sent(MALLORY, number, HEAVY));
+      expect(write(60_000)).toEqual(['198.51.100.7']);
+      queue.add(sent(ALICE));
+      expect(write(1)).toEqual(['192.0.2.1']);
+      expect([write(1), queue.restMs]).toEqual([[], LIGHT_RECENT_MS]);
+      clock.ms += LIGHT_RECENT_MS;
+      queue.add(sent(ALICE));
+      expect(write(1)).toEqual(['192.0.2.1']);
+      expect([write(1), queue.restMs]).toEqual([[], HEAVY_REST_MS_MAX - LIGHT_RECENT_MS]);
+      clock.ms += HEAVY_REST_MS_MAX - LIGHT_RECENT_MS;
+      expect(write(1_000)).toEqual(['198.51.100.7']);
+      queue.add(sent(ALICE));
+      expect(write(1)).toEqual(['192.0.2.1']);
+      expect(write(1)).toEqual([]);
+      queue.endRest();
+      expect(write(1)).toEqual(['198.51.100.7']);
+      clock.ms += LIGHT_RECENT_MS;
+      expect(write(1)).toEqual(['198.51.100.7']);
+    });
+  });
+
+  it('large events are in batches of their own, which are small', () => {
+    const queue = new LaneQueue<Item>();
+    for (let number = 0; number < 45; number += 1) queue.add(sent(MALLORY, number, 0, 90_000));
+    queue.add(sent(ALICE));
+    expect(senders(queue.take(500, ALL))).toEqual(['192.0.2.1']);
+    expect(queue.take(500, ALL)).toHaveLength(Math.floor(HEAVY_BATCH_BYTES_MAX / 90_000));
+  });
+
   it('addresses share by weight: many light events equal few of more weight', () => {
     const queue = new LaneQueue<Item>();
-    for (let number = 0; number < 100; number += 1) queue.add(sent(MALLORY, number, 400));
+    for (let number = 0; number < 100; number += 1) queue.add(sent(MALLORY, number, 200));
     for (let number = 0; number < 2_000; number += 1) queue.add(sent(ALICE, number));
-    const out = senders(Array.from({ length: 10 }, () => queue.take(105, ALL)).flat());
+    const out = senders(Array.from({ length: 10 }, () => queue.take(55, ALL)).flat());
     const heavier = out.filter((one) => one === '198.51.100.7').length;
     expect(heavier).toBeGreaterThanOrEqual(49);
     expect(heavier).toBeLessThanOrEqual(51);

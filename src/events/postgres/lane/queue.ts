@@ -5,7 +5,9 @@
  * Events of the operator and of the node itself share one line per community.
  *
  * Heavy events are batched separately, and light ones go first. So a light event waits for the commit of one
- * batch of heavy ones at most (I18), and a heavy event for LIGHT_BATCHES_MAX batches of light ones.
+ * batch of heavy ones at most (I18), and a heavy event for LIGHT_BATCHES_MAX batches of light ones. While
+ * light events come, heavy ones take a small part of the lane's time: after each batch of them the next one
+ * rests. Otherwise every light event of a flood's time would wait for one.
  */
 import { FairQueue, type Weighed } from '../../../limits/rules-fair-queue.js';
 import { isHeavy, weightOf } from '../../rules/weight.js';
@@ -30,6 +32,18 @@ const SENDER_SHARE_MAX = 0.25;
 /** Batches of light events in a row while a heavy one waits. */
 export const LIGHT_BATCHES_MAX = 4;
 
+/**
+ * A batch of heavy events has no more than this, or is one event: light ones wait for it. 1,000 rows of tags
+ * take about 7 ms.
+ */
+export const HEAVY_BATCH_BYTES_MAX = 262_144;
+export const HEAVY_BATCH_TAGS_MAX = 1_000;
+/** The rest after a batch of heavy events, as a multiple of its duration. */
+const HEAVY_REST = 10;
+export const HEAVY_REST_MS_MAX = 2_000;
+/** Heavy events do not rest if no light one was written for this time. */
+export const LIGHT_RECENT_MS = 1_000;
+
 /** The line of the operator's events. */
 const OPERATOR: readonly string[] = [''];
 
@@ -39,6 +53,12 @@ export class LaneQueue<T extends Queued> {
   private readonly heavy = new FairQueue<T>();
   /** In a row, while a heavy event waited. */
   private lightBatches = 0;
+  private lastTaken: FairQueue<T> | undefined;
+  private heavyRestsUntil = Number.NEGATIVE_INFINITY;
+  private lightWrittenAt = Number.NEGATIVE_INFINITY;
+
+  /** `now`: a monotonic clock in milliseconds. */
+  constructor(private readonly now: () => number = () => performance.now()) {}
 
   get size(): number {
     return this.light.size + this.heavy.size;
@@ -64,10 +84,18 @@ export class LaneQueue<T extends Queued> {
     return true;
   }
 
-  /** The next batch: as many events as fit and wait, at least one if any waits. */
+  /** The next batch: as many events as fit and wait, at least one if any waits that does not rest. */
   take(eventsMax: number, bytesMax: number, tagsMax = Number.POSITIVE_INFINITY): T[] {
-    const batch: T[] = [];
     const queue = this.next();
+    this.lastTaken = queue;
+    if (queue === this.light) return this.takeFrom(queue, eventsMax, bytesMax, tagsMax);
+    if (this.restMs > 0) return [];
+    const [heavyBytes, heavyTags] = [HEAVY_BATCH_BYTES_MAX, HEAVY_BATCH_TAGS_MAX];
+    return this.takeFrom(queue, eventsMax, Math.min(bytesMax, heavyBytes), Math.min(tagsMax, heavyTags));
+  }
+
+  private takeFrom(queue: FairQueue<T>, eventsMax: number, bytesMax: number, tagsMax: number): T[] {
+    const batch: T[] = [];
     let bytes = 0;
     let tags = 0;
     while (queue.size > 0) {
@@ -81,6 +109,24 @@ export class LaneQueue<T extends Queued> {
     return batch;
   }
 
+  /** The last batch was written, and took so long. */
+  noteWritten(tookMs: number): void {
+    if (this.lastTaken === this.light) this.lightWrittenAt = this.now();
+    else this.heavyRestsUntil = this.now() + Math.min(HEAVY_REST_MS_MAX, tookMs * HEAVY_REST);
+  }
+
+  /** For how long the next heavy event rests; 0 when there is none. The operator's never rest. */
+  get restMs(): number {
+    if (this.heavy.size === 0 || this.heavy.peek().from === undefined) return 0;
+    const until = Math.min(this.heavyRestsUntil, this.lightWrittenAt + LIGHT_RECENT_MS);
+    return Math.max(0, until - this.now());
+  }
+
+  /** Heavy events do not rest any more. */
+  endRest(): void {
+    this.heavyRestsUntil = Number.NEGATIVE_INFINITY;
+  }
+
   /** Everything that waits. */
   takeAll(): T[] {
     const all: T[] = [];
@@ -92,7 +138,9 @@ export class LaneQueue<T extends Queued> {
     const isHeavyDue =
       this.heavy.size > 0 &&
       (this.light.size === 0 ||
-        (this.lightBatches >= LIGHT_BATCHES_MAX && !this.isBehindLight(this.heavy.peek())));
+        (this.lightBatches >= LIGHT_BATCHES_MAX &&
+          this.restMs === 0 &&
+          !this.isBehindLight(this.heavy.peek())));
     this.lightBatches = isHeavyDue || this.heavy.size === 0 ? 0 : this.lightBatches + 1;
     return isHeavyDue ? this.heavy : this.light;
   }

@@ -85,7 +85,8 @@ export class Works {
 
   async mark(work: Marking): Promise<void> {
     const { session, onCommit } = this.options;
-    onCommit?.(await session.run((client) => transactMarks(client, work, this.options)));
+    const writes = await session.run((client) => transactMarks(client, work, this.options));
+    onCommit?.(writes);
   }
 
   private async take(work: HidingWork, places?: () => readonly RowPlace[]): Promise<number> {
