@@ -23,6 +23,7 @@ import { type OutboxOptions, outboxRoutes } from '../outbox/routes.js';
 import { followerRoutes } from '../outbox/routes-followers.js';
 import { type OverviewOptions, overviewRoutes } from '../overview/routes.js';
 import { type LogRouteOptions, logRoutes } from '../overview/routes-log.js';
+import { type P2pRouteOptions, p2pRoutes } from '../p2p/routes.js';
 import { personalDataReviewRoutes, type ReviewOptions } from '../personal-data/routes-admin.js';
 import { planRoutes } from '../plans/routes-admin.js';
 import { policyAdminRoutes } from '../policies/routes-admin.js';
@@ -45,6 +46,7 @@ export interface AdminOptions
     CapacityOptions,
     FinderOptions,
     ReviewOptions,
+    P2pRouteOptions,
     TopicPreviewOptions,
     StorageOptions {
   readonly pool: Pool;
@@ -79,6 +81,7 @@ export function adminRoutes(options: AdminOptions): Route[] {
     ...consumerRoutes(options),
     ...outboxRoutes(options),
     ...followerRoutes(options),
+    ...p2pRoutes(options),
     ...jobRoutes(options, JOBS),
     ...logRoutes(options),
     ...auditRoutes(options),

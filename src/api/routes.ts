@@ -14,6 +14,7 @@ import { linkRoutes } from '../sessions/routes-link.js';
 import { type SignInOptions, signInRoutes } from '../sessions/routes-sign-in.js';
 import { type SetupOptions, setupRoutes } from '../setup/routes.js';
 import { type TopicOptions, topicRoutes } from '../topics/routes.js';
+import { type ChangesOptions, changeRoutes } from '../topics/routes-changes.js';
 import { subscriptionRoutes } from '../topics/routes-subscriptions.js';
 import { trustRoutes } from '../trust/routes.js';
 import { type AdminOptions, adminRoutes } from './admin.js';
@@ -26,7 +27,8 @@ export interface RouteOptions
     SignInOptions,
     PersonalDataOptions,
     SearchOptions,
-    SetupOptions {}
+    SetupOptions,
+    ChangesOptions {}
 
 export function routesOf(options: RouteOptions): Route[] {
   return [
@@ -34,6 +36,7 @@ export function routesOf(options: RouteOptions): Route[] {
     ...linkRoutes(options),
     ...setupRoutes(options),
     ...topicRoutes(options),
+    ...changeRoutes(options),
     ...subscriptionRoutes(options),
     ...inviteRoutes(options),
     ...policyRoutes(options),

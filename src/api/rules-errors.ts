@@ -5,6 +5,10 @@
 
 export const ERRORS = {
   INVALID_REQUEST: { status: 400, message: 'The request does not have the expected form.' },
+  INVALID_CURSOR: {
+    status: 400,
+    message: 'This cursor is of another query, or what you may see has changed; begin again without it.',
+  },
   INVALID_TOPIC: { status: 400, message: 'This is not a topic id.' },
   AUTH_REQUIRED: { status: 401, message: 'This needs a signed Authorization header (NIP-98).' },
   INVALID_AUTH: {
@@ -88,6 +92,10 @@ export const ERRORS = {
   OUTBOX_BEHIND: {
     status: 410,
     message: 'The outbox no longer has these rows; read the view again and follow from its offset.',
+  },
+  CURSOR_EXPIRED: {
+    status: 410,
+    message: 'Changes since this cursor are no longer kept; begin again without it.',
   },
   EXPIRED: { status: 410, message: 'This has expired; request it again.' },
   CONSENT_REQUIRED: { status: 428, message: 'Agree to the current terms first.' },

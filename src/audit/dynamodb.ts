@@ -9,9 +9,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type * as Client from '@aws-sdk/client-dynamodb';
 import type * as Document from '@aws-sdk/lib-dynamodb';
+import { openSdk, REQUEST_MS_MAX, reasonOf, type Sdk, saidBy } from '../dynamodb/sdk.js';
 import { inTime } from '../limits/in-time.js';
 import type { DynamodbPlace } from '../node/config.js';
-import { errorCode } from '../postgres/rules-error-code.js';
 import {
   type AuditEntry,
   type AuditFilter,
@@ -25,15 +25,6 @@ import type { AuditStore, PersonAuditRows } from './store.js';
 /** Every DynamoDB table that this program can write, without the prefix. */
 export const DYNAMODB_TABLES = ['audit_logs'] as const;
 
-const CONNECT_MS_MAX = 2_000;
-const ANSWER_MS_MAX = 5_000;
-/**
- * For one request with all its attempts. It is shorter than the idle time-out of a PostgreSQL transaction
- * that waits for it.
- */
-const REQUEST_MS_MAX = 8_000;
-/** Attempts of one request by the SDK, for network errors and throttling of the whole request. */
-const ATTEMPTS_MAX = 3;
 const ACTIVE_MS_MAX = 60_000;
 const ACTIVE_POLL_MS = 500;
 /** The limit of BatchWriteItem. */
@@ -69,13 +60,6 @@ type Condition = Pick<
   'KeyConditionExpression' | 'FilterExpression' | 'ExpressionAttributeNames' | 'ExpressionAttributeValues'
 >;
 
-interface Opened {
-  readonly client: typeof Client;
-  readonly document: typeof Document;
-  readonly plain: Client.DynamoDBClient;
-  readonly db: Document.DynamoDBDocumentClient;
-}
-
 /** An error of DynamoDB as a sentence. `reason` is the error name of DynamoDB. */
 export class DynamodbError extends Error {
   constructor(
@@ -91,7 +75,7 @@ export class DynamodbError extends Error {
 export class DynamodbAudit implements AuditStore {
   readonly table: string;
   private readonly host: string;
-  private opened: Promise<Opened> | undefined;
+  private opened: Promise<Sdk> | undefined;
   private ready: Promise<void> | undefined;
 
   constructor(private readonly place: DynamodbPlace) {
@@ -197,7 +181,7 @@ export class DynamodbAudit implements AuditStore {
   // ── Requests ─────────────────────────────────────────────────────────────────────────────────────────────
 
   /** Sends a request. The first one waits until the table exists and is active. */
-  private async send<T>(request: (opened: Opened) => Promise<T>): Promise<T> {
+  private async send<T>(request: (opened: Sdk) => Promise<T>): Promise<T> {
     const opened = await this.open();
     this.ready ??= this.makeTable(opened);
     try {
@@ -310,13 +294,16 @@ export class DynamodbAudit implements AuditStore {
 
   // ── The table ────────────────────────────────────────────────────────────────────────────────────────────
 
-  private open(): Promise<Opened> {
-    this.opened ??= load(this.place);
+  private open(): Promise<Sdk> {
+    this.opened ??= openSdk({
+      ...this.place,
+      fail: (message, reason, cause) => new DynamodbError(message, reason, cause),
+    });
     return this.opened;
   }
 
   /** Two instances may create it at once; one of them gets an error that it exists. */
-  private async makeTable({ client, plain }: Opened): Promise<void> {
+  private async makeTable({ client, plain }: Sdk): Promise<void> {
     if ((await this.state()) === undefined) {
       const made = plain.send(new client.CreateTableCommand(shapeOf(this.table)));
       await this.inTime(made).catch((error) => {
@@ -342,41 +329,10 @@ export class DynamodbAudit implements AuditStore {
 
   private explain(error: unknown): DynamodbError {
     if (error instanceof DynamodbError) return error;
-    const { message } = error as { message?: string };
-    const reason = reasonOf(error);
-    const said = [reason === 'Error' ? undefined : reason, message || errorCode(error)]
-      .filter((word) => word)
-      .join(': ');
-    return new DynamodbError(`${this.where()} did not complete a request: ${said}`, reason, error);
+    const said = `${this.where()} did not complete a request: ${saidBy(error)}`;
+    return new DynamodbError(said, reasonOf(error), error);
   }
 }
-
-const SDK_MISSING =
-  'The AWS SDK, an optional dependency, is not installed. ' +
-  'Run: npm install @aws-sdk/client-dynamodb @aws-sdk/lib-dynamodb';
-
-async function load({ endpoint, region }: DynamodbPlace): Promise<Opened> {
-  const [client, document] = await Promise.all([
-    import('@aws-sdk/client-dynamodb'),
-    import('@aws-sdk/lib-dynamodb'),
-  ]).catch((error: unknown) => {
-    throw new DynamodbError(SDK_MISSING, 'SdkMissing', error);
-  });
-  const plain = new client.DynamoDBClient({
-    endpoint,
-    region,
-    maxAttempts: ATTEMPTS_MAX,
-    requestHandler: {
-      connectionTimeout: CONNECT_MS_MAX,
-      requestTimeout: ANSWER_MS_MAX,
-      throwOnRequestTimeout: true,
-    },
-  });
-  const marshallOptions = { removeUndefinedValues: true };
-  return { client, document, plain, db: document.DynamoDBDocumentClient.from(plain, { marshallOptions }) };
-}
-
-const reasonOf = (error: unknown) => (error as { name?: string }).name;
 
 function shapeOf(table: string): Client.CreateTableCommandInput {
   return {

@@ -1,4 +1,5 @@
 /** Opens what most commands need: the checked configuration and a database that answers. */
+import { archiveExtras } from '../backup/wal-archive.js';
 import { type Communities, type Community, watchCommunities } from '../communities/communities.js';
 import { type Config, readConfig } from '../node/config.js';
 import { createLog, type Log } from '../node/log.js';
@@ -38,7 +39,9 @@ async function openInterruptibly(config: Config, log: Log): Promise<OpenedDataba
   const interrupt = () => starting.abort(new Error('interrupted'));
   process.once('SIGINT', interrupt).once('SIGTERM', interrupt);
   try {
-    return await openPostgres({ ...config, log, attach: true, signal: starting.signal });
+    // Also for a short command: what it writes must be in the archive.
+    const extras = () => archiveExtras(config);
+    return await openPostgres({ ...config, log, extras, attach: true, signal: starting.signal });
   } finally {
     process.off('SIGINT', interrupt).off('SIGTERM', interrupt);
   }

@@ -1,4 +1,5 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
+import { archiveExtras } from '../backup/wal-archive.js';
 import { addressesOf, basesOf, toHttp } from '../communities/addresses.js';
 import { NodeKeys } from '../keys/keys.js';
 import { KEY_PURPOSES } from '../keys/keys.sql.js';
@@ -82,6 +83,7 @@ async function serve(
   const opened = await openPostgres({
     ...config,
     log,
+    extras: () => archiveExtras(config),
     attach: false,
     signal: starting.signal,
     onGiveUp: (error) => {

@@ -15,6 +15,7 @@ const VARIABLES: Record<Variable, string> = {
   DYNAMODB_ENDPOINT: 'keeps the audit log there: https://dynamodb.eu-central-1.amazonaws.com',
   AWS_REGION: 'region of that endpoint; the AWS SDK finds the credentials',
   MINATO_DYNAMODB_PREFIX: 'prefix of the table names there',
+  MINATO_EVENT_STORE: 'where events are kept: postgres',
   MINATO_PUBLIC_URL: 'the address that clients use, for example wss://relay.example.org',
   MINATO_NETWORK_ID: 'names the network in topic ids; fixed at the first boot',
   MINATO_ADMIN_PUBKEYS: 'the operators, hex or npub, comma separated',
@@ -26,6 +27,8 @@ const VARIABLES: Record<Variable, string> = {
   MINATO_PROXY_PROTOCOL: 'on: they name it at the start of each connection (PROXY protocol)',
   MINATO_ERASURE_KEY:
     'key of the hashes that name erased members, the same on every machine: 64 hex characters',
+  MINATO_BACKUP_DIR: 'folder for backups; the embedded PostgreSQL also archives its log there',
+  MINATO_BACKUP_PASSPHRASE_FILE: 'file with the passphrase that encrypts both',
   MINATO_USER: 'the system user that a node started by root becomes; root: it stays root',
   MINATO_LOG_LEVEL: 'debug, info, warn, error or silent',
   MINATO_METRICS_TOKEN: 'bearer token to read /metrics from other machines',
@@ -40,6 +43,8 @@ const OTHERWISE: Partial<Record<Variable, string>> = {
   MINATO_NETWORK_ID: DEFAULT_NETWORK_ID,
   MINATO_PROXY_HEADER: 'x-forwarded-for or x-real-ip, unless they disagree',
   MINATO_ERASURE_KEY: 'a file in the data folder',
+  MINATO_BACKUP_DIR: 'no archive',
+  MINATO_BACKUP_PASSPHRASE_FILE: 'not encrypted',
   MINATO_USER: 'minato, created if it is missing',
 };
 

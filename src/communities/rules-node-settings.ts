@@ -6,6 +6,7 @@
  * means "no limit" in a community, the ceiling is used instead.
  */
 import { z } from 'zod';
+import { ticketText, udpAddress } from '../p2p/rules-ticket.js';
 import { checkValue, count, type Definition, define, valuesFrom } from './rules-setting.js';
 import type { SettingKey, Settings } from './rules-settings.js';
 
@@ -51,6 +52,11 @@ const ceilings = {
   'node.limits.limitDefault': ceiling(count(1, 5_000), 5_000, 'limits.limitDefault'),
   'node.limits.limitMax': ceiling(count(1, 5_000), 5_000, 'limits.limitMax'),
   'node.limits.countMax': ceiling(count(1, 1_000_000), 100_000, 'limits.countMax'),
+  'node.limits.negentropyRecordsMax': ceiling(
+    count(1, 100_000_000),
+    10_000_000,
+    'limits.negentropyRecordsMax',
+  ),
 
   'node.topic.enabledMax': ceiling(count(1, 100_000), 10_000, 'topic.enabledMax'),
   'node.subscription.pendingTotalMax': ceiling(count(1, 1_000_000), 100_000, 'subscription.pendingTotalMax'),
@@ -96,6 +102,11 @@ export const nodeSettingDefinitions = {
     256,
     'MiB of the newest events of all communities in the memory of each relay, with what finds them; 0: none',
   ),
+  'node.syncPrivatePeers': define(
+    z.boolean(),
+    false,
+    'Whether peers (sync.peers, tickets of gossip) may be on this machine or in a private network',
+  ),
   'node.diskSharePercent': define(
     count(1, 100),
     50,
@@ -112,6 +123,50 @@ export const nodeSettingDefinitions = {
     536_870_912,
     'The same in bytes; the larger of the two applies; 0: only the percentage',
   ),
+
+  'p2p.enabled': define(
+    z.boolean(),
+    false,
+    'Exchange events of public topics with other nodes over iroh-gossip; opens a UDP port',
+  ),
+  'p2p.bind': define(
+    z.union([z.ipv4(), z.ipv6()]),
+    '0.0.0.0',
+    'The IP address to which gossip binds; 127.0.0.1 for this machine only',
+  ),
+  'p2p.port': define(count(0, 65_535), 7_448, 'The UDP port of gossip; 0: any, another one at each start'),
+  'p2p.announce': define(
+    z.array(udpAddress).max(8),
+    [] as string[],
+    'Addresses such as "192.0.2.1:7448" that the ticket names in addition, for machines behind NAT',
+  ),
+  'p2p.peers': define(
+    z.array(ticketText).max(100),
+    [] as string[],
+    'Tickets of other nodes: with these gossip begins, and from their relays gaps are filled',
+  ),
+  'p2p.discovery': define(
+    z.boolean(),
+    false,
+    'Publish the addresses of this node with the discovery service of iroh, and look up others there',
+  ),
+  'p2p.topicsMax': define(count(1, 10_000), 200, 'Gossip topics of all communities that this node joins'),
+  'p2p.messagesPerSecond': define(
+    count(1, 100_000),
+    200,
+    'Gossip messages that are taken from one peer; ten times as many in a burst. A large event has several',
+  ),
+  'p2p.sendPerSecond': define(
+    count(1, 100_000),
+    500,
+    'Gossip messages that this node sends; more wait in the outbox, because peers that lag lose messages',
+  ),
+  'p2p.invalidPerMinute': define(
+    count(1, 100_000),
+    30,
+    'Malformed or forged messages of one peer; with more it is ignored for p2p.dropSeconds',
+  ),
+  'p2p.dropSeconds': define(count(1, 86_400), 300, 'How long a peer is ignored after too many of them'),
 } as const;
 
 export type NodeSettingKey = keyof typeof nodeSettingDefinitions;

@@ -4,6 +4,7 @@
  */
 import { z } from 'zod';
 import { KIND_MAX } from '../events/rules/event.js';
+import { peersSchema, type SyncPeer } from '../sync/rules-peers.js';
 import { NODE_DEFAULTS, type NodeSettings, underCeilings } from './rules-node-settings.js';
 import { checkValue, count, type Definition, define, valuesFrom } from './rules-setting.js';
 
@@ -91,6 +92,12 @@ export const settingDefinitions = {
     z.array(kindEntry).max(100),
     [4, 1059, 21059] as (number | string)[],
     'Kinds served only to their author and the keys in their p tags, after authentication; in both modes',
+  ),
+
+  'p2p.gossip': define(
+    z.boolean(),
+    true,
+    'Exchange the public topics of this community with other nodes, if the node has p2p.enabled',
   ),
 
   'events.missingD': define(
@@ -306,6 +313,12 @@ export const settingDefinitions = {
   ),
   'trust.publish': define(z.boolean(), true, 'Publish scores as signed assertions (NIP-85)'),
 
+  'sync.peers': define(
+    peersSchema,
+    [] as SyncPeer[],
+    'Relays that a node exchanges events with on a schedule ("minato peers" edits them)',
+  ),
+
   'limits.messageBytesMax': define(count(1_024, FRAME_BYTES_MAX), 786_432, 'Longest frame a client may send'),
   // A deletion request with 1,000 targets has 72,000 bytes, with a short relay hint for each 95,000.
   'limits.eventBytesMax': define(count(512, FRAME_BYTES_MAX), 98_304, 'Largest event, as JSON'),
@@ -349,6 +362,16 @@ export const settingDefinitions = {
     count(1, 1_000_000),
     10_000,
     'COUNT is exact up to this number, above it approximate',
+  ),
+  'limits.negentropySessionsMax': define(
+    count(0, 100),
+    10,
+    'Maximum of open negentropy sessions (NIP-77) on one connection; 0: negentropy is turned off',
+  ),
+  'limits.negentropyRecordsMax': define(
+    count(1, 100_000_000),
+    1_000_000,
+    'Maximum of events in one negentropy session; a filter that matches more is refused',
   ),
   'limits.createdAheadSecondsMax': define(
     count(0, 100 * YEAR_SECONDS),

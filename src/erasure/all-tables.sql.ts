@@ -12,6 +12,7 @@ import {
   configVersionTable,
   nodeSettingsTable,
 } from '../communities/tables.sql.js';
+import { streamShardsTable } from '../events/dynamodb/tables.sql.js';
 import {
   capacityStepsTable,
   communityTotalsTable,
@@ -50,6 +51,7 @@ import {
   outboxStreamsTable,
 } from '../outbox/tables.sql.js';
 import { communitySizesTable, nodeSamplesTable } from '../overview/tables.sql.js';
+import { p2pLeaseTable, p2pMachinesTable } from '../p2p/tables.sql.js';
 import { personalDataFilesTable, personalDataRequestsTable } from '../personal-data/tables.sql.js';
 import {
   planEventsTable,
@@ -68,6 +70,7 @@ import {
   revokedTokensTable,
   signInLinksTable,
 } from '../sessions/tables.sql.js';
+import { syncPositionsTable, syncRunsTable } from '../sync/tables.sql.js';
 import {
   blockedTopicsTable,
   nodeSubscriptionsTable,
@@ -151,6 +154,8 @@ export const TABLES: readonly Table[] = [
   communityTotalsTable,
   topicTotalsTable,
   communitySizesTable,
+  syncRunsTable,
+  syncPositionsTable,
   capacityStepsTable,
   nodeKeysTable,
   erasuresTable,
@@ -163,12 +168,15 @@ export const TABLES: readonly Table[] = [
   nodeSettingsTable,
   nodeStateTable,
   laneStateTable,
+  streamShardsTable,
   consumerOffsetsTable,
   consumerRebuildsTable,
   jobRunsTable,
   nodeSamplesTable,
   usedCredentialsTable,
   subjectKeyRequestsTable,
+  p2pLeaseTable,
+  p2pMachinesTable,
   erasureCertificatesTable,
 ];
 

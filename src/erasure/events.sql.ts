@@ -297,7 +297,7 @@ export async function scrubOutbox(
         DELETE FROM events_outbox o WHERE o.seq = ANY (ARRAY(SELECT seq FROM found WHERE NOT is_last))
       ), scrubbed AS (
         UPDATE events_outbox o SET op = 'scrubbed', reason = NULL, event_id = '', author = '', topics = '{}',
-          effective_key = NULL
+          effective_key = NULL, tags = NULL
         WHERE o.seq = ANY (ARRAY(SELECT seq FROM found WHERE is_last))
       )
       SELECT count(*) AS rows FROM found`,

@@ -21,7 +21,7 @@ import type { Access } from './rules/access.js';
 import { highestStep, refuseForSpace, scopeSteps } from './rules/capacity.js';
 import { KIND_VANISH } from './rules/classify.js';
 import { type NostrEvent, parseEvent, serializeEvent } from './rules/event.js';
-import type { Submission } from './rules/facts.js';
+import type { CameBy, Submission } from './rules/facts.js';
 import { refuseLate } from './rules/lateness.js';
 import { refuseArrival, refuseContent } from './rules/policy.js';
 import { BUSY, isRefusal, type Outcome, REFUSED_BY_RULE, type Refusal, refusal } from './rules/reply.js';
@@ -69,6 +69,8 @@ export interface Sender {
    * senders share one line.
    */
   readonly client?: LineClient;
+  /** Another node, through gossip or sync; undefined for a post. */
+  readonly cameBy?: CameBy | undefined;
   /** Charges work to the client before it is done (I18). */
   readonly charge?: (costMs: number) => void;
 }
@@ -150,6 +152,7 @@ class Pipeline implements Admission {
       payload,
       judgement,
       ...(vanishIn ? { vanishIn } : {}),
+      ...(sender?.cameBy === undefined ? {} : { cameBy: sender.cameBy }),
     };
     return this.authorRates.withinRules(community, event, ratedRefusals(judgement), () =>
       this.submit(community, submission, sender),

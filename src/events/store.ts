@@ -1,22 +1,24 @@
 /**
  * The contract of the event store: what admission, relay, jobs, moderation and erasure need from it, and no
- * more. `postgres/store.ts` implements it. The contract exposes no SQL, connection or lock.
+ * more. `events/postgres/store.ts` and `events/dynamodb/store.ts` implement it. The contract exposes no SQL,
+ * connection or lock.
  *
  * What every store guarantees:
  * - `submit` decides and stores in one step, so that no interleaving of writers breaks I3–I6. `stored` means
  *   durable (I1).
  * - `submit` stores an event that moderation rules hold or hide out of view. The rules in force at that step
  *   decide (I16).
- * - Every change of the view by a write is in `changes` in the same step (I8). Readers get changes in the
- *   order of their positions.
+ * - Every change of the view by a write is in `changes` (I8). Readers get changes in the order of their
+ *   positions.
  * - A `Position` has only an order: callers compare two of them and pass one back, and never calculate with
  *   one.
  * - No read finds events that were deleted, removed, erased or have vanished (I6), or that have expired by
  *   the time of the query (I7).
  *
  * What only the PostgreSQL store guarantees:
- * - One writer at a time over all instances (the lane). So positions follow the order of commits, and a
- *   request with all its targets is one change.
+ * - One writer at a time over all instances (the lane). So a change is in `changes` in the same step,
+ *   positions follow the order of commits, and a request with all its targets is one change. In DynamoDB the
+ *   stream brings a change to `changes` a moment later, in the order of each event.
  * - `Ordered` and `mark` also write rows of the control plane, which is always PostgreSQL. In this store they
  *   share the transaction of the change. A store elsewhere makes the change between `due` and `note`, before
  *   the control plane commits. A crash in between repeats the change, so the change has to be idempotent.
@@ -26,12 +28,13 @@
  * with its documents use the tables of PostgreSQL directly.
  */
 import type { ControlTx } from '../postgres/transaction.js';
+import type { Bound } from '../sync/rules-negentropy.js';
 import type { Limits } from './rules/capacity.js';
 import type { Decision } from './rules/decide.js';
 import type { NostrEvent } from './rules/event.js';
-import type { RowRef, Submission } from './rules/facts.js';
+import type { CameBy, RowRef, Submission } from './rules/facts.js';
 import type { Filter } from './rules/filter.js';
-import type { Announced } from './rules/hidden.js';
+import type { Announced, EventOutline } from './rules/hidden.js';
 import type { QueryClass } from './rules/query-cost.js';
 import type { Outcome, Refusal } from './rules/reply.js';
 import type { HistoryRetention, Retention } from './rules/retention.js';
@@ -183,6 +186,13 @@ export interface EventReads {
    * that have expired or are past their retention.
    */
   newest(community: number, after: NewestPlace): Promise<NewestPage>;
+  /**
+   * A page of the events that match, as records of negentropy (sync/rules-negentropy.ts): time and id, in
+   * rising order.
+   */
+  records(query: RecordsQuery, as: QueryClass): Promise<RecordsFound>;
+  /** Ids that were seen before, whether their events are served now or not. Erased ones are not known. */
+  known(community: number, ids: readonly string[]): Promise<ReadonlySet<string>>;
   /** By its id alone. False for events covered by a request to vanish, which may not be erased yet. */
   isServed(community: number, event: NostrEvent): Promise<boolean>;
 }
@@ -225,6 +235,23 @@ export interface ReadEvent {
   readonly bound: readonly string[];
 }
 
+export interface RecordsQuery extends Query {
+  /** Events that became visible later are not found, so that pages of one walk fit together. */
+  readonly upTo: Position;
+  readonly lower: Bound;
+  readonly upper: Bound;
+  /** How many seconds one page may span, where that matters; from the page before. */
+  readonly spanSeconds?: number | undefined;
+}
+
+export interface RecordsFound {
+  /** 40 bytes each, see `RECORD_BYTES`. */
+  readonly records: Uint8Array;
+  /** Where the next page begins; undefined at the end. */
+  readonly next: Bound | undefined;
+  readonly spanSeconds: number;
+}
+
 /** The last event that was read. An empty id stands before all events of its second. */
 export interface NewestPlace {
   readonly createdAt: number;
@@ -244,8 +271,22 @@ export type Position = number;
 export interface EventChanges {
   /** The last position assigned. */
   head(): Promise<Position>;
-  /** The next changes of the view. Throws an OutboxBehind when some of them are no longer kept. */
-  changes(after: Position, limit: number): Promise<ChangesPage>;
+  /**
+   * The next changes of the view. Throws an OutboxBehind when some of them are no longer kept. With outlines:
+   * each delete says what it hides.
+   */
+  changes(after: Position, limit: number, withOutlines?: boolean): Promise<ChangesPage>;
+  /**
+   * The next changes of one community, each with its outline, for a client that returns. Throws an
+   * OutboxBehind when some of them are no longer kept, or were erased. `as`: the query class.
+   */
+  changesOf(query: ChangesOfCommunity, as: QueryClass): Promise<OutlinedChanges>;
+  /**
+   * Ties a position to this history of the store: after a restored backup positions repeat, anchors do not.
+   */
+  anchor(position: Position, as: QueryClass): Promise<AnchorRead>;
+  /** The key of a tag in the outline of an event. */
+  tagKey(community: number, letter: string, value: string): string;
   /** The same for ephemeral events, which have positions of their own and are kept for some minutes. */
   broadcastHead(): Promise<Position>;
   broadcasts(after: Position, limit: number): Promise<Broadcast[]>;
@@ -263,6 +304,44 @@ export interface NamedChange extends EventRef {
   readonly op: 'upsert' | 'delete';
   readonly seq: Position;
   readonly ingestedAt: number;
+  /** Of a delete, where outlines were asked for. */
+  readonly outline?: EventOutline;
+  /** Of an upsert that was not posted here; missing where the store does not know. */
+  readonly cameBy?: CameBy | undefined;
+}
+
+export interface ChangesOfCommunity {
+  readonly community: number;
+  readonly after: Position;
+  /** Nothing after this position. */
+  readonly upTo?: Position;
+  readonly limit: number;
+}
+
+export interface OutlinedChange extends NamedChange {
+  readonly outline: EventOutline;
+}
+
+export interface OutlinedChanges {
+  readonly changes: readonly OutlinedChange[];
+  /** Everything up to this position is in this page or before it. */
+  readonly upTo: Position;
+  /** The last position assigned when they were read. */
+  readonly head: Position;
+}
+
+/** A change that is kept, by its position and its time; time 0 where no change up to the position is kept. */
+export interface Anchor {
+  readonly seq: Position;
+  readonly at: number;
+}
+
+export interface AnchorRead {
+  /** The last change up to the position; where none is kept, the position (at most the head) with time 0. */
+  readonly anchor: Anchor;
+  /** The first position whose change is kept, and the last one assigned. */
+  readonly floor: Position;
+  readonly head: Position;
 }
 
 /** Events were hidden that no change names. */
@@ -276,13 +355,16 @@ export interface UnnamedChange {
   readonly marks: readonly PendingMark[] | undefined;
 }
 
-/** Hides the events of a public key up to a time, in seconds, and gift wraps to it, until they are erased. */
+/**
+ * Hides the events of a public key up to a time, in seconds, and gift wraps to it, until they are erased.
+ */
 export type PendingMark = Pick<VanishMark, 'community' | 'pubkey' | 'until'>;
 
 export interface Broadcast {
   readonly position: Position;
   readonly community: number;
   readonly payload: string;
+  readonly cameBy?: CameBy | undefined;
 }
 
 /**

@@ -18,6 +18,7 @@ export interface StoreFacts {
         readonly seenCount: number;
         readonly hidden: Hidden | undefined;
         readonly goneAt: number | null;
+        readonly cameBy?: keyof typeof WAYS | undefined;
         readonly stored: { readonly event: LivedEvent; readonly hiddenAt: number | null } | undefined;
       }
     | undefined;
@@ -30,6 +31,13 @@ export interface StoreFacts {
   readonly head: { readonly id: string; readonly created_at: number } | undefined;
   readonly vanish: { readonly until: number; readonly request: string | null } | undefined;
 }
+
+/** How an event came. */
+export const WAYS = {
+  post: 'posted here or imported',
+  gossip: 'from another node, by gossip',
+  sync: 'from another relay, by sync',
+} as const;
 
 type LivedEvent = Parameters<typeof decide>[0];
 
@@ -145,9 +153,9 @@ function hiddenAs({ known, vanish }: StoreFacts, now: number): Hidden | undefine
 
 function arrivalOf({ known }: StoreFacts): LifeEntry[] {
   if (known === undefined) return [];
-  const { author: pubkey, firstSeenAt, lastSeenAt, seenCount, goneAt } = known;
+  const { author: pubkey, firstSeenAt, lastSeenAt, seenCount, goneAt, cameBy } = known;
   return [
-    { at: firstSeenAt, what: 'arrived', pubkey },
+    { at: firstSeenAt, what: 'arrived', pubkey, ...(cameBy && { detail: WAYS[cameBy] }) },
     ...(seenCount > 1
       ? [{ at: lastSeenAt, what: 'repeated', detail: `${seenCount} times in all` } as const]
       : []),

@@ -72,6 +72,12 @@ const environment = z.object({
     .string()
     .regex(/^[A-Za-z0-9_.-]{1,200}$/, 'must be at most 200 letters, digits and _ . -')
     .default('minato_'),
+  MINATO_EVENT_STORE: z
+    .enum(['postgres', 'dynamodb'], 'must be postgres')
+    .refine((store) => store === 'postgres', {
+      error: 'must be postgres: events in DynamoDB cannot be served yet (docs/dynamodb.md)',
+    })
+    .default('postgres'),
   MINATO_PUBLIC_URL: z
     .url({ protocol: /^(ws|http)s?$/, error: 'must be a ws:, wss:, http: or https: address' })
     .optional(),
@@ -90,6 +96,8 @@ const environment = z.object({
     .string()
     .regex(/^[0-9a-f]{64}$/, 'must be 64 lowercase hex characters (openssl rand -hex 32)')
     .optional(),
+  MINATO_BACKUP_DIR: z.string().min(1).optional(),
+  MINATO_BACKUP_PASSPHRASE_FILE: z.string().min(1).optional(),
   MINATO_USER: z
     .string()
     .regex(/^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$/, 'must be the name of a user of this machine')
@@ -129,6 +137,10 @@ export interface Config {
   readonly proxyProtocol: boolean;
   /** Replaces the key file that the first erasure creates: for nodes on several machines. */
   readonly erasureKey: string | undefined;
+  /** Where the embedded server copies its log to, and where backups are written. */
+  readonly backupDir: string | undefined;
+  /** The file with the passphrase that encrypts both. */
+  readonly backupPassphraseFile: string | undefined;
   /** The system user that a node started by root becomes; `root`: it stays root. */
   readonly user: string | undefined;
   readonly logLevel: string;
@@ -178,6 +190,8 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     proxyHeader: value.MINATO_PROXY_HEADER,
     proxyProtocol: value.MINATO_PROXY_PROTOCOL === 'on',
     erasureKey: value.MINATO_ERASURE_KEY,
+    backupDir: value.MINATO_BACKUP_DIR,
+    backupPassphraseFile: value.MINATO_BACKUP_PASSPHRASE_FILE,
     user: value.MINATO_USER,
     logLevel: value.MINATO_LOG_LEVEL,
     metricsToken: value.MINATO_METRICS_TOKEN,

@@ -45,7 +45,7 @@ export async function openEntry(
   { rates, writer: { communities, metrics, store } }: Stores,
 ): Promise<Entry> {
   const work = new Work();
-  const turns = new LoopTurns();
+  const turns = new LoopTurns((client) => work.isGreedy(client));
   const input = new HeldBytes(INPUT_BYTES_MAX);
   const addresses = addressesFor(config, { communities, metrics, log });
   const addressOf = addresses.of;

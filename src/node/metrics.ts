@@ -247,6 +247,56 @@ export function createMetrics() {
       help: 'Stores in which the last daily check found data of an erased member',
       registers,
     }),
+    gossipSent: new Counter({
+      name: 'minato_gossip_sent_messages_total',
+      help: 'Gossip messages that this process has sent; a large event has several',
+      registers,
+    }),
+    gossipReceived: new Counter({
+      name: 'minato_gossip_received_messages_total',
+      help: 'Gossip messages that this process has received, by outcome; part: one of several of an event',
+      labelNames: ['outcome'],
+      registers,
+    }),
+    gossipLost: new Counter({
+      name: 'minato_gossip_losses_total',
+      help:
+        'Why gossip messages were lost: lagged and broken (times), discarded over the rate of a peer ' +
+        '(messages); the topics are then filled from peers',
+      labelNames: ['why'],
+      registers,
+    }),
+    gossipPeersDropped: new Counter({
+      name: 'minato_gossip_dropped_peers_total',
+      help: 'Peers that were ignored for a while, because they sent too much that is malformed or forged',
+      registers,
+    }),
+    gossipCatchUps: new Counter({
+      name: 'minato_gossip_catch_ups_total',
+      help: 'Topics that were filled from peers, by outcome',
+      labelNames: ['outcome'],
+      registers,
+    }),
+    gossipPeers: new Gauge({
+      name: 'minato_gossip_neighbours',
+      help: 'Machines of other nodes to which this process is connected',
+      registers,
+    }),
+    gossipTopics: new Gauge({
+      name: 'minato_gossip_topics',
+      help: 'Gossip topics that this process has joined',
+      registers,
+    }),
+    archiveFailing: new Gauge({
+      name: 'minato_wal_archive_failing',
+      help: '1 when MINATO_BACKUP_DIR is set and the log is not archived there',
+      registers,
+    }),
+    backupAge: new Gauge({
+      name: 'minato_backup_age_seconds',
+      help: 'Age of the newest backup in MINATO_BACKUP_DIR; +Inf without one, 0 without the variable',
+      registers,
+    }),
     outboxHead: new Gauge({
       name: 'minato_outbox_head',
       help: 'Last outbox offset that this process has delivered',

@@ -105,7 +105,8 @@ export async function startNode(options: NodeOptions): Promise<Node> {
     await closeStores();
     throw error;
   });
-  if (roles.has('worker')) worker = startWorker(parts, stores);
+  const backupDir = config.databaseUrl === undefined ? config.backupDir : undefined;
+  if (roles.has('worker')) worker = startWorker({ ...parts, backupDir }, stores);
   const { communities, disk, erasing, metrics, store, verifier } = stores.writer;
   const stopSampler = startSampler({
     pool: database.ownPool,

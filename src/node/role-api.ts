@@ -14,6 +14,7 @@ import { exportPersonalData } from '../personal-data/jobs.js';
 import { isExempt } from '../port/rate.js';
 import type { Database } from '../postgres/database.js';
 import { openSessions, type Sessions } from '../sessions/shared.js';
+import type { ChangesOptions } from '../topics/routes-changes.js';
 import type { Config } from './config.js';
 import type { Entry } from './entry.js';
 import type { Log, LogLines } from './log.js';
@@ -36,11 +37,20 @@ export interface ApiRoleOptions {
 /** Returns the sessions. The caller closes them after everything that uses them. */
 export async function startApi(
   { database, config, log, now, pages, runSoon, logLines }: ApiRoleOptions,
-  { limits, rates, writer }: Stores,
+  { limits, rates, cursors, writer }: Stores,
   { http, addressOf, gate }: Entry,
 ): Promise<Sessions> {
   const { audit, bases, communities, disk, erasing, metrics, networkId, store, tagHash, verifier } = writer;
   const sessions = await openSessions(config.redisUrl, database.apiPool, log);
+  const inClass: ChangesOptions['inClass'] = ({ client, community }, cost, query) => {
+    const queryClient = {
+      client,
+      community: community.id,
+      isExempt: isExempt(client, community.settings),
+      isHasty: true,
+    };
+    return gate.run(queryClient, cost, query);
+  };
   addApi(http, {
     pool: database.apiPool,
     audit,
@@ -94,15 +104,10 @@ export async function startApi(
       tagHash,
       cursorSecret: await fixCursorSecret(database.ownPool),
     },
-    inSlot: ({ client, community }, cost, query) => {
-      const queryClient = {
-        client,
-        community: community.id,
-        isExempt: isExempt(client, community.settings),
-        isHasty: true,
-      };
-      return gate.run(queryClient, cost, (kind) => query(database.queryPools[kind]));
-    },
+    inSlot: (asker, cost, query) => inClass(asker, cost, (kind) => query(database.queryPools[kind])),
+    inClass,
+    events: store,
+    cursors,
     rates,
     addressOf,
     version: SOFTWARE_VERSION,

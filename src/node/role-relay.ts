@@ -4,6 +4,7 @@ import { addressesOf } from '../communities/addresses.js';
 import { refusal } from '../events/rules/reply.js';
 import { Membership } from '../members/joining.js';
 import { Rights } from '../members/rights.js';
+import { watchTickets } from '../p2p/ticket.js';
 import type { BuiltPages } from '../pages/built.js';
 import { countUse, giveBack } from '../plans/usage.sql.js';
 import type { Database } from '../postgres/database.js';
@@ -29,7 +30,7 @@ export interface RelayRoleOptions {
 
 export function startRelay(
   { database, config, log, now, hasApi, pages }: RelayRoleOptions,
-  { rates, fanout, memory, writer }: Stores,
+  { rates, fanout, memory, cursors, writer }: Stores,
   { http, addressOf, work, gate, turns, input, output }: Entry,
 ): Relay {
   const { admission, bases, communities, keys, metrics, store, tagHash, verifier } = writer;
@@ -39,6 +40,7 @@ export function startRelay(
       ? (reply, fill) => pages.sendPage(reply, 'members', {}, fill)
       : undefined,
     publicUrl: config.publicUrl,
+    ticketOf: watchTickets(database.ownPool, communities, now).of,
     rights: new Rights(database.ownPool, communities, log),
     verifier,
     addressesOf: (community) => addressesOf(community, bases()),
@@ -55,6 +57,8 @@ export function startRelay(
       now,
       caughtUp: () => fanout.caughtUp(),
     },
+    changes: store,
+    cursors,
     searchUse: searchUse(database.apiPool, now),
     membership: new Membership({
       pool: database.apiPool,

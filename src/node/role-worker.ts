@@ -1,4 +1,5 @@
-/** The role worker: jobs on their schedule, the outbox consumers, and a relay key for each community. */
+/** The role worker: scheduled jobs, consumers of the outbox, gossip, and a relay key for each community. */
+import { startBackupGauge } from '../backup/gauge.js';
 import type { Communities } from '../communities/communities.js';
 import { startErasureGauge } from '../erasure/jobs-gauge.js';
 import type { Job } from '../jobs/job.js';
@@ -8,7 +9,11 @@ import type { NodeKeys } from '../keys/keys.js';
 import type { Consumer } from '../outbox/consumers/consumer.js';
 import { consumersOf } from '../outbox/consumers/list.js';
 import { type RunningConsumers, startConsumers } from '../outbox/consumers/start.js';
+import { startGossip } from '../p2p/gossip.js';
 import type { Database } from '../postgres/database.js';
+import { fillFromPeer, type Gap } from '../sync/fill.js';
+import { startPeerSchedule } from '../sync/schedule.js';
+import type { Config } from './config.js';
 import type { Log } from './log.js';
 import type { Stores } from './stores.js';
 
@@ -21,10 +26,13 @@ export interface WorkerOptions {
     | readonly Consumer[]
     | ((listed: readonly Consumer[]) => readonly Consumer[])
     | undefined;
+  /** Where the embedded server archives its log to. */
+  readonly backupDir?: string | undefined;
   /** By default all jobs of src/jobs/list.ts. */
   readonly jobs?: readonly Job[] | undefined;
   /** How often consumers look whether their rules have changed. */
   readonly upkeepMs?: number | undefined;
+  readonly config: Pick<Config, 'dataDir'>;
 }
 
 export interface Worker {
@@ -35,13 +43,17 @@ export interface Worker {
 }
 
 export function startWorker(
-  { database, log, now, consumers: chosen, jobs = JOBS, upkeepMs }: WorkerOptions,
+  { database, log, now, backupDir, consumers: chosen, jobs = JOBS, upkeepMs, config }: WorkerOptions,
   { writer, wakeups, recentChanges, jobContext }: Stores,
 ): Worker {
   const { communities, erasing, keys, metrics, store } = writer;
   communities.afterPoll(makeRelayKeys(communities, keys, log));
   const schedule = startSchedule({ context: jobContext, jobs, metrics, log });
   const stopGauge = startErasureGauge({ pool: database.ownPool, metrics, log });
+  const stopBackupGauge =
+    backupDir === undefined
+      ? undefined
+      : startBackupGauge({ pool: database.ownPool, folder: backupDir, metrics, log, now });
   const { subjectKey } = erasing;
   const listed = consumersOf({ communities, database, store, keys, subjectKey, log, now });
   const consumers = startConsumers({
@@ -56,8 +68,40 @@ export function startWorker(
     upkeepMs,
     recent: recentChanges,
   });
+  const { admission, disk } = writer;
+  const parts = {
+    admission,
+    communities,
+    store,
+    keys,
+    pool: database.pool,
+    diskLevel: disk.levelFor,
+    log,
+    now,
+  };
+  const stopPeers = startPeerSchedule({ database, parts });
+  // The ticket of a stranger may name any address, so one of a private network needs the setting here too.
+  const fill = async (gap: Gap): Promise<void> => {
+    const allowsPrivate = communities.node()['node.syncPrivatePeers'];
+    const { ended, why } = await fillFromPeer(gap, { ...parts, allowsPrivate });
+    if (ended === 'failed') throw new Error(why);
+  };
+  const gossip = startGossip({
+    admission,
+    store,
+    pool: database.ownPool,
+    communities,
+    wakeups,
+    metrics,
+    log,
+    now,
+    bases: writer.bases,
+    dataDir: config.dataDir,
+    fill,
+  });
   const stop = async (): Promise<void> => {
-    await Promise.all([schedule.stop(), consumers.stop(), stopGauge()]);
+    const gauges = [stopGauge(), stopBackupGauge?.()];
+    await Promise.all([schedule.stop(), consumers.stop(), gossip.stop(), stopPeers(), ...gauges]);
   };
   return { schedule, consumers, stop };
 }

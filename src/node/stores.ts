@@ -11,11 +11,14 @@ import { BOUNDS, type JobContext } from '../jobs/job.js';
 import { Rates } from '../limits/rates.js';
 import { openLimits, type SharedLimits } from '../limits/shared.js';
 import { RecentChanges } from '../outbox/consumers/recent-changes.js';
+import { CursorMaker } from '../relay/cursors/cursor.js';
+import { PositionSeal } from '../relay/cursors/sealed-position.js';
 import { Fanout } from '../relay/fanout.js';
 import { Memory } from '../relay/memory.js';
 import { Filling } from '../relay/window/filling.js';
 import type { Log } from './log.js';
 import type { Role } from './roles.js';
+import { fixCursorSecret } from './state.sql.js';
 import { startWriter, type Writer, type WriterOptions } from './writer.js';
 
 export interface Stores {
@@ -26,6 +29,8 @@ export interface Stores {
   readonly wakeups: Wakeups;
   readonly fanout: Fanout;
   readonly memory: Memory;
+  /** The cursors of clients that come back. */
+  readonly cursors: CursorMaker;
   /** What this process has committed itself, for its consumers; only with the role worker. */
   readonly recentChanges: RecentChanges | undefined;
   readonly jobContext: Omit<JobContext, 'signal'>;
@@ -79,6 +84,7 @@ export async function openStores(options: WriterOptions, { roles, port }: Stores
     await limits.close();
     throw error;
   }
+  const cursors = new CursorMaker(new PositionSeal(await fixCursorSecret(database.ownPool)), now);
   const rulesOf = (community: number) => communities.get(community);
   const fanout = new Fanout({ events: store, wakeups, memory, recent, metrics, log, now, rulesOf });
   live = fanout;
@@ -109,7 +115,7 @@ export async function openStores(options: WriterOptions, { roles, port }: Stores
     rates.close();
     await limits.close();
   };
-  return { limits, rates, writer, wakeups, fanout, memory, recentChanges, jobContext, close };
+  return { limits, rates, writer, wakeups, fanout, memory, cursors, recentChanges, jobContext, close };
 }
 
 /**

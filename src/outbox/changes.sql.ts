@@ -10,7 +10,7 @@ import type { NostrEvent } from '../events/rules/event.js';
 import type { NewRow, OutboxReason, OutboxRow } from '../events/rules/writes.js';
 import type { Db } from '../postgres/values.js';
 import { allTopics, UNBOUND } from '../topics/rules.js';
-import { OutboxBehind } from './outbox.sql.js';
+import { OutboxBehind, tagSet } from './outbox.sql.js';
 
 export interface Change {
   readonly seq: number;
@@ -33,6 +33,8 @@ export interface Change {
   readonly payload: string | undefined;
   /** Topics that it is bound to without naming them. */
   readonly bound: readonly string[];
+  /** For a delete, where they were asked for and are known: the keys of its tags. */
+  readonly tags?: ReadonlySet<string>;
 }
 
 export interface ChangePage {
@@ -60,6 +62,7 @@ type Tuple = [
   ingestedAt: number,
   topics: string[],
   effectiveKey: string | null,
+  tags?: string | null,
 ];
 
 export interface ChangesOf {
@@ -76,19 +79,24 @@ export interface ChangesOf {
    * deletion.
    */
   readonly scrubbed?: boolean;
+  /** With the keys of the tags of each delete. */
+  readonly tags?: boolean;
 }
 
 /** The next changes after an offset. Throws OutboxBehind if some of them were trimmed. */
 export async function readChanges(db: Db, query: ChangesOf): Promise<ChangePage> {
-  const { after, limit, community, within = Number.MAX_SAFE_INTEGER, bare = false, scrubbed = false } = query;
+  const { after, limit, community, within = Number.MAX_SAFE_INTEGER } = query;
+  const { bare = false, scrubbed = false, tags = false } = query;
   const end = Math.min(Number.MAX_SAFE_INTEGER, after + within);
   const { rows } = await db.query<Tuple>({
-    name: `changes${community === undefined ? '' : '-of'}${scrubbed ? '-scrubbed' : ''}`,
+    name: ['changes', community !== undefined && 'of', scrubbed && 'scrubbed', tags && 'tags']
+      .filter(Boolean)
+      .join('-'),
     text: `SELECT s.outbox_floor, s.last_seq, o.seq, o.community,
         CASE o.op WHEN 'scrubbed' THEN 'delete' ELSE o.op END,
         CASE o.op WHEN 'scrubbed' THEN 'erasure' ELSE o.reason END,
         encode(o.event_id, 'hex'), encode(o.author, 'hex'), o.kind,
-        o.created_at, o.ingested_at, o.topics, o.effective_key
+        o.created_at, o.ingested_at, o.topics, o.effective_key${tags ? ", array_to_string(o.tags, ',')" : ''}
       FROM lane_state s LEFT JOIN (SELECT * FROM events_outbox
         WHERE seq > $1 AND seq <= $3 ${scrubbed ? '' : "AND op <> 'scrubbed'"}
           ${community === undefined ? '' : 'AND community = $4'}
@@ -106,7 +114,23 @@ export async function readChanges(db: Db, query: ChangesOf): Promise<ChangePage>
 }
 
 function changeOf(row: Tuple): Change {
-  const [, , seq, community, op, reason, id, author, kind, createdAt, ingestedAt, topics, effectiveKey] = row;
+  const [
+    ,
+    ,
+    seq,
+    community,
+    op,
+    reason,
+    id,
+    author,
+    kind,
+    createdAt,
+    ingestedAt,
+    topics,
+    effectiveKey,
+    keys,
+  ] = row;
+  const tags = op === 'delete' ? tagSet(keys) : undefined;
   return {
     seq: seq!,
     community,
@@ -121,6 +145,7 @@ function changeOf(row: Tuple): Change {
     effectiveKey: effectiveKey ?? undefined,
     payload: undefined,
     bound: UNBOUND,
+    ...(tags === undefined ? {} : { tags }),
   };
 }
 

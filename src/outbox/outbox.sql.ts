@@ -5,7 +5,8 @@
 import type { ClientBase, Pool } from 'pg';
 import { PARTITION_END } from '../events/postgres/partition-bound.js';
 import type { NostrEvent } from '../events/rules/event.js';
-import { type Broadcast, type NamedChange, OutboxBehind } from '../events/store.js';
+import type { CameBy } from '../events/rules/facts.js';
+import { type AnchorRead, type Broadcast, type NamedChange, OutboxBehind } from '../events/store.js';
 import { topicsOf } from '../topics/rules.js';
 
 export { OutboxBehind };
@@ -26,6 +27,20 @@ export async function readReach(db: ClientBase | Pool): Promise<{ floor: number;
   return rows[0]!;
 }
 
+/** The last row up to an offset, whichever community it is of. */
+export async function readAnchor(db: ClientBase | Pool, position: number): Promise<AnchorRead> {
+  const { rows } = await db.query<[number, number, number | null, number | null]>({
+    name: 'anchor',
+    text: `SELECT s.outbox_floor, s.last_seq, o.seq, o.ingested_at
+      FROM lane_state s LEFT JOIN LATERAL (SELECT seq, ingested_at FROM events_outbox
+        WHERE seq <= $1 ORDER BY seq DESC LIMIT 1) o ON true`,
+    values: [position],
+    rowMode: 'array',
+  });
+  const [floor, head, seq, at] = rows[0]!;
+  return { anchor: { seq: seq ?? Math.min(position, head), at: at ?? 0 }, floor, head };
+}
+
 type OutboxTuple = [
   floor: number,
   seq: number | null,
@@ -34,7 +49,24 @@ type OutboxTuple = [
   id: string,
   ingestedAt: number,
   lastSeq: number,
+  cameBy: CameBy | null,
+  author?: string | null,
+  kind?: number | null,
+  createdAt?: number | null,
+  topics?: string[] | null,
+  tags?: string | null,
 ];
+
+/** Only for deletes, and only while somebody wants them. */
+const OUTLINE_COLUMNS = `,
+        CASE o.op WHEN 'delete' THEN encode(o.author, 'hex') END, CASE o.op WHEN 'delete' THEN o.kind END,
+        CASE o.op WHEN 'delete' THEN o.created_at END, CASE o.op WHEN 'delete' THEN o.topics END,
+        CASE o.op WHEN 'delete' THEN array_to_string(o.tags, ',') END`;
+
+export function tagSet(tags: string | null | undefined): ReadonlySet<string> | undefined {
+  if (tags === null || tags === undefined) return undefined;
+  return new Set(tags === '' ? [] : tags.split(','));
+}
 
 export interface OutboxPage {
   readonly entries: NamedChange[];
@@ -46,11 +78,16 @@ export interface OutboxPage {
  * The next rows after an offset. Throws OutboxBehind if some of them were trimmed. Rows and floor are of one
  * snapshot.
  */
-export async function readOutbox(db: ClientBase | Pool, after: number, limit: number): Promise<OutboxPage> {
+export async function readOutbox(
+  db: ClientBase | Pool,
+  after: number,
+  limit: number,
+  withOutlines = false,
+): Promise<OutboxPage> {
   const { rows } = await db.query<OutboxTuple>({
-    name: 'outbox',
+    name: withOutlines ? 'outbox-outlines' : 'outbox',
     text: `SELECT s.outbox_floor, o.seq, o.community, o.op, encode(o.event_id, 'hex'), o.ingested_at,
-        s.last_seq
+        s.last_seq, o.came_by${withOutlines ? OUTLINE_COLUMNS : ''}
       FROM lane_state s LEFT JOIN (SELECT * FROM events_outbox
         WHERE seq > $1 AND op <> 'scrubbed' ORDER BY seq LIMIT $2) o ON true
       ORDER BY o.seq`,
@@ -59,8 +96,35 @@ export async function readOutbox(db: ClientBase | Pool, after: number, limit: nu
   });
   const floor = rows[0]![0];
   if (after < floor - 1) throw new OutboxBehind(after, floor);
-  const entries = rows.flatMap(([, seq, community, op, id, ingestedAt]) =>
-    seq === null ? [] : [{ seq, community, op, id, ingestedAt }],
+  const entries = rows.flatMap(
+    ([
+      ,
+      seq,
+      community,
+      op,
+      id,
+      ingestedAt,
+      ,
+      cameBy,
+      author,
+      kind,
+      createdAt,
+      topics,
+      tags,
+    ]): NamedChange[] => {
+      if (seq === null) return [];
+      const named = { seq, community, op, id, ingestedAt, ...(cameBy === null ? {} : { cameBy }) };
+      if (!withOutlines || op !== 'delete') return [named];
+      const outline = {
+        id,
+        author: author!,
+        kind: kind!,
+        createdAt: createdAt!,
+        topics: topics!,
+        tags: tagSet(tags),
+      };
+      return [{ ...named, outline }];
+    },
   );
   return { entries, lastSeq: rows[0]![6] };
 }
@@ -246,12 +310,13 @@ export async function readBusHead(db: ClientBase | Pool): Promise<number> {
 }
 
 export async function readBus(db: ClientBase | Pool, after: number, limit: number): Promise<Broadcast[]> {
-  const { rows } = await db.query<Broadcast>({
+  const { rows } = await db.query<Broadcast & { readonly cameBy: CameBy | null }>({
     name: 'bus',
-    text: 'SELECT position, community, payload FROM live_bus WHERE position > $1 ORDER BY position LIMIT $2',
+    text: `SELECT position, community, payload, came_by AS "cameBy" FROM live_bus
+      WHERE position > $1 ORDER BY position LIMIT $2`,
     values: [after, limit],
   });
-  return rows;
+  return rows.map((row) => ({ ...row, cameBy: row.cameBy ?? undefined }));
 }
 
 /** Deletes ephemeral events that every instance has delivered. */

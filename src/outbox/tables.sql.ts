@@ -18,7 +18,7 @@ export const eventsOutboxTable = declareTable('events_outbox', {
       where: OF_AUTHOR,
     },
   },
-  inNoFile: { topics: GOES_WITH_EVENT },
+  inNoFile: { topics: GOES_WITH_EVENT, came_by: 'A gossip topic, or the word sync.' },
   erased: { store: 'events_outbox', by: 'outbox' },
 });
 

@@ -1,7 +1,7 @@
 /** The job of the history: makes a row for each past hour from its minutes, and deletes old rows. */
 import { inBatches, type Job } from '../jobs/job.js';
 import { DAY_MS, HOUR_MS, inSteps } from './rules.js';
-import { countOld, deleteOld, newestHour, noteSizes, readSamples, writeHour } from './samples.sql.js';
+import { countOld, deleteOld, newestHour, noteSizes, readSamples, writeSamples } from './samples.sql.js';
 
 /** Longer than what the pages show, so that a missed run loses nothing. */
 export const MINUTES_KEPT_MS = 26 * HOUR_MS;
@@ -21,7 +21,7 @@ export const keepHistory: Job = {
     const newest = await newestHour(client);
     const since = Math.max(newest === undefined ? 0 : newest + HOUR_MS, hour - MINUTES_KEPT_MS);
     const hours = inSteps(await readSamples(client, 'minute', since, hour), HOUR_MS);
-    for (const one of hours) await writeHour(client, one);
+    await writeSamples(client, 'hour', hours);
     const noted = await noteSizes(client, hour);
     const old = await inBatches(context, () => deleteOld(client, keptAt(now), context.bounds.rows));
     return { changed: hours.length + noted + old.changed, more: old.more };

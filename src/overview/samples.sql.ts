@@ -66,24 +66,20 @@ export async function newestHour(db: Db): Promise<number | undefined> {
   return rows[0]?.at ?? undefined;
 }
 
-export async function writeHour(db: Db, hour: Sample): Promise<void> {
-  await db.query(
+/** Those of steps that have no row yet; returns how many. */
+export async function writeSamples(db: Db, step: SampleStep, samples: readonly Sample[]): Promise<number> {
+  const { rowCount } = await db.query(
     `INSERT INTO node_samples (step_seconds, at, connections, lane_depth, database_bytes, disk_free_bytes,
        outcomes, ok_times, lag_seconds)
-     VALUES ($1, $2, $3, $4, $5, $6, $7::bigint[], $8::bigint[], $9::jsonb)
+     SELECT $1, s.at, s.connections, s."laneDepth", s."databaseBytes", s."diskFreeBytes",
+       s.outcomes, s."okTimes", s."lagSeconds"
+     FROM jsonb_to_recordset($2::jsonb) AS s (at bigint, connections integer, "laneDepth" integer,
+       "databaseBytes" bigint, "diskFreeBytes" bigint, outcomes bigint[], "okTimes" bigint[],
+       "lagSeconds" jsonb)
      ON CONFLICT (step_seconds, at) DO NOTHING`,
-    [
-      STEP_SECONDS.hour,
-      hour.at,
-      hour.connections,
-      hour.laneDepth,
-      hour.databaseBytes,
-      hour.diskFreeBytes,
-      hour.outcomes,
-      hour.okTimes,
-      JSON.stringify(hour.lagSeconds),
-    ],
+    [STEP_SECONDS[step], JSON.stringify(samples)],
   );
+  return rowCount ?? 0;
 }
 
 /** Notes what every community keeps, once for each hour. */
@@ -102,6 +98,16 @@ export interface SizeAt {
   readonly at: number;
   readonly events: number;
   readonly bytes: number;
+}
+
+export async function writeSizes(db: Db, community: number, sizes: readonly SizeAt[]): Promise<void> {
+  await db.query(
+    `INSERT INTO community_sizes (community, at, events, bytes)
+     SELECT $1, s.at, s.events, s.bytes
+     FROM jsonb_to_recordset($2::jsonb) AS s (at bigint, events bigint, bytes bigint)
+     ON CONFLICT (community, at) DO NOTHING`,
+    [community, JSON.stringify(sizes)],
+  );
 }
 
 export async function readSizes(db: Db, community: number, since: number): Promise<SizeAt[]> {

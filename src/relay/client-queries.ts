@@ -7,8 +7,16 @@ import type { WebSocket } from 'ws';
 import type { Communities, Community } from '../communities/communities.js';
 import { serializeEvent } from '../events/rules/event.js';
 import { type Filter, matchesNothing, matchFilter, parseFilters, valuesIn } from '../events/rules/filter.js';
-import { classOf, countCost, findCost, openingMs, type QueryClass } from '../events/rules/query-cost.js';
 import {
+  changesCost,
+  classOf,
+  countCost,
+  findCost,
+  openingMs,
+  type QueryClass,
+} from '../events/rules/query-cost.js';
+import {
+  type Completeness,
   countFrame,
   eoseFrame,
   eventFrameHead,
@@ -26,13 +34,21 @@ import type { Membership } from '../members/joining.js';
 import { KIND_INVITE } from '../members/rules-joining.js';
 import type { Log } from '../node/log.js';
 import type { Metrics } from '../node/metrics.js';
-import { isExempt } from '../port/rate.js';
+import {
+  CHANGES_LOST,
+  type CursorInputs,
+  type CursorMaker,
+  takeCursor,
+  VIEW_CHANGED,
+} from './cursors/cursor.js';
+import { type FollowContext, followingOf, leaveFanout, sendFollowed } from './cursors/follow.js';
 import type { Fanout } from './fanout.js';
 import type { Identity } from './identity.js';
 import type { Client } from './input/incoming.js';
 import type { OpenValues } from './open-values.js';
 import type { Outgoing } from './outgoing.js';
-import type { QueryClient, QueryGate } from './query-gate.js';
+import type { QueryGate } from './query-gate.js';
+import { slotsOf } from './query-slots.js';
 import { CANNOT_READ, readFailure, SEARCH_BEHIND, SEARCH_OUTDATED } from './read-failure.js';
 import type { Replies } from './replies.js';
 import { countedUse, type SearchUse } from './search-use.js';
@@ -44,7 +60,7 @@ import {
   StoredRead,
   sendStored,
 } from './stored.js';
-import { Subscription } from './subscription.js';
+import { type Following, Subscription } from './subscription.js';
 
 /** Queries of one client that wait in its queue. */
 const QUERIES_WAITING_MAX = 256;
@@ -53,6 +69,9 @@ export interface QueriesContext {
   readonly communities: Communities;
   readonly fanout: Fanout;
   readonly stored: StoredContext;
+  /** For subscriptions with a cursor. */
+  readonly changes: FollowContext['events'];
+  readonly cursors: CursorMaker;
   readonly searchUse: SearchUse;
   readonly membership: Membership;
   readonly openValues: OpenValues;
@@ -138,14 +157,16 @@ export class ClientQueries {
       if (!this.isOpen) return;
       if (!allowed) return refuse(tooMany('queries', retryAfterMs));
       const current = this.current(community);
-      const filters = this.readFilters(current, inputs);
+      const taken = verb === 'REQ' ? takeCursor(inputs) : { inputs, cursor: undefined };
+      if (isRefusal(taken)) return refuse(taken);
+      const filters = this.readFilters(current, taken);
       if (isRefusal(filters)) return refuse(filters);
       run(current, id, filters);
     });
     return undefined;
   }
 
-  private readFilters(community: Community, inputs: unknown[]): Filters | Refusal {
+  private readFilters(community: Community, { inputs, cursor }: CursorInputs): Filters | Refusal {
     const filters = parseFilters(inputs, community.settings);
     if (isRefusal(filters)) return filters;
     this.slots(community).charge(openingMs(valuesIn(filters)));
@@ -155,11 +176,16 @@ export class ClientQueries {
     const seen = this.connection.identity.view(community, filters);
     if (isRefusal(seen)) return seen;
     if (this.connection.identity.wouldSeeMore(community, filters)) this.connection.replies.hintAtAuth();
-    return { seen, asked: filters };
+    return { seen, asked: filters, cursor };
   }
 
-  private subscribe(community: Community, id: string, { seen, asked }: Filters): void {
+  private subscribe(community: Community, id: string, { seen, asked, cursor }: Filters): void {
     this.unsubscribe(id);
+    const following = cursor === undefined ? undefined : this.openCursor(community, seen, cursor);
+    if (isRefusal(following)) {
+      this.connection.replies.closed(id, following);
+      return;
+    }
     const max = community.settings['limits.subscriptionsMax'];
     if (this.subscriptions.size >= max) {
       this.connection.replies.closed(
@@ -196,12 +222,16 @@ export class ClientQueries {
           refusal('error', 'more new events than can wait while stored ones are sent; ask again'),
         );
       },
+      following,
     );
     this.subscriptions.set(id, subscription);
-    fanout.index(this.connection.client.community).add(subscription, seen);
+    if (following === undefined) fanout.index(this.connection.client.community).add(subscription, seen);
     metrics.subscriptions.inc();
     const { settings } = community;
-    const kind = classOf(seen.map((filter) => findCost(filter, limitOf(filter, settings))));
+    const kind =
+      following?.from === undefined
+        ? classOf(seen.map((filter) => findCost(filter, limitOf(filter, settings))))
+        : changesCost(Math.max(0, fanout.head - following.from.seq)).class;
     this.enqueue(
       kind,
       () => this.load(community, subscription, kind),
@@ -215,17 +245,39 @@ export class ClientQueries {
     const done = metrics.request.startTimer();
     const refused = await this.counted(community, subscription.filters, async () => {
       const read = new StoredRead(stored, community, this.slots(community), kind);
-      metrics.rowsServed.inc(await sendStored(read, subscription, this.connection.outgoing));
-      await this.offerInvite(community, subscription);
+      const sendFirst = async (): Promise<Completeness> => {
+        const { sent, hint } = await sendStored(read, subscription, this.connection.outgoing);
+        metrics.rowsServed.inc(sent);
+        await this.offerInvite(community, subscription);
+        return hint;
+      };
+      const end =
+        subscription.following === undefined
+          ? { hint: await sendFirst(), cursor: undefined }
+          : await sendFollowed(this.followContext(kind), community, subscription, sendFirst);
+      if (isRefusal(end)) return this.drop(subscription, end);
       if (subscription.ended) return;
       if (read.behind > 0) this.connection.outgoing.send(noticeFrame(SEARCH_BEHIND));
       if (read.isOutdated) this.connection.outgoing.send(noticeFrame(SEARCH_OUTDATED));
-      this.connection.outgoing.send(eoseFrame(subscription.id));
+      this.connection.outgoing.send(eoseFrame(subscription.id, end.hint, end.cursor));
       subscription.goLive(nowSeconds(stored.now));
       this.context.fanout.index(this.connection.client.community).settle(subscription);
     });
     if (refused !== undefined) this.drop(subscription, refused);
     done();
+  }
+
+  private openCursor(community: Community, seen: readonly Filter[], cursor: string): Following | Refusal {
+    const { cursors, changes } = this.context;
+    const access = this.connection.identity.access(community);
+    const onLost = (lost: Subscription) => this.drop(lost, CHANGES_LOST);
+    return followingOf({ cursors, events: changes, access, onLost }, community, seen, cursor);
+  }
+
+  private followContext(kind: QueryClass): FollowContext {
+    const { changes: events, fanout, metrics, stored } = this.context;
+    const { outgoing } = this.connection;
+    return { events, fanout, metrics, outgoing, kind, now: stored.now, slots: (of) => this.slots(of) };
   }
 
   /** NIP-43: an invite is created on request, for a client that queries its kind and may have one. */
@@ -282,19 +334,7 @@ export class ClientQueries {
 
   /** The slots of its queries. Only the read holds one: sending to a slow reader delays nobody else. */
   private slots(community: Community): QuerySlots {
-    const { gate, turns } = this.context;
-    const { client, turnClient } = this.connection;
-    const asker: QueryClient = {
-      client,
-      community: community.id,
-      isExempt: isExempt(client, community.settings),
-      isGone: () => !this.isOpen,
-    };
-    return {
-      run: (cost, query) => gate.run(asker, cost, query),
-      turn: (work) => turns.run(turnClient, work),
-      charge: (ms) => gate.charge(asker, ms),
-    };
+    return slotsOf(community, this.connection, this.context, () => !this.isOpen);
   }
 
   /**
@@ -327,8 +367,11 @@ export class ClientQueries {
     if (subscription === undefined) return;
     subscription.end();
     this.subscriptions.delete(id);
-    this.context.openValues.giveBack(this.connection.client, subscription.values);
-    this.context.fanout.index(this.connection.client.community).remove(subscription);
+    const { fanout, openValues } = this.context;
+    openValues.giveBack(this.connection.client, subscription.values);
+    fanout.index(this.connection.client.community).remove(subscription);
+    if (subscription.following !== undefined)
+      leaveFanout(fanout, this.connection.client.community, subscription);
     this.context.metrics.subscriptions.dec();
   }
 
@@ -343,6 +386,11 @@ export class ClientQueries {
       return;
     }
     if (seen.every((filter, place) => filter.view?.key === subscription.filters[place]?.view?.key)) return;
+    // What a client holds of events that it saw before is not known here.
+    if (subscription.following !== undefined) {
+      this.drop(subscription, VIEW_CHANGED);
+      return;
+    }
     if (subscription.loading) {
       this.drop(subscription, refusal('error', 'what you may see has changed; ask again'));
       return;
@@ -369,4 +417,5 @@ export class ClientQueries {
 interface Filters {
   readonly asked: Filter[];
   readonly seen: Filter[];
+  readonly cursor: string | undefined;
 }

@@ -25,6 +25,7 @@ import type { FrameSource, Intake, Place } from './input/intake.js';
 import { parseMessage } from './input/message.js';
 import { Pausing } from './input/pausing.js';
 import { Outgoing } from './outgoing.js';
+import { ClientReconciliations } from './reconciliation.js';
 import { Replies } from './replies.js';
 
 /** Events of one client between arrival and OK. */
@@ -57,6 +58,7 @@ export class Connection implements FrameSource {
   private readonly identity: Identity;
   private readonly replies: Replies;
   private readonly queries: ClientQueries;
+  private readonly reconciliations: ClientReconciliations;
   private readonly arrivals: Arrivals;
   private readonly heldInput: Held;
   private readonly place: Place;
@@ -97,7 +99,9 @@ export class Connection implements FrameSource {
       networkKey: sharesWith,
       rateKey: sharesWith === client.networkKey ? client.rateKey : sharesWith,
     };
-    this.queries = new ClientQueries({ ws, client, turnClient, identity, outgoing, replies, judge }, context);
+    const asker = { ws, client, turnClient, identity, outgoing, replies, judge };
+    this.queries = new ClientQueries(asker, context);
+    this.reconciliations = new ClientReconciliations(asker, context);
     const community = context.communities.get(client.community);
     // Whether it must authenticate is decided now, not at its first frame.
     if (community !== undefined) this.identity.access(community);
@@ -157,6 +161,7 @@ export class Connection implements FrameSource {
       this.arrivals.end();
       this.letGo();
       this.queries.endAll();
+      this.reconciliations.endAll();
       this.identity.leave();
     });
     // The close event follows. Without a listener here an oversized frame would end the process.
@@ -227,6 +232,10 @@ export class Connection implements FrameSource {
     return this.frames[0]?.data.length ?? 0;
   }
 
+  get isGreedy(): boolean {
+    return this.context.work.isGreedy(this.client);
+  }
+
   takeFrame(): boolean {
     if (this.held || this.pausing.isInDebt()) return false;
     const frame = this.frames.shift();
@@ -269,6 +278,7 @@ export class Connection implements FrameSource {
       this.close(CLOSE_POLICY, 'auth-required: not authenticated in time');
       return;
     }
+    this.reconciliations.review(community);
     const access = this.identity.access(community);
     if (this.reviewed?.access === access && this.reviewed.community === community) return;
     this.reviewed = { access, community };
@@ -307,10 +317,12 @@ export class Connection implements FrameSource {
       case 'AUTH':
         return this.onAuth(community, message[1]);
       case 'NEG-OPEN':
+        return this.reconciliations.onOpen(community, message);
       case 'NEG-MSG':
-        return this.refuseNegentropy(message[1]);
-      // There is nothing to close. Some clients use this as a ping and expect no answer.
+        return this.reconciliations.onMessage(community, message);
       case 'NEG-CLOSE':
+        return this.reconciliations.onClose(message[1]);
+      // Some clients use this as a ping and expect no answer.
       case 'PING':
         return undefined;
       default:
@@ -324,12 +336,6 @@ export class Connection implements FrameSource {
     if (id === undefined) return why;
     this.replies.ok(id, why);
     this.offend(community, MALFORMED);
-    return undefined;
-  }
-
-  private refuseNegentropy(id: unknown): Refusal | undefined {
-    if (typeof id !== 'string') return refusal('invalid', 'NEG-OPEN needs a subscription id');
-    this.replies.noNegentropy(id);
     return undefined;
   }
 

@@ -24,7 +24,8 @@ import type { Log } from '../node/log.js';
 import type { Metrics } from '../node/metrics.js';
 import { asMatched, impliedTopics, type MatchedEvent, type TopicSettings, UNBOUND } from '../topics/rules.js';
 import type { Memory } from './memory.js';
-import { SubscriptionIndex } from './subscription-index.js';
+import type { GoneReader } from './rules-gone.js';
+import { FollowerIndex, SubscriptionIndex } from './subscription-index.js';
 
 const POLL_MS = 1_000;
 const READ_MAX = 500;
@@ -34,6 +35,8 @@ const COMMITTED_BYTES_MAX = 16 * 1_048_576;
 export interface LiveEvent {
   /** Its position in the outbox; undefined for an ephemeral event, which has none. */
   readonly seq: number | undefined;
+  /** Milliseconds; 0 for an ephemeral event. */
+  readonly ingestedAt: number;
   readonly event: NostrEvent;
   readonly payload: Buffer;
 }
@@ -43,6 +46,16 @@ export interface LiveReader {
   /** The event was hidden: a subscription that still buffers it drops it. */
   withdraw(id: string): void;
 }
+
+/** A subscription with a cursor, which also gets deletions. */
+export interface LiveFollower {
+  readonly reader: GoneReader | undefined;
+  announce(deletion: LiveDeletion): void;
+  /** Deletions have passed that nobody can name. */
+  lose(): void;
+}
+
+export type LiveDeletion = Pick<NamedChange, 'seq' | 'id' | 'ingestedAt'>;
 
 export interface FanoutOptions {
   readonly events: Pick<EventStore, 'head' | 'changes' | 'byIds' | 'broadcastHead' | 'broadcasts'>;
@@ -58,6 +71,9 @@ export interface FanoutOptions {
 
 export class Fanout {
   private readonly indexes = new Map<number, SubscriptionIndex<LiveReader>>();
+  private readonly followerIndexes = new Map<number, FollowerIndex<LiveFollower>>();
+  /** While there are any, deletes are read with their outlines. */
+  private followers = 0;
   private readonly committed = new LRUCache<number, Parsed>({
     maxSize: COMMITTED_BYTES_MAX,
     sizeCalculation: ({ payload }) => payload.length,
@@ -144,6 +160,34 @@ export class Fanout {
     return index;
   }
 
+  /**
+   * From when this resolves, every delete that is passed has its outline: then a follower may be filed. Until
+   * `unfollow`.
+   */
+  async follow(): Promise<void> {
+    this.followers += 1;
+    try {
+      // A page that is being read now may be without outlines.
+      await this.caughtUp();
+    } catch (error) {
+      this.followers -= 1;
+      throw error;
+    }
+  }
+
+  unfollow(): void {
+    this.followers -= 1;
+  }
+
+  followersOf(community: number): FollowerIndex<LiveFollower> {
+    let index = this.followerIndexes.get(community);
+    if (index === undefined) {
+      index = new FollowerIndex();
+      this.followerIndexes.set(community, index);
+    }
+    return index;
+  }
+
   /** The lane has committed here: keep the parsed events at hand and read on at once. */
   onCommit(writes: BatchWrites): void {
     for (const row of writes.rows) {
@@ -224,7 +268,7 @@ export class Fanout {
   private async readOutboxOnce(waiting: readonly Waiting[]): Promise<number> {
     const { events } = this.options;
     this.isHinted = false;
-    const { changes, head } = await events.changes(this.position, READ_MAX);
+    const { changes, head } = await events.changes(this.position, READ_MAX, this.followers > 0);
     // Taken in hand before anything is awaited: what waits here too long is dropped for newer events, and
     // read instead.
     const own = changes.map(({ seq }) => this.committed.get(seq));
@@ -265,8 +309,10 @@ export class Fanout {
   private skipTo({ seq, marks }: Pick<UnnamedChange, 'seq' | 'marks'>): void {
     const { memory, recent } = this.options;
     this.position = seq;
-    if (marks === undefined) memory.clear();
-    else memory.onMarks(marks);
+    if (marks === undefined) {
+      memory.clear();
+      for (const index of this.followerIndexes.values()) for (const each of [...index.all]) each.lose();
+    } else memory.onMarks(marks);
     recent.clear();
   }
 
@@ -279,6 +325,7 @@ export class Fanout {
       recent.forget(community, id);
       memory.onDelete(community, id);
       for (const reader of this.indexes.get(community)?.loading ?? []) reader.withdraw(id);
+      if (this.followers > 0) this.announce(change);
       return;
     }
     recent.add(community, id);
@@ -295,7 +342,13 @@ export class Fanout {
         ? asMatched(event, bound)
         : asKept(rules, event, { bound, ingestedAt }, this.options.now());
     if (matched === undefined) return;
-    this.deliver(community, { seq, event, payload }, matched);
+    this.deliver(community, { seq, ingestedAt, event, payload }, matched);
+  }
+
+  private announce({ community, seq, id, ingestedAt, outline }: NamedChange): void {
+    const index = this.followerIndexes.get(community);
+    if (index === undefined || outline === undefined) return;
+    for (const follower of index.match(outline)) follower.announce({ seq, id, ingestedAt });
   }
 
   private async readBusOnce(): Promise<number> {
@@ -309,7 +362,7 @@ export class Fanout {
       // It has no row that could say what it is bound to.
       const rules = this.options.rulesOf(community);
       const bound = rules === undefined ? UNBOUND : impliedTopics(event, rules.settings, rules.topics);
-      const live = { seq: undefined, event, payload: Buffer.from(payload) };
+      const live = { seq: undefined, ingestedAt: 0, event, payload: Buffer.from(payload) };
       this.deliver(community, live, asMatched(event, bound));
     }
     return entries.length;

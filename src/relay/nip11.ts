@@ -3,7 +3,8 @@ import type { Community } from '../communities/communities.js';
 import type { Settings } from '../communities/rules-settings.js';
 import { SOFTWARE_URL, SOFTWARE_VERSION } from '../node/version.js';
 
-const NIPS = [1, 5, 9, 11, 13, 17, 32, 40, 42, 43, 45, 50, 56, 59, 62, 70, 85];
+const NIPS = [1, 5, 9, 11, 13, 17, 32, 40, 42, 43, 45, 50, 56, 59, 62, 67, 70, 77, 85];
+const NEGENTROPY_NIP = 77;
 const TOPICS_NAMED_MAX = 100;
 /** Management (NIP-86) and signed requests (NIP-98) are answered by the API. */
 const API_NIPS = [86, 98];
@@ -14,8 +15,10 @@ const ABOUT_MODE: Record<Settings['topic.mode'], string> = {
   open: 'Any client can use it.',
 };
 
-export function supportedNips(hasApi: boolean): readonly number[] {
-  return hasApi ? [...NIPS, ...API_NIPS] : NIPS;
+export function supportedNips(settings: Settings, hasApi: boolean): readonly number[] {
+  const isSyncOff = settings['limits.negentropySessionsMax'] === 0;
+  const all = hasApi ? [...NIPS, ...API_NIPS] : NIPS;
+  return isSyncOff ? all.filter((nip) => nip !== NEGENTROPY_NIP) : all;
 }
 
 /** Topics that anybody may use. The global one is among the first, because it is the oldest. */
@@ -36,7 +39,8 @@ function given(fields: Record<string, string | undefined>): Record<string, strin
 
 export type Described = Pick<Community, 'settings' | 'topics' | 'self'>;
 
-export function relayInformation(community: Described, hasApi: boolean) {
+/** `ticket`: with it other nodes join the gossip of this one. */
+export function relayInformation(community: Described, hasApi: boolean, ticket?: string | undefined) {
   const { settings, self } = community;
   const behind = settings['limits.createdBehindSecondsMax'];
   return {
@@ -51,7 +55,7 @@ export function relayInformation(community: Described, hasApi: boolean) {
       terms_of_service: settings['relay.termsOfService'],
       privacy_policy: settings['relay.privacyPolicy'],
     }),
-    supported_nips: supportedNips(hasApi),
+    supported_nips: supportedNips(settings, hasApi),
     software: SOFTWARE_URL,
     version: SOFTWARE_VERSION,
     topics: {
@@ -59,6 +63,9 @@ export function relayInformation(community: Described, hasApi: boolean) {
       about: ABOUT_MODE[settings['topic.mode']],
       public: publicTopics(community),
     },
+    // docs/cursors.md: a filter may have a `cursor`, which is valid for these days.
+    cursor: { version: 1, days: settings['retention.outboxDays'] },
+    ...(ticket === undefined ? {} : { p2p: { ticket } }),
     limitation: {
       max_message_length: settings['limits.messageBytesMax'],
       max_subscriptions: settings['limits.subscriptionsMax'],

@@ -32,11 +32,12 @@ const CUT_GRACE_MS = 1_000;
 const SLOW_CLOSE_GRACE_MS = 10_000;
 export const CLOSE_SLOW_READER = 4_408;
 
-const END = Buffer.from(EVENT_FRAME_END);
+const END: Buffer = Buffer.from(EVENT_FRAME_END);
 
 interface Waiting {
   readonly head: Buffer;
   readonly payload: Buffer;
+  readonly end: Buffer;
 }
 
 export class Outgoing {
@@ -89,20 +90,20 @@ export class Outgoing {
   }
 
   /** A stored event; whoever sends them waits for `taken` between two portions. */
-  sendEvent(head: Buffer, payload: Buffer): void {
+  sendEvent(head: Buffer, payload: Buffer, end = END): void {
     if (!this.open) return;
-    this.put(head, payload, END);
+    this.put(head, payload, end);
   }
 
   /** Live events: in order, after what already waits. */
-  sendLive(head: Buffer, payload: Buffer): void {
+  sendLive(head: Buffer, payload: Buffer, end = END): void {
     if (this.backlog.length === 0 && !this.behind) {
-      this.sendEvent(head, payload);
+      this.sendEvent(head, payload, end);
       return;
     }
     if (this.closing) return;
-    this.backlog.push({ head, payload });
-    this.backlogBytes += head.length + payload.length;
+    this.backlog.push({ head, payload, end });
+    this.backlogBytes += head.length + payload.length + end.length;
     if (this.backlogBytes > BACKLOG_BYTES_MAX) this.closeSlow();
     else this.watch();
   }
@@ -209,7 +210,7 @@ export class Outgoing {
     const waiting = this.backlog;
     this.backlog = [];
     this.backlogBytes = 0;
-    for (const { head, payload } of waiting) this.sendLive(head, payload);
+    for (const { head, payload, end } of waiting) this.sendLive(head, payload, end);
     this.releaseWaiters();
   }
 

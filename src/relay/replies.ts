@@ -8,7 +8,9 @@ import {
   closedFrame,
   isRefusal,
   NEGENTROPY_DISABLED,
+  NEGENTROPY_OFF,
   negErrFrame,
+  negMsgFrame,
   noticeFrame,
   okFrame,
   type Refusal,
@@ -61,9 +63,14 @@ export class Replies {
     this.outgoing.send(noticeFrame(why));
   }
 
-  /** NIP-77 is not supported. Both answers are sent, because clients wait for one or the other. */
-  noNegentropy(id: string): void {
-    this.outgoing.send(negErrFrame(id.slice(0, SUBSCRIPTION_ID_SHOWN_MAX)));
-    this.outgoing.send(NEGENTROPY_DISABLED);
+  negentropy(id: string, hex: string): void {
+    this.outgoing.send(negMsgFrame(id, hex));
+  }
+
+  /** Where it is turned off, both answers are sent, because clients wait for one or the other. */
+  negentropyError(id: string, why: Refusal): void {
+    if (why.refused === 'auth-required') this.challenge();
+    this.outgoing.send(negErrFrame(id.slice(0, SUBSCRIPTION_ID_SHOWN_MAX), why));
+    if (why === NEGENTROPY_OFF) this.outgoing.send(NEGENTROPY_DISABLED);
   }
 }

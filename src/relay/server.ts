@@ -54,6 +54,8 @@ export interface RelayOptions extends ConnectionContext {
    */
   readonly membersPage?: ((reply: FastifyReply, fill: (html: string) => string) => FastifyReply) | undefined;
   readonly publicUrl: string | undefined;
+  /** The ticket for the gossip of a community; undefined while it does not take part. */
+  readonly ticketOf?: ((community: Community) => string | undefined) | undefined;
   readonly ownPool: Pool;
   readonly addressOf: AddressOf;
 }
@@ -115,12 +117,12 @@ function addPages(
     if (request.headers.accept?.includes('application/nostr+json')) {
       return reply
         .type('application/nostr+json')
-        .send(JSON.stringify(relayInformation(community, options.hasApi)));
+        .send(JSON.stringify(relayInformation(community, options.hasApi, options.ticketOf?.(community))));
     }
     const path = pathOf(request.raw).replace(/\/$/, '');
     const content: PageContent = {
       settings: community.settings,
-      nips: supportedNips(options.hasApi),
+      nips: supportedNips(community.settings, options.hasApi),
       address: shownAddress(community, request, options.publicUrl),
       statsPath: `${path}/stats`,
       topics: (await read(community.id)).topics.filter((topic) => isShown(topic, community)),

@@ -3,8 +3,10 @@
  * filed under the values of its most selective field, and an event looks under its own id, tags, author and
  * kind.
  */
-import { type Filter, matchesNothing, matchFilter } from '../events/rules/filter.js';
+import { type Filter, matchesNothing, matchFilter, type TagCondition } from '../events/rules/filter.js';
+import type { EventOutline } from '../events/rules/hidden.js';
 import type { MatchedEvent } from '../topics/rules.js';
+import { couldHold, type GoneReader, hasOnlyTopics } from './rules-gone.js';
 
 interface Entry<S> {
   readonly subscription: S;
@@ -15,19 +17,20 @@ type Value = string | number;
 /** Most values have one entry: a set for each took a third of the time of adding 900 of them. */
 type Filed<S> = Entry<S> | Set<Entry<S>>;
 
-export class SubscriptionIndex<S> {
+abstract class FilterIndex<S> {
   /** By the name of the field, then by its value, which is used as it is: joining the two has a cost, too. */
   private readonly fields = new Map<string, Map<Value, Filed<S>>>();
   private readonly entriesOf = new Map<S, Entry<S>[]>();
-  /** Subscriptions whose stored part is still being sent. */
-  readonly loading = new Set<S>();
+
+  /** Whether an entry can be found by this condition. */
+  protected abstract isFiledBy(condition: TagCondition): boolean;
 
   add(subscription: S, filters: readonly Filter[]): void {
     const entries = filters
       .filter((filter) => !matchesNothing(filter))
       .map((filter) => ({ subscription, filter }));
     for (const entry of entries) {
-      const { field, values } = placeOf(entry.filter);
+      const { field, values } = this.placeOf(entry.filter);
       const filed = this.fields.get(field) ?? new Map<Value, Filed<S>>();
       this.fields.set(field, filed);
       for (const value of values) {
@@ -38,18 +41,11 @@ export class SubscriptionIndex<S> {
       }
     }
     this.entriesOf.set(subscription, entries);
-    this.loading.add(subscription);
-  }
-
-  /** Its stored part is sent. */
-  settle(subscription: S): void {
-    this.loading.delete(subscription);
   }
 
   remove(subscription: S): void {
-    this.loading.delete(subscription);
     for (const entry of this.entriesOf.get(subscription) ?? []) {
-      const { field, values } = placeOf(entry.filter);
+      const { field, values } = this.placeOf(entry.filter);
       const filed = this.fields.get(field);
       for (const value of values) {
         const held = filed?.get(value);
@@ -65,13 +61,57 @@ export class SubscriptionIndex<S> {
     return this.entriesOf.size;
   }
 
+  get all(): Iterable<S> {
+    return this.entriesOf.keys();
+  }
+
+  protected filedUnder(field: string, value: Value): Iterable<Entry<S>> | undefined {
+    const held = this.fields.get(field)?.get(value);
+    return held === undefined || held instanceof Set ? held : [held];
+  }
+
+  private placeOf(filter: Filter): Place {
+    if (filter.ids !== undefined) return { field: ID, values: filter.ids };
+    const usable = filter.tags.filter((tag) => this.isFiledBy(tag));
+    const tag = usable.sort((a, b) => a.values.size - b.values.size)[0];
+    if (tag !== undefined) return { field: `#${tag.name}`, values: tag.values };
+    if (filter.authors !== undefined) return { field: AUTHOR, values: filter.authors };
+    if (filter.kinds !== undefined) return { field: KIND, values: filter.kinds };
+    return { field: ANY, values: [''] };
+  }
+}
+
+/** For new events. */
+export class SubscriptionIndex<S> extends FilterIndex<S> {
+  /** Subscriptions whose stored part is still being sent. */
+  readonly loading = new Set<S>();
+
+  protected override isFiledBy(): boolean {
+    return true;
+  }
+
+  override add(subscription: S, filters: readonly Filter[]): void {
+    super.add(subscription, filters);
+    this.loading.add(subscription);
+  }
+
+  /** Its stored part is sent. */
+  settle(subscription: S): void {
+    this.loading.delete(subscription);
+  }
+
+  override remove(subscription: S): void {
+    this.loading.delete(subscription);
+    super.remove(subscription);
+  }
+
   /** Each subscription that the event matches, once. */
   match(event: MatchedEvent): Set<S> {
     const matched = new Set<S>();
     const look = (field: string, value: Value): void => {
-      const held = this.fields.get(field)?.get(value);
-      if (held === undefined) return;
-      for (const { subscription, filter } of held instanceof Set ? held : [held])
+      const filed = this.filedUnder(field, value);
+      if (filed === undefined) return;
+      for (const { subscription, filter } of filed)
         if (!matched.has(subscription) && matchFilter(filter, event)) matched.add(subscription);
     };
     look(ID, event.id);
@@ -85,6 +125,31 @@ export class SubscriptionIndex<S> {
   }
 }
 
+/** For deletions: those subscriptions that have a cursor, by what an outline knows of an event. */
+export class FollowerIndex<S extends { readonly reader: GoneReader | undefined }> extends FilterIndex<S> {
+  protected override isFiledBy(condition: TagCondition): boolean {
+    return hasOnlyTopics(condition);
+  }
+
+  /** Each subscription whose client could hold the event, once. */
+  match(outline: EventOutline): Set<S> {
+    const matched = new Set<S>();
+    const look = (field: string, value: Value): void => {
+      for (const { subscription, filter } of this.filedUnder(field, value) ?? []) {
+        const { reader } = subscription;
+        if (reader !== undefined && !matched.has(subscription) && couldHold(filter, outline, reader))
+          matched.add(subscription);
+      }
+    };
+    look(ID, outline.id);
+    look(AUTHOR, outline.author);
+    look(KIND, outline.kind);
+    look(ANY, '');
+    for (const topic of outline.topics) look('#t', topic);
+    return matched;
+  }
+}
+
 const ID = 'id';
 const AUTHOR = 'author';
 const KIND = 'kind';
@@ -94,13 +159,4 @@ const ANY = 'any';
 interface Place {
   readonly field: string;
   readonly values: Iterable<Value>;
-}
-
-function placeOf(filter: Filter): Place {
-  if (filter.ids !== undefined) return { field: ID, values: filter.ids };
-  const tag = [...filter.tags].sort((a, b) => a.values.size - b.values.size)[0];
-  if (tag !== undefined) return { field: `#${tag.name}`, values: tag.values };
-  if (filter.authors !== undefined) return { field: AUTHOR, values: filter.authors };
-  if (filter.kinds !== undefined) return { field: KIND, values: filter.kinds };
-  return { field: ANY, values: [''] };
 }

@@ -1,5 +1,6 @@
 /**
- * One REQ: stored events, EOSE, then live ones, each exactly once (I10).
+ * One REQ: stored events, EOSE, then live ones, each exactly once (I10). A subscription with a cursor also
+ * gets deletions, as GONE, and each of its frames after the first answer carries the cursor up to it.
  *
  *   loading ──stored rows sent, EOSE──▶ live ──CLOSE, CLOSED, socket gone──▶ ended
  *      │ live events that match wait in a bounded buffer
@@ -11,21 +12,36 @@
 
 import { isExpired } from '../events/rules/expiration.js';
 import { type Filter, valuesIn } from '../events/rules/filter.js';
-import { eventFrameHead } from '../events/rules/reply.js';
-import type { LiveEvent, LiveReader } from './fanout.js';
+import { cursorFrameEnd, eventFrameHead, goneFrameHead } from '../events/rules/reply.js';
+import type { Anchor } from '../events/store.js';
+import type { Missed } from './cursors/catch-up.js';
+import type { Cursors, Place } from './cursors/cursor.js';
+import type { LiveDeletion, LiveEvent, LiveFollower, LiveReader } from './fanout.js';
 import type { Outgoing } from './outgoing.js';
+import type { GoneReader } from './rules-gone.js';
 
 const WAITING_EVENTS_MAX = 5_000;
 
-export class Subscription implements LiveReader {
+/** What a subscription with a cursor has in addition. */
+export interface Following {
+  /** The place of the client's cursor; undefined for an empty one, which gets stored events first. */
+  readonly from: Place | undefined;
+  readonly cursors: Cursors;
+  readonly reader: GoneReader;
+  readonly onLost: (subscription: Subscription) => void;
+}
+
+export class Subscription implements LiveReader, LiveFollower {
   private state: 'loading' | 'live' | 'ended' = 'loading';
-  /** By id, in order of arrival. */
-  private readonly waiting = new Map<string, LiveEvent>();
+  /** In order of arrival: events by their id, deletions by `-` and the id. */
+  private readonly waiting = new Map<string, LiveEvent | LiveDeletion>();
   private readonly sentAhead = new Set<string>();
   private sentAheadSeq = 0;
   private readonly head: Buffer;
   /** How many values its filters hold. */
   readonly values: number;
+  /** It is counted among the followers of the fan-out. */
+  isFollowing = false;
 
   constructor(
     readonly id: string,
@@ -33,10 +49,11 @@ export class Subscription implements LiveReader {
     public filters: readonly Filter[],
     readonly asked: readonly Filter[],
     /** The fan-out's head when this was filed in the live index. */
-    private readonly startSeq: number,
+    private startSeq: number,
     private readonly outgoing: Outgoing,
     /** More live events came while loading than may wait. */
     private readonly onOverflow: (subscription: Subscription) => void,
+    readonly following?: Following,
   ) {
     this.head = Buffer.from(eventFrameHead(id));
     this.values = valuesIn(asked);
@@ -47,6 +64,15 @@ export class Subscription implements LiveReader {
   }
   get ended(): boolean {
     return this.state === 'ended';
+  }
+
+  get reader(): GoneReader | undefined {
+    return this.following?.reader;
+  }
+
+  /** With a cursor: it is filed only now. What comes up to this position is sent as stored. */
+  startFrom(seq: number): void {
+    this.startSeq = seq;
   }
 
   end(): void {
@@ -63,11 +89,29 @@ export class Subscription implements LiveReader {
     this.outgoing.sendEvent(this.head, payload);
   }
 
+  /** A change since the cursor of the client. */
+  sendMissed({ at, id, payload }: Missed): void {
+    const [head, body] = payload === undefined ? this.goneFrame(id) : [this.head, Buffer.from(payload)];
+    this.outgoing.sendEvent(head, body, this.endAt(at));
+  }
+
+  private goneFrame(id: string): [Buffer, Buffer] {
+    return [Buffer.from(goneFrameHead(this.id)), Buffer.from(JSON.stringify(id))];
+  }
+
+  private endAt(change: Anchor): Buffer | undefined {
+    const cursors = this.following?.cursors;
+    return cursors && Buffer.from(cursorFrameEnd(cursors.at(change)));
+  }
+
   /** After EOSE: what arrived meanwhile and has not expired since (I7), then live. */
   goLive(nowSeconds: number): void {
     if (this.state === 'ended') return;
     this.state = 'live';
-    for (const live of this.waiting.values()) if (!isExpired(live.event, nowSeconds)) this.deliver(live);
+    for (const live of this.waiting.values()) {
+      if (!('event' in live)) this.announce(live);
+      else if (!isExpired(live.event, nowSeconds)) this.deliver(live);
+    }
     this.waiting.clear();
   }
 
@@ -79,12 +123,34 @@ export class Subscription implements LiveReader {
   deliver(live: LiveEvent): void {
     if (this.state === 'ended' || (live.seq !== undefined && live.seq <= this.startSeq)) return;
     if (this.state === 'loading') {
-      this.waiting.set(live.event.id, live);
-      if (this.waiting.size > WAITING_EVENTS_MAX) this.onOverflow(this);
+      this.wait(live.event.id, live);
       return;
     }
     if (this.sentAhead.size > 0 && this.wasSent(live)) return;
-    this.outgoing.sendLive(this.head, live.payload);
+    const { seq, ingestedAt: at } = live;
+    const end = this.following === undefined || seq === undefined ? undefined : this.endAt({ seq, at });
+    this.outgoing.sendLive(this.head, live.payload, end);
+  }
+
+  announce(deletion: LiveDeletion): void {
+    const { seq, id, ingestedAt: at } = deletion;
+    if (this.state === 'ended' || seq <= this.startSeq) return;
+    if (this.state === 'loading') {
+      this.wait(`-${id}`, deletion);
+      return;
+    }
+    this.outgoing.sendLive(...this.goneFrame(id), this.endAt({ seq, at }));
+  }
+
+  lose(): void {
+    this.following?.onLost(this);
+  }
+
+  /** At the end of what waits, also if it has waited before: cursors only grow. */
+  private wait(key: string, change: LiveEvent | LiveDeletion): void {
+    this.waiting.delete(key);
+    this.waiting.set(key, change);
+    if (this.waiting.size > WAITING_EVENTS_MAX) this.onOverflow(this);
   }
 
   private wasSent({ seq, event }: LiveEvent): boolean {

@@ -6,7 +6,7 @@
 import type { ClientBase } from 'pg';
 import type { Communities, Community } from '../communities/communities.js';
 import { isSearchable } from '../events/rules/access.js';
-import { rest } from '../limits/time-slices.js';
+import { inTimeSlices, rest } from '../limits/time-slices.js';
 import { type Change, eventOf } from '../outbox/changes.sql.js';
 import type { Consumer } from '../outbox/consumers/consumer.js';
 import { SQLSTATE } from '../postgres/rules-error-code.js';
@@ -26,7 +26,7 @@ import {
   saveRules,
   writeDocuments,
 } from './documents.sql.js';
-import { toTsvector, WORDS_VERSION, wordsOf } from './rules-words.js';
+import { toTsvector, WORDS_VERSION, wordsInSteps } from './rules-words.js';
 
 export interface SearchConsumerOptions {
   readonly communities: Pick<Communities, 'all' | 'get'>;
@@ -113,7 +113,7 @@ type Action = Document | 'remove' | { readonly deletedAt: number };
 async function sort(batch: readonly Change[], communities: BatchCommunities): Promise<DocumentChanges> {
   const actions = new Map<string, { readonly change: Change; readonly action: Action }>();
   for (const change of batch) {
-    const action = actionOf(change, communities.get(change.community));
+    const action = await actionOf(change, communities.get(change.community));
     if (action !== undefined) actions.set(`${change.community}/${change.id}`, { change, action });
     await rest();
   }
@@ -131,7 +131,7 @@ async function sort(batch: readonly Change[], communities: BatchCommunities): Pr
   return changes;
 }
 
-function actionOf(change: Change, rules: Community | undefined): Action | undefined {
+async function actionOf(change: Change, rules: Community | undefined): Promise<Action | undefined> {
   const { op, bound, community, id, author, kind, createdAt, seq, ingestedAt } = change;
   if (op === 'delete') return { deletedAt: ingestedAt };
   const read = eventOf(change);
@@ -139,7 +139,8 @@ function actionOf(change: Change, rules: Community | undefined): Action | undefi
   const event = asMatched(read, bound);
   if (rules === undefined || !isSearchable(event, rules)) return 'remove';
   const topics = allTopics(event, bound);
-  return { community, id, author, kind, createdAt, seq, topics, words: toTsvector(wordsOf(event)) };
+  const words = toTsvector(await inTimeSlices(wordsInSteps(event)));
+  return { community, id, author, kind, createdAt, seq, topics, words };
 }
 
 // ── Rules of the index ─────────────────────────────────────────────────────────────────────────────────────

@@ -38,6 +38,8 @@ const PAIRS_FROM = 8_000;
 const ASIDE = 16_000;
 /** Characters of one event that are read: about as many as the positions can hold. */
 export const TEXT_LENGTH_MAX = 12_000;
+/** Tokens between two steps of a long text: about half a millisecond. */
+const STEP_TOKENS = 200;
 const PLACE_BITS = 14;
 
 /** The positions of each lexeme, with the weight in the higher bits. */
@@ -66,16 +68,20 @@ class WordList {
 
   /**
    * Leaves a gap between two texts, so that the last word of one is not a neighbour of the first of the next.
+   * Yields between two steps of a long text.
    */
-  text(text: string, weight: Weight): void {
+  *text(text: string, weight: Weight): Generator<undefined, void> {
     const part = text.slice(0, this.left);
     const folded = foldWords(part, this.left);
     this.left -= Math.max(part.length, folded.length);
     this.place += 1;
     this.pairs += 1;
+    let tokens = 0;
     for (const token of tokensOf(folded)) {
       if (this.isFull && this.isFullOfPairs) return;
       this.token(token, weight);
+      tokens += 1;
+      if (tokens % STEP_TOKENS === 0) yield;
     }
   }
 
@@ -165,9 +171,18 @@ const PROFILE_FIELDS = [
 const known = new WeakMap<MatchedEvent, Words>();
 
 export function wordsOf(event: MatchedEvent): Words {
+  const work = wordsInSteps(event);
+  for (;;) {
+    const { done, value } = work.next();
+    if (done) return value;
+  }
+}
+
+/** The same in steps: 12,000 characters take some milliseconds. */
+export function* wordsInSteps(event: MatchedEvent): Generator<undefined, Words> {
   let words = known.get(event);
   if (words === undefined) {
-    words = readWords(event);
+    words = yield* readWords(event);
     known.set(event, words);
   }
   return words;
@@ -186,15 +201,15 @@ export function beginningsOf(words: Words): ReadonlySet<string> {
 }
 
 /** Topics come first: a filter by topic must find them, whatever else the event has. */
-function readWords(event: MatchedEvent): Words {
+function* readWords(event: MatchedEvent): Generator<undefined, Words> {
   const list = new WordList();
   for (const [name, value] of event.tags) if (name === 't' && value !== undefined) hashtag(list, value);
   for (const topic of event.bound ?? []) hashtag(list, topic);
   for (const [name, value] of event.tags) {
     if (name === 'p' && isHex64(value)) list.aside(mentionOf(value));
   }
-  for (const [text, weight] of titlesOf(event)) list.text(text, weight);
-  for (const [text, weight] of textsOf(event)) list.text(text, weight);
+  for (const [text, weight] of titlesOf(event)) yield* list.text(text, weight);
+  for (const [text, weight] of textsOf(event)) yield* list.text(text, weight);
   return list.words;
 }
 

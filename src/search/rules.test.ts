@@ -7,7 +7,7 @@ import { pubkeyOf } from '../events/rules/public-key-text.js';
 import { isRefusal } from '../events/rules/reply.js';
 import { matchSearch, parseSearch, type SearchQuery, toRankQuery, toTsquery } from './rules.js';
 import { scoreOf } from './rules-score.js';
-import { TEXT_LENGTH_MAX, toTsvector, type Words, wordsOf } from './rules-words.js';
+import { TEXT_LENGTH_MAX, toTsvector, type Words, wordsInSteps, wordsOf } from './rules-words.js';
 
 const KEY = 'ab'.repeat(32);
 interface Draft {
@@ -53,6 +53,18 @@ const HOSTILE = [
 ];
 
 describe('words of a post', () => {
+  it('are split in steps where it is long, with the same result', () => {
+    const event = { id: '', pubkey: KEY, created_at: 0, sig: '', kind: 1, tags: [] };
+    const content = Array.from({ length: 3_000 }, (_, number) => `w${number}`).join(' ');
+    const work = wordsInSteps({ ...event, content });
+    let steps = 0;
+    let next = work.next();
+    for (; !next.done; next = work.next()) steps += 1;
+    expect(steps).toBeGreaterThan(5);
+    expect(next.value).toEqual(wordsOf({ ...event, content }));
+    expect(wordsInSteps({ ...event, content: 'a short one' }).next().done).toBe(true);
+  });
+
   it.each([
     ['case and width', 'ＮＯＳＴＲ Relays', 'nostr relay'],
     ['English endings', 'three harbours, running ships', 'harbour run ship'],

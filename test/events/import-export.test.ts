@@ -12,6 +12,7 @@ import { openDatabase } from '../../src/postgres/database.js';
 import { type Ended, eventually, runCli, startCli } from '../support/cli.js';
 import { type Draft, newAuthor, nowSeconds, sign } from '../support/events.js';
 import { createTestDatabase, type TestDatabase } from '../support/servers/database.js';
+import { READY } from '../support/servers/templates.js';
 
 /**
  * More events than an import has in flight plus one batch of the lane, so that a stopped import has some
@@ -46,7 +47,7 @@ beforeAll(async () => {
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
 beforeEach(async () => {
-  database = await createTestDatabase();
+  database = await createTestDatabase(READY);
   env = { DATABASE_URL: database.url };
   db = new pg.Client(database.connection);
   await db.connect();

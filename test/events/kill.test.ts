@@ -19,6 +19,7 @@ import { runningEmbedded } from '../../src/postgres/embedded.js';
 import { RawClient } from '../support/clients/client.js';
 import { type Author, newAuthor, nowSeconds, sign } from '../support/events.js';
 import { freePort } from '../support/servers/free-port.js';
+import { copyCluster } from '../support/servers/postgres.js';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const WAIT_MS = 120_000;
@@ -32,6 +33,7 @@ beforeEach(async () => {
   parent = await mkdtemp(join(tmpdir(), 'minato-test-'));
   await chmod(parent, 0o755);
   dataDir = join(parent, 'data');
+  await copyCluster(dataDir);
   port = await freePort();
   children = [];
 });

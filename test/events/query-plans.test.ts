@@ -13,6 +13,7 @@ import { HISTORY_ROWS_MAX } from '../../src/events/postgres/history.js';
 import { ensurePartitions } from '../../src/events/postgres/partitions.js';
 import { countEvents } from '../../src/events/postgres/read/count.js';
 import { findStatement, readEventsById, readPayloads } from '../../src/events/postgres/read/find.js';
+import { readRecords } from '../../src/events/postgres/read/records.js';
 import type { Statement } from '../../src/events/postgres/read/statement.js';
 import type { TagHash } from '../../src/events/postgres/tag-hash.js';
 import { decideBatch } from '../../src/events/rules/batch/batch.js';
@@ -39,6 +40,20 @@ const countOf = (pool: Pool, filter: Record<string, unknown>) =>
     max: LIMIT,
     now: NOW * 1_000,
   });
+/** A page of negentropy, from within a second. */
+const recordsOf = (pool: Pool, filter: Record<string, unknown>) =>
+  readRecords(
+    { pool, tagHash },
+    {
+      community: COMMUNITY,
+      filter: parsed(filter),
+      limit: LIMIT,
+      now: NOW * 1_000,
+      lower: { time: middle, id: Uint8Array.of(0x10) },
+      upper: { time: Number.POSITIVE_INFINITY, id: new Uint8Array() },
+      upTo: Number.MAX_SAFE_INTEGER,
+    },
+  );
 
 // ── The events: by number, so that the larger table only has more of the same ──────────────────────────────
 
@@ -229,6 +244,25 @@ const SHAPES: Shape[] = [
     filter: (pool) => countOf(pool, { authors: AUTHORS.slice(0, 2) }),
     indexes: ['events_author'],
     walks: 2,
+  },
+  {
+    name: 'records from the middle',
+    filter: (pool) => recordsOf(pool, {}),
+    indexes: ['events_newest'],
+    walks: 1,
+  },
+  {
+    name: 'records of an author and a kind',
+    filter: (pool) => recordsOf(pool, { authors: [AUTHORS[1]], kinds: [1] }),
+    indexes: ['events_author_kind'],
+    walks: 1,
+  },
+  {
+    name: 'records of a topic',
+    filter: (pool) => recordsOf(pool, { '#t': ['sea'] }),
+    indexes: BY_TAG,
+    walks: 1,
+    each: 2,
   },
   {
     name: 'payloads by place',

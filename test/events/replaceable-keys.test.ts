@@ -29,12 +29,16 @@ beforeAll(async () => {
 });
 afterAll(() => life?.close());
 
-const SHAPES = [
-  { kind: 0, d: undefined },
-  { kind: 10_002, d: undefined },
-  { kind: 30_023, d: 'a:b' },
+interface Shape {
+  readonly kind: number;
+  readonly d: string | undefined;
+}
+const ARTICLE = { kind: 30_023, d: 'a:b' };
+/** One of each class in each community. */
+const SHAPES: readonly (readonly Shape[])[] = [
+  [{ kind: 0, d: undefined }, ARTICLE],
+  [{ kind: 10_002, d: undefined }, ARTICLE],
 ];
-type Shape = (typeof SHAPES)[number];
 
 /** Makes events of one author for one key; seconds count from the start of the course. */
 interface Pen {
@@ -190,8 +194,8 @@ class Course {
 
 function coursesOf(round: string): Course[] {
   const start = Math.floor(life.now / 1_000);
-  return life.communities.flatMap((community) =>
-    SHAPES.flatMap((shape) =>
+  return life.communities.flatMap((community, at) =>
+    SHAPES[at]!.flatMap((shape) =>
       SCENARIOS.flatMap((scenario) => {
         const places = scenario.sent(penOf(hash('anybody'), shape, start)).map((_, place) => place);
         return permutations(places).map((order) => {
@@ -211,7 +215,7 @@ async function look(courses: readonly Course[]): Promise<void> {
   const { tagHash } = life.writers[0]!;
   for (const community of life.communities) {
     const here = courses.filter((course) => course.community === community);
-    const kinds = new Set(SHAPES.map(({ kind }) => kind));
+    const kinds = new Set(SHAPES.flat().map(({ kind }) => kind));
     const filter = { authors: new Set(here.map(({ pubkey }) => pubkey)), kinds, tags: [] };
     const found = await findEvents(
       { pool: life.database.pool, tagHash },

@@ -87,6 +87,20 @@ it('of a served event has its arrival and its index', async () => {
   await expectAnswer(event);
 });
 
+it('says how it came, as long as the outbox knows', async () => {
+  const event = await publish(newAuthor());
+  const wayOf = async () => (await lifeOf(event)).timeline[0]!.detail;
+  const own = 'seq = (SELECT seq FROM event_dedupe WHERE event_id = $1)';
+  const change = (text: string) => relay.database.pool.query(text, [Buffer.from(event.id, 'hex')]);
+  expect(await wayOf()).toBe('posted here or imported');
+  await change(`UPDATE events_outbox SET came_by = 'sync' WHERE ${own}`);
+  expect(await wayOf()).toBe('from another relay, by sync');
+  await change(`UPDATE events_outbox SET came_by = repeat('ab', 32) WHERE ${own}`);
+  expect(await wayOf()).toBe('from another node, by gossip');
+  await change(`DELETE FROM events_outbox WHERE ${own}`);
+  expect(await wayOf()).toBeNull();
+});
+
 it('of a deleted event names the request, and a stranger who asked is not in it', async () => {
   const author = newAuthor();
   const event = await publish(author);

@@ -9,8 +9,8 @@ import { allTopics } from '../../topics/rules.js';
 import { addressOf } from '../rules/classify.js';
 import type { DeletionTarget } from '../rules/deletion.js';
 import { expirationOf } from '../rules/expiration.js';
-import { HIDDEN_CODES } from '../rules/hidden.js';
-import type { BatchWrites } from '../rules/writes.js';
+import { HIDDEN_CODES, OUTLINE_TAGS_MAX } from '../rules/hidden.js';
+import type { BatchWrites, OutboxRow } from '../rules/writes.js';
 import { raiseTopicTotals } from './capacity.js';
 import { dayOf } from './facts.js';
 import { hideRows } from './hide.js';
@@ -200,9 +200,10 @@ async function writeVanishMarks(
 }
 
 const BROADCAST_SQL = `
-  INSERT INTO live_bus (sent_at, community, event_id, payload)
-  SELECT $1::bigint, community, event_id, payload
-  FROM unnest($2::int[], $3::bytea[], $4::text[]) WITH ORDINALITY AS b (community, event_id, payload, place)
+  INSERT INTO live_bus (sent_at, community, event_id, payload, came_by)
+  SELECT $1::bigint, community, event_id, payload, came_by
+  FROM unnest($2::int[], $3::bytea[], $4::text[], $5::text[])
+    WITH ORDINALITY AS b (community, event_id, payload, came_by, place)
   ORDER BY place`;
 
 async function writeBroadcasts(client: ClientBase, { broadcasts }: BatchWrites, now: number): Promise<void> {
@@ -214,6 +215,7 @@ async function writeBroadcasts(client: ClientBase, { broadcasts }: BatchWrites, 
       int4Array(broadcasts.map((b) => b.community)),
       hexArray(broadcasts.map((b) => b.event.id)),
       textArray(broadcasts.map((b) => b.payload)),
+      textArray(broadcasts.map((b) => b.cameBy)),
     ],
   });
 }
@@ -227,9 +229,9 @@ const ROWS_SQL = `
   WITH rows AS (
     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::int[], $5::int[], $6::smallint[],
       $7::smallint[], $8::smallint[], $9::bytea[], $10::bytea[], $11::text[], $12::text[], $13::text[],
-      $14::int[], $15::int[], $16::text[])
+      $14::int[], $15::int[], $16::text[], $31::text[])
       AS r (seq, created_at, expires_at, community, kind, keep, hidden, purge, id, pubkey, payload, topics,
-        effective_key, tags_from, tags_to, bound)
+        effective_key, tags_from, tags_to, bound, came_by)
   ), deduped AS (
     INSERT INTO event_dedupe
       (seq, ingested_at, first_seen_at, gone_at, community, keep, hidden, event_id, author)
@@ -249,16 +251,17 @@ const ROWS_SQL = `
     FROM rows r CROSS JOIN LATERAL unnest(($17::bigint[])[r.tags_from:r.tags_to]) AS t (tag)
   ), announced AS (
     INSERT INTO events_outbox
-      (seq, ingested_at, created_at, community, kind, op, reason, event_id, author, topics, effective_key)
+      (seq, ingested_at, created_at, community, kind, op, reason, event_id, author, topics, effective_key,
+       tags, came_by)
     SELECT seq, $18::bigint, created_at, community, kind, 'upsert', NULL, id, pubkey,
-      string_to_array(topics, E'\\n'), effective_key
+      string_to_array(topics, E'\\n'), effective_key, NULL, came_by
     FROM rows WHERE hidden <> ${HIDDEN_CODES.withheld}
     UNION ALL
     SELECT seq, $18::bigint, created_at, community, kind, 'delete', reason, event_id, author,
-      string_to_array(topics, E'\\n'), effective_key
+      string_to_array(topics, E'\\n'), effective_key, string_to_array(tags, ',')::bigint[], NULL
     FROM unnest($19::bigint[], $20::bigint[], $21::int[], $22::int[], $23::text[], $24::bytea[], $25::bytea[],
-      $26::text[], $27::text[])
-      AS o (seq, created_at, community, kind, reason, event_id, author, topics, effective_key)
+      $26::text[], $27::text[], $30::text[])
+      AS o (seq, created_at, community, kind, reason, event_id, author, topics, effective_key, tags)
   ), totalled AS (
     INSERT INTO community_totals AS t (community, events, bytes)
     SELECT community, count(*), sum(octet_length(payload)) FROM rows WHERE hidden = 0 GROUP BY community
@@ -311,8 +314,17 @@ async function writeRows(
       textArray(deletes.map((o) => printable(o.effectiveKey))),
       writes.lastSeq,
       writes.broadcasts.length > 0 ? BUS_NOTICE : '',
+      textArray(deletes.map((o) => outlineTags(o, tagHash))),
+      textArray(rows.map((r) => r.submission.cameBy)),
     ],
   });
+}
+
+/** The tags of an event that is hidden, for those who may hold it. An empty list is known to be empty. */
+function outlineTags({ community, event, topics }: OutboxRow, tagHash: TagHash): string | undefined {
+  if (event.tags === undefined) return undefined;
+  const keys = tagKeys(community, { tags: event.tags }, tagHash, topics);
+  return keys.length > OUTLINE_TAGS_MAX ? undefined : keys.join(',');
 }
 
 /** The keys of all tags in one list, and the range of each row in it. A hidden row has no tags. */

@@ -2,14 +2,18 @@
  * The event store on PostgreSQL. Writes go through the lane (lane/); reads and changes use the connection
  * pool of their query class. Nothing is decided here.
  */
-import { readBus, readBusHead, readHead, readOutbox } from '../../outbox/outbox.sql.js';
+import type { Pool } from 'pg';
+import { readChanges } from '../../outbox/changes.sql.js';
+import { readAnchor, readBus, readBusHead, readHead, readOutbox } from '../../outbox/outbox.sql.js';
 import type { QueryClass } from '../rules/query-cost.js';
-import type { EventStore, NamedChange, PendingMark, Position, ViewChange } from '../store.js';
+import { type ChangesOfCommunity, type EventStore, OutboxBehind, type OutlinedChanges } from '../store.js';
+import { positionsWithoutRow, withUnnamed } from '../unnamed-changes.js';
 import { passHistory, pendingHistory } from './history.js';
 import { type LaneOptions, startLane } from './lane/lane.js';
 import { countEvents } from './read/count.js';
 import { findEvents, readEventsById, readNewest, readPayloads } from './read/find.js';
 import { readMarks } from './read/hidden-at-read.js';
+import { readKnown, readRecords } from './read/records.js';
 import { isServed, writeSeen } from './seen.js';
 
 export function startPostgresStore(options: LaneOptions): EventStore {
@@ -41,10 +45,15 @@ export function startPostgresStore(options: LaneOptions): EventStore {
     payloads: (rows, as) => readPayloads(queryPools[as], rows),
     byIds: (refs, as) => readEventsById(poolOf(as), refs),
     newest: (community, after) => readNewest(pool, community, after),
+    records: (query, as) => readRecords({ pool: queryPools[as], tagHash }, query),
+    known: (community, ids) => readKnown(pool, community, ids),
     isServed: (community, event) => isServed(pool, community, event),
     head: () => readHead(ownPool),
-    changes: async (after, limit) => {
-      const { entries, lastSeq } = await readOutbox(ownPool, after, limit);
+    changesOf: (query, as) => changesOf(queryPools[as], query),
+    anchor: (position, as) => readAnchor(queryPools[as], position),
+    tagKey: (community, letter, value) => tagHash(community, letter, value).toString(),
+    changes: async (after, limit, withOutlines) => {
+      const { entries, lastSeq } = await readOutbox(ownPool, after, limit, withOutlines);
       const without = positionsWithoutRow(entries, after, limit, lastSeq);
       // Mostly there is none, and the rows stay as they were read.
       if (without.length === 0) return { changes: entries, head: lastSeq };
@@ -55,30 +64,29 @@ export function startPostgresStore(options: LaneOptions): EventStore {
   };
 }
 
-/** Each is a mark, or a row that is no longer kept. */
-function positionsWithoutRow(
-  rows: readonly NamedChange[],
-  after: Position,
-  limit: number,
-  head: Position,
-): Position[] {
-  const last = rows.at(-1)?.seq ?? after;
-  const end = rows.length < limit ? Math.max(head, last) : last;
-  if (rows.length === end - after) return [];
-  const known = new Set(rows.map(({ seq }) => seq));
-  return Array.from({ length: end - after }, (_, place) => after + 1 + place).filter(
-    (seq) => !known.has(seq),
-  );
-}
+/** Offsets that one statement reads, of any community. */
+const OFFSETS_PER_READ = 50_000;
 
-/** Positions without a row that follow one another are one change. */
-function withUnnamed(
-  rows: readonly NamedChange[],
-  without: readonly Position[],
-  marks: readonly PendingMark[] | undefined,
-): ViewChange[] {
-  const known = new Set(without);
-  const last = without.filter((seq) => !known.has(seq + 1));
-  const unnamed = last.map((seq) => ({ op: 'unnamed', seq, marks }) as const);
-  return [...rows, ...unnamed].sort((a, b) => a.seq - b.seq);
+async function changesOf(
+  pool: Pool,
+  { community, after, upTo = Number.MAX_SAFE_INTEGER, limit }: ChangesOfCommunity,
+): Promise<OutlinedChanges> {
+  const within = Math.max(0, Math.min(OFFSETS_PER_READ, upTo - after));
+  const page = await readChanges(pool, {
+    community,
+    after,
+    limit,
+    within,
+    bare: true,
+    scrubbed: true,
+    tags: true,
+  });
+  const changes = page.changes.map((change) => {
+    const { seq, op, id, ingestedAt, author, kind, createdAt, topics, tags } = change;
+    // Something was erased here, and nobody can say any more what.
+    if (id === '') throw new OutboxBehind(after, seq + 1);
+    const outline = { id, author, kind, createdAt, topics, tags };
+    return { community, seq, op, id, ingestedAt, outline };
+  });
+  return { changes, upTo: page.upTo, head: page.lastSeq };
 }

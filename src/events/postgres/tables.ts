@@ -204,6 +204,7 @@ export const liveBusTable = declareTable('live_bus', {
   inNoFile: {
     event_id: 'Ephemeral events on their way between instances; deleted after five minutes.',
     payload: 'Ephemeral events on their way between instances; deleted after five minutes.',
+    came_by: 'A gossip topic, or the word sync.',
   },
   erased: { store: 'live_bus' },
 });

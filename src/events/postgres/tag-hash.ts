@@ -23,7 +23,7 @@ const SHORT_LIST = 32;
  */
 export function tagKeys(
   community: number,
-  { tags }: NostrEvent,
+  { tags }: Pick<NostrEvent, 'tags'>,
   tagHash: TagHash,
   bound: readonly string[] = UNBOUND,
 ): bigint[] {

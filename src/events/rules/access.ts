@@ -350,9 +350,12 @@ function isParty({ pubkey, tags }: NostrEvent, pubkeys: ReadonlySet<string>): bo
 
 function isAllowed({ tags, bound = [] }: MatchedEvent, view: TopicView): boolean {
   const named = tags.flatMap(([name, value]) => (name === 't' && value !== undefined ? [value] : []));
-  const reads = [...named, ...bound]
-    .map((topic) => readsTopic(view, topic))
-    .filter((may) => may !== undefined);
+  return readsOneOf(view, [...named, ...bound]);
+}
+
+/** May the client read what has these values of `t`? It needs one topic of them, if there is any. */
+export function readsOneOf(view: TopicView, values: readonly string[]): boolean {
+  const reads = values.map((topic) => readsTopic(view, topic)).filter((may) => may !== undefined);
   return reads.length === 0 || reads.includes(true);
 }
 

@@ -10,6 +10,13 @@ import type { NostrEvent } from './event.js';
 import type { Hidden } from './hidden.js';
 import type { Retention } from './retention.js';
 
+/**
+ * The gossip topic through which another node sent an event, in hex, or a sync with another node. Such an
+ * event is not gossiped as if it had been posted here.
+ */
+export type CameBy = string;
+export const CAME_BY_SYNC: CameBy = 'sync';
+
 /** An event on its way into the store: checked, verified, serialized once. */
 export interface Submission {
   readonly community: number;
@@ -17,6 +24,8 @@ export interface Submission {
   readonly payload: string;
   /** For a request to vanish (NIP-62): the communities in which it holds. */
   readonly vanishIn?: readonly number[];
+  /** How it came here, if it was not posted here. */
+  readonly cameBy?: CameBy | undefined;
   /** By the moderation rules, before the lane; undefined where it was not judged yet. */
   readonly judgement?: Judgement;
 }

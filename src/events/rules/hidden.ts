@@ -40,3 +40,23 @@ export const OUTBOX_REASONS = {
 } as const satisfies Record<Exclude<Hidden, 'withheld'>, string>;
 
 export type Announced = keyof typeof OUTBOX_REASONS;
+
+/**
+ * What the outbox says about an event: enough to decide whether a client could hold it, without its content.
+ */
+export interface EventOutline {
+  readonly id: string;
+  readonly author: string;
+  readonly kind: number;
+  /** Seconds, as Nostr has them. */
+  readonly createdAt: number;
+  /** The topics that it names and those that it is bound to. */
+  readonly topics: readonly string[];
+  /**
+   * The keys of its tags, as the store makes them. Undefined where they are not known: for an upsert, a
+   * superseded version, and an event with more than `OUTLINE_TAGS_MAX` different tags.
+   */
+  readonly tags: ReadonlySet<string> | undefined;
+}
+
+export const OUTLINE_TAGS_MAX = 100;

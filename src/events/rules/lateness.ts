@@ -40,7 +40,7 @@ export function refuseLate({ event, settings, nowSeconds, topics }: LateArrival)
   return undefined;
 }
 
-function isTimeless(kind: number): boolean {
+export function isTimeless(kind: number): boolean {
   if (kind === KIND_DELETION || kind === KIND_VANISH || kind === KIND_GIFT_WRAP) return true;
   const eventClass = classify(kind);
   return eventClass === 'replaceable' || eventClass === 'addressable';

@@ -38,10 +38,10 @@ export interface Arrival {
 type Policy = (arrival: Arrival) => Refusal | undefined;
 
 /** AUTH, NIP-98 and Blossom authorizations are credentials: publishing one would reveal it. */
-const CREDENTIAL_KINDS: ReadonlySet<number> = new Set([22_242, 27_235, 24_242]);
+export const CREDENTIAL_KINDS: ReadonlySet<number> = new Set([22_242, 27_235, 24_242]);
 /** Access control: exchanged between members only. */
-const P2P_ONLY_KINDS: ReadonlySet<number> = new Set([39_020, 39_021, 39_022]);
-const GIFT_WRAP_KINDS: ReadonlySet<number> = new Set([1_059, 21_059]);
+export const P2P_ONLY_KINDS: ReadonlySet<number> = new Set([39_020, 39_021, 39_022]);
+export const GIFT_WRAP_KINDS: ReadonlySet<number> = new Set([1_059, 21_059]);
 const REPOST_KINDS: ReadonlySet<number> = new Set([6, 16]);
 const KIND_CONTACTS = 3;
 

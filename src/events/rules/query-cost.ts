@@ -46,6 +46,8 @@ const TAGGED_ROW_MS = 0.009;
 const COUNTED_ROW_MS = 0.002;
 /** Reading one payload by its place. */
 const PAYLOAD_MS = 0.012;
+/** Reading one change of the outbox. */
+const CHANGE_MS = 0.004;
 /** Sending one event of an answer: time of the event loop, not of the database. */
 const SENT_ROW_MS = 0.002;
 /** An event of the window in memory that is looked at. */
@@ -93,9 +95,20 @@ export function countCost(filter: Filter, max: number): QueryCost {
   return costOf(scans * SCAN_MS + expected * readPerMatch * (isTagged ? rowMs : COUNTED_ROW_MS));
 }
 
+/** One page of a walk (events/postgres/read/records.ts): never light, because many follow one another. */
+export function recordsCost(filter: Filter, rows: number): QueryCost {
+  const { ms } = findCost(filter, rows);
+  return { class: ms > MEDIUM_MS_MAX ? 'heavy' : 'medium', ms };
+}
+
 /** The payloads of events whose places are known. */
 export function payloadsCost(rows: number): QueryCost {
   return { class: 'light', ms: STATEMENT_MS + rows * PAYLOAD_MS };
+}
+
+/** Changes of the outbox, read in order with what they say about their events. */
+export function changesCost(rows: number): QueryCost {
+  return costOf(rows * CHANGE_MS);
 }
 
 /** Milliseconds of the event loop to send this many events. */

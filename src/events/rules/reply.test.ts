@@ -108,13 +108,20 @@ describe('the reply to a decision', () => {
 describe('frames of a subscription', () => {
   it('EOSE and CLOSED name the subscription exactly, whatever it is called', () => {
     each((name) => {
-      expect(JSON.parse(eoseFrame(name))).toEqual(['EOSE', name]);
+      expect(JSON.parse(eoseFrame(name, undefined))).toEqual(['EOSE', name]);
       expect(JSON.parse(closedFrame(name, refusal('invalid', name)))).toEqual([
         'CLOSED',
         name,
         `invalid: ${name}`,
       ]);
     });
+  });
+
+  it('EOSE has a hint (NIP-67): more, and with a cursor also finish', () => {
+    expect(JSON.parse(eoseFrame('a', 'finish'))).toEqual(['EOSE', 'a']);
+    expect(JSON.parse(eoseFrame('a', 'more'))).toEqual(['EOSE', 'a', ['more']]);
+    expect(JSON.parse(eoseFrame('a', 'finish', 'c'))).toEqual(['EOSE', 'a', ['finish'], 'c']);
+    expect(JSON.parse(eoseFrame('a', undefined, 'c'))).toEqual(['EOSE', 'a', [], 'c']);
   });
 
   it('the head of an EVENT frame and a payload make one frame', () => {

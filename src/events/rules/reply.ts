@@ -3,7 +3,7 @@
  * value, not an exception (I2: a failure never becomes a success).
  */
 
-/** The machine-readable prefixes of NIP-01, NIP-42 and NIP-45. */
+/** The machine-readable prefixes of NIP-01, NIP-42, NIP-45 and NIP-77. */
 export type Prefix =
   | 'duplicate'
   | 'pow'
@@ -14,6 +14,7 @@ export type Prefix =
   | 'mute'
   | 'error'
   | 'unsupported'
+  | 'closed'
   | 'auth-required';
 
 export interface Refusal {
@@ -120,8 +121,18 @@ export function authFrame(challenge: string): string {
   return JSON.stringify(['AUTH', challenge]);
 }
 
-export function eoseFrame(subscriptionId: string): string {
-  return JSON.stringify(['EOSE', subscriptionId]);
+/** Whether all stored events that match were sent (NIP-67); undefined where nobody knows. */
+export type Completeness = 'finish' | 'more' | undefined;
+
+/**
+ * The cursor, for a REQ that has one, comes after the hints of NIP-67. Without a cursor only `more` is sent:
+ * nostr-fetch ignores an EOSE of three elements and waits for ever, and `finish` would be on nearly every
+ * one.
+ */
+export function eoseFrame(subscriptionId: string, hint: Completeness, cursor?: string): string {
+  if (cursor !== undefined)
+    return JSON.stringify(['EOSE', subscriptionId, hint === undefined ? [] : [hint], cursor]);
+  return JSON.stringify(hint === 'more' ? ['EOSE', subscriptionId, [hint]] : ['EOSE', subscriptionId]);
 }
 
 export function closedFrame(subscriptionId: string, why: Refusal): string {
@@ -132,11 +143,16 @@ export function noticeFrame(why: Refusal): string {
   return JSON.stringify(['NOTICE', words(why)]);
 }
 
-/** NIP-77 is not supported. The texts are those of strfry with negentropy disabled: clients know them. */
+/** Where NIP-77 is turned off. The texts are those of strfry with negentropy disabled: clients know them. */
+export const NEGENTROPY_OFF = refusal('blocked', 'negentropy disabled');
 export const NEGENTROPY_DISABLED = JSON.stringify(['NOTICE', 'ERROR: bad msg: negentropy disabled']);
 
-export function negErrFrame(subscriptionId: string): string {
-  return JSON.stringify(['NEG-ERR', subscriptionId, 'blocked: negentropy disabled']);
+export function negErrFrame(subscriptionId: string, why: Refusal): string {
+  return JSON.stringify(['NEG-ERR', subscriptionId, words(why)]);
+}
+
+export function negMsgFrame(subscriptionId: string, hex: string): string {
+  return JSON.stringify(['NEG-MSG', subscriptionId, hex]);
 }
 
 export function countFrame(subscriptionId: string, count: number, approximate: boolean): string {
@@ -148,6 +164,16 @@ export function eventFrameHead(subscriptionId: string): string {
   return `["EVENT",${JSON.stringify(subscriptionId)},`;
 }
 export const EVENT_FRAME_END = ']';
+
+/** The end of a frame of a subscription with a cursor, which has no characters to escape. */
+export function cursorFrameEnd(cursor: string): string {
+  return `,"${cursor}"]`;
+}
+
+/** The frame of a deletion is this head, the id as JSON, and the cursor. */
+export function goneFrameHead(subscriptionId: string): string {
+  return `["GONE",${JSON.stringify(subscriptionId)},`;
+}
 
 export function words({ refused, why }: Refusal): string {
   return `${refused}: ${why}`;

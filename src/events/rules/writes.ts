@@ -88,7 +88,8 @@ export interface OutboxRow {
   readonly community: number;
   readonly op: 'upsert' | 'delete';
   readonly reason: OutboxReason | undefined;
-  readonly event: Version & Pick<NostrEvent, 'pubkey' | 'kind'>;
+  /** Without its tags where they are not known: for a superseded version. */
+  readonly event: Version & Pick<NostrEvent, 'pubkey' | 'kind'> & Partial<Pick<NostrEvent, 'tags'>>;
   readonly topics: readonly string[];
   readonly effectiveKey: string | undefined;
   readonly ingestedAt: number;

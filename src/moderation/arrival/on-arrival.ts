@@ -3,7 +3,7 @@
  * decides under its lock by the rules in force, so an event that they hold or hide is never served (I16). The
  * consumer labels events that are served.
  */
-import type { Client, ClientBase } from 'pg';
+import type { ClientBase } from 'pg';
 import type { Communities } from '../../communities/communities.js';
 import { writeHeld } from '../../events/postgres/lane/held.sql.js';
 import { type ArrivalFacts, type Judgement, ratedRules } from '../../events/rules/batch/judged.js';
@@ -65,10 +65,18 @@ export class OnArrival {
     return { judgements, counts, restored };
   }
 
-  /** Writes held events with their actions and cases, and the counts of rates, in the lane's transaction. */
-  async write(client: Client, { held, counted }: BatchWrites, now: number): Promise<void> {
+  /**
+   * Writes held events with their actions and cases, and the counts of rates, in the lane's transaction.
+   * `hold` stores the events themselves, where they are not in PostgreSQL.
+   */
+  async write(
+    client: ClientBase,
+    { held, counted }: Pick<BatchWrites, 'held' | 'counted'>,
+    now: number,
+    hold: typeof writeHeld = writeHeld,
+  ): Promise<void> {
     await Promise.all([
-      held.length === 0 ? undefined : writeHeld(client, held, now),
+      held.length === 0 ? undefined : hold(client, held, now),
       writeRulings(client, held, now),
       writeCounted(client, counted, now),
       addPendingLabels(client, held, now),

@@ -7,6 +7,7 @@ import { bytes, type Db } from '../../../postgres/values.js';
 import { addressOf } from '../../rules/classify.js';
 import { ownersOf } from '../../rules/deletion.js';
 import type { NostrEvent } from '../../rules/event.js';
+import { CAME_BY_SYNC } from '../../rules/facts.js';
 import { type Hidden, hiddenOf } from '../../rules/hidden.js';
 import type { EventRef } from '../../store.js';
 import { addressHash } from '../history.js';
@@ -26,6 +27,8 @@ export interface KnownId {
   readonly seenCount: number;
   readonly hidden: Hidden | undefined;
   readonly goneAt: number | null;
+  /** How it came; undefined once its row of the outbox is trimmed. */
+  readonly cameBy: 'post' | 'gossip' | 'sync' | undefined;
   /** Undefined once it is purged. */
   readonly stored: StoredLife | undefined;
 }
@@ -65,8 +68,9 @@ export async function readEventLife(db: Db, ref: EventRef): Promise<EventLife> {
   };
 }
 
-interface KnownRow extends Omit<KnownId, 'hidden' | 'stored'> {
+interface KnownRow extends Omit<KnownId, 'hidden' | 'stored' | 'cameBy'> {
   readonly hidden: number | null;
+  readonly cameBy: KnownId['cameBy'] | null;
 }
 
 async function readKnown(db: Db, { community, id }: EventRef): Promise<KnownId | undefined> {
@@ -75,9 +79,11 @@ async function readKnown(db: Db, { community, id }: EventRef): Promise<KnownId |
   const values = [community, bytes(id)];
   const { rows } = await db.query<KnownRow>(
     `SELECT encode(d.author, 'hex') AS author, d.first_seen_at AS "firstSeenAt",
-       d.last_seen_at AS "lastSeenAt", d.seen_count AS "seenCount", d.hidden, d.gone_at AS "goneAt"
+       d.last_seen_at AS "lastSeenAt", d.seen_count AS "seenCount", d.hidden, d.gone_at AS "goneAt",
+       (SELECT CASE coalesce(o.came_by, '') WHEN '' THEN 'post' WHEN $3 THEN 'sync' ELSE 'gossip' END
+        FROM events_outbox o WHERE o.seq = d.seq) AS "cameBy"
      FROM ${asked} ${dedupe}`,
-    values,
+    [...values, CAME_BY_SYNC],
   );
   const [row] = rows;
   if (row === undefined) return undefined;
@@ -90,6 +96,7 @@ async function readKnown(db: Db, { community, id }: EventRef): Promise<KnownId |
   return {
     ...row,
     hidden: row.hidden === null ? undefined : hiddenOf(row.hidden),
+    cameBy: row.cameBy ?? undefined,
     stored: stored && {
       event: JSON.parse(stored.payload) as NostrEvent,
       expiresAt: stored.expiresAt,

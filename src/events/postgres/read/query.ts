@@ -6,12 +6,13 @@
 import { hexArray, int4Array, int8Array, textArray } from '../../../postgres/binary.js';
 import { bytes } from '../../../postgres/values.js';
 import { toTsquery } from '../../../search/rules.js';
+import type { Bound } from '../../../sync/rules-negentropy.js';
 import { findsBound, isTopic } from '../../../topics/rules.js';
 import { KIND_DELETION, type Version } from '../../rules/classify.js';
 import type { Filter, TagCondition } from '../../rules/filter.js';
 import { Keep, keepsOf, REGULAR_KEEPS } from '../../rules/keep.js';
 import { defaultSince, topicSince } from '../../rules/retention.js';
-import type { Query } from '../../store.js';
+import type { Position, Query } from '../../store.js';
 import { dedupeOf, eventAt } from '../places.js';
 import type { TagHash } from '../tag-hash.js';
 import { NOT_VANISHED, visible, withinDays } from './hidden-at-read.js';
@@ -42,6 +43,8 @@ export type SelectOf = Query & {
    * earlier.
    */
   readonly after?: Version | undefined;
+  /** The oldest first, from `lower` on and below `upper`, of those up to a position (read/records.ts). */
+  readonly rising?: { readonly lower: Bound; readonly upper: Bound; readonly upTo: Position } | undefined;
   /**
    * For a count: at most this many rows of all scans together, in the order of the scans; a row may occur
    * twice. Undefined: the newest rows, each once.
@@ -59,7 +62,12 @@ export function selectRows(query: SelectOf, tagHash: TagHash, params: Parameters
   if (filter.authors !== undefined) return selectByAuthors(context);
   if (filter.kinds !== undefined) return selectByKinds(context);
   return `SELECT ${columns} FROM events e
-    WHERE ${conditions(context, {})} ORDER BY e.created_at DESC, e.id LIMIT ${context.limit}`;
+    WHERE ${conditions(context, {})} ${orderBy(context, 'e.')} LIMIT ${context.limit}`;
+}
+
+/** In the order of the answer. `time`: the table whose index gives the order. */
+function orderBy({ query: { rising } }: Context, time: string, id = time): string {
+  return `ORDER BY ${time}created_at ${rising === undefined ? 'DESC' : ''}, ${id}id`;
 }
 
 interface Context {
@@ -95,7 +103,7 @@ interface Settled {
 
 export function conditions(context: Context, settled: Settled): string {
   const { params } = context;
-  const { filter, rules, now, generation, after } = context.query;
+  const { filter, rules, now, generation, after, rising } = context.query;
   const all = [
     `e.community = ${context.community}`,
     'e.hidden IS NULL',
@@ -110,6 +118,7 @@ export function conditions(context: Context, settled: Settled): string {
     const time = params.add(after.created_at, 'bigint');
     all.push(`(e.created_at < ${time} OR e.id > ${params.add(bytes(after.id), 'bytea')})`);
   }
+  if (rising !== undefined) all.push(...within(params, rising));
   if (filter.authors !== undefined && !settled.authors) {
     all.push(`e.pubkey = ANY (${params.add(hexArray([...filter.authors]), 'bytea[]')})`);
   }
@@ -130,6 +139,17 @@ export function conditions(context: Context, settled: Settled): string {
       AND doc.words @@ ${params.add(toTsquery(filter.search, undefined), 'tsquery')})`);
   }
   return all.join(' AND ');
+}
+
+/** `since` and `until` of the filter are the times of the bounds or closer. */
+function within(params: Parameters, { lower, upper, upTo }: NonNullable<SelectOf['rising']>): string[] {
+  const idOf = ({ id }: Bound) => params.add(Buffer.from(id), 'bytea');
+  const time = ({ time: seconds }: Bound) => params.add(seconds, 'bigint');
+  return [
+    `e.seq <= ${params.add(upTo, 'bigint')}`,
+    ...(lower.id.length === 0 ? [] : [`(e.created_at > ${time(lower)} OR e.id >= ${idOf(lower)})`]),
+    ...(upper.id.length === 0 ? [] : [`(e.created_at < ${time(upper)} OR e.id < ${idOf(upper)})`]),
+  ];
 }
 
 /** The bucket of a kind is known, so a filter with kinds does not read the other partitions. */
@@ -191,7 +211,7 @@ function perValue(context: Context, asked: string, from: string, where: string):
   return ofAllScans(
     context,
     asked,
-    `SELECT ${context.columns} FROM ${from} WHERE ${where} ORDER BY e.created_at DESC, e.id`,
+    `SELECT ${context.columns} FROM ${from} WHERE ${where} ${orderBy(context, 'e.')}`,
   );
 }
 
@@ -199,10 +219,12 @@ function perValue(context: Context, asked: string, from: string, where: string):
  * The newest rows of all scans; or, for a count, the rows of one scan after another, so that the last scans
  * are skipped once there are enough.
  */
-function ofAllScans({ params, limit, query: { rowsMax } }: Context, asked: string, scan: string): string {
+function ofAllScans(context: Context, asked: string, scan: string): string {
+  const { params, limit, query } = context;
+  const { rowsMax } = query;
   const scans = `FROM ${asked} CROSS JOIN LATERAL (${scan} LIMIT ${limit}) r`;
   if (rowsMax !== undefined) return `SELECT r.seq ${scans} LIMIT ${params.add(rowsMax, 'bigint')}`;
-  return `SELECT DISTINCT ON (created_at, id) r.* ${scans} ${NEWEST_FIRST} LIMIT ${limit}`;
+  return `SELECT DISTINCT ON (created_at, id) r.* ${scans} ${orderBy(context, '')} LIMIT ${limit}`;
 }
 
 function selectByIds(context: Context): string {
@@ -212,7 +234,7 @@ function selectByIds(context: Context): string {
     ${dedupeOf(context.community, 'asked.id')}
     ${eventAt('d')}
     WHERE ${conditions(context, { ids: true })}
-    ${NEWEST_FIRST} LIMIT ${context.limit}`;
+    ${orderBy(context, '')} LIMIT ${context.limit}`;
 }
 
 function selectByTag(context: Context, tag: TagCondition): string {
@@ -230,7 +252,7 @@ function selectByTag(context: Context, tag: TagCondition): string {
       ${eventAt('g')}
       WHERE g.tag = asked.tag AND g.keep IN (${servedKeeps(filter)}) ${range}
         AND ${carries(tag, filter)} AND ${rest}
-      ORDER BY g.created_at DESC, e.id`,
+      ${orderBy(context, 'g.', 'e.')}`,
   );
 }
 
