@@ -869,7 +869,7 @@ it('every declared refusal of a route of operators occurs above', () => {
   // These have their own test files.
   const elsewhere = [
     'session|reports|blocks|policies|consents|plans|usage|webhook-secret',
-    'personal|erasures|outbox|followers|consumers|moderation|events|jobs|labels|communities',
+    'p2p|personal|erasures|outbox|followers|consumers|moderation|events|jobs|labels|communities',
     'erasure-certificates|members/{pubkey}/personal|node-subscriptions/{topic_id}/preview',
   ];
   const isElsewhere = new RegExp(`^/v1/admin/(${elsewhere.join('|')})|/(plan|sessions)$`);

@@ -2,13 +2,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse as parseYaml } from 'yaml';
 import { ERRORS } from '../../src/api/rules-errors.js';
-import { addApi } from '../../src/api/server.js';
-import { createLog } from '../../src/node/log.js';
-import { createAddressOf } from '../../src/port/client-address.js';
-import { Http } from '../../src/port/http.js';
-import { PostgresSessions } from '../../src/sessions/postgres.js';
 import { codesOf, type OpenApi, type Operation, partOf, readOpenApi } from '../support/clients/api.js';
 import { startTestNode, type TestNode } from '../support/node.js';
+import { createApiPort } from '../support/servers/api-port.js';
 
 let relay: TestNode;
 let document: OpenApi;
@@ -30,42 +26,12 @@ const operations = (): [string, string, Operation][] =>
 
 /** The routes that really are on the port, as fastify tells of each when it is added. */
 async function existingRoutes(): Promise<string[]> {
-  const { metrics, communities, verifier } = relay.node;
-  const http = new Http({ metrics, metricsToken: undefined, ready: async () => undefined });
+  const { http, add } = createApiPort(relay);
   const seen: string[] = [];
   http.app.addHook('onRoute', ({ method, path }) => {
     for (const each of [method].flat()) seen.push(`${each} ${path}`);
   });
-  addApi(http, {
-    pool: relay.database.pool,
-    networkId: '',
-    communities,
-    verifier,
-    bases: () => [],
-    useOnce: async () => true,
-    sessions: new PostgresSessions(relay.database.pool),
-    tokenSecret: '',
-    adminPubkeys: [],
-    carryOut: async () => undefined,
-    downloadSecret: '',
-    exportSoon: async () => undefined,
-    eraseSoon: async () => undefined,
-    countHeld: async () => ({ succeeded: new Map(), failed: new Map() }),
-    previewPurge: async () => ({ complete: true, jobs: [], counts: [] }),
-    hashOf: async () => undefined,
-    search: {
-      pool: relay.database.pool,
-      searchPool: relay.database.searchPool,
-      tagHash: () => 0n,
-      cursorSecret: '',
-    },
-    inSlot: (_asker, _cost, query) => query(relay.database.pool),
-    addressOf: createAddressOf(['loopback']),
-    rates: { take: () => ({ allowed: true, retryAfterMs: 0 }) },
-    version: '0',
-    log: createLog('silent'),
-    now: Date.now,
-  });
+  add();
   await http.app.ready();
   await http.close();
   return seen

@@ -11,6 +11,7 @@ import { dataLockHolder } from '../../src/postgres/data-lock.js';
 import { eventually, runCli, startCli } from '../support/cli.js';
 import { createTestDatabase, type TestDatabase } from '../support/servers/database.js';
 import { freePort } from '../support/servers/free-port.js';
+import { copyCluster } from '../support/servers/postgres.js';
 import { TestRedis } from '../support/servers/redis.js';
 
 let folder: string;
@@ -115,6 +116,7 @@ describe('doctor on an embedded node', () => {
     const dataDir = join(folder, 'node');
     const port = `${await freePort()}`;
     const env = { MINATO_DATA_DIR: dataDir, MINATO_PORT: port };
+    await copyCluster(dataDir);
     const node = startCli(['serve'], env);
     await eventually('the node is ready', async () => {
       const answer = await fetch(`http://127.0.0.1:${port}/readyz`).catch(() => undefined);

@@ -17,6 +17,7 @@ import { eventually, type RunningCli, runCli, startCli } from '../support/cli.js
 import { RawClient } from '../support/clients/client.js';
 import { newAuthor, sign } from '../support/events.js';
 import { freePort } from '../support/servers/free-port.js';
+import { copyCluster } from '../support/servers/postgres.js';
 import { LIBRARIES, type Library, type LibraryClient, NDK_WITHOUT_POLICY } from './libraries.js';
 
 vi.mock('isomorphic-ws', async () => ({ default: (await import('./libraries.js')).BrowserSocket }));
@@ -69,6 +70,7 @@ beforeAll(async () => {
     MINATO_TOPIC_MODE: 'required',
     MINATO_LOG_LEVEL: 'info',
   };
+  await copyCluster(env.MINATO_DATA_DIR!);
   node = start();
   await isReady(node);
 });

@@ -63,15 +63,15 @@ const certificates = () => join(folder, 'certificates.jsonl');
 
 it('what cannot be erased is refused with one sentence', async () => {
   expect(await output('erase')).toBe('nothing was erased\n');
-  const refused = await Promise.all([
-    problem('erase', 'member', npub(alice)),
-    problem('erase', 'member', 'npub1none', '--yes'),
-    problem('erase', 'member', npub(alice), '--yes', '-c', 'none'),
-    problem('erase', 'member', npub(boss), '--yes'),
-    problem('erase', 'community', 'default', '--yes'),
-    problem('erase', 'show', UNKNOWN),
-    problem('certificate', 'show', 'x'),
-  ]);
+  const refused = [
+    await problem('erase', 'member', npub(alice)),
+    await problem('erase', 'member', 'npub1none', '--yes'),
+    await problem('erase', 'member', npub(alice), '--yes', '-c', 'none'),
+    await problem('erase', 'member', npub(boss), '--yes'),
+    await problem('erase', 'community', 'default', '--yes'),
+    await problem('erase', 'show', UNKNOWN),
+    await problem('certificate', 'show', 'x'),
+  ];
   expect(refused.map((text) => text.split('\n')[0])).toEqual([
     'minato: an erasure cannot be undone: without a terminal to ask on it needs --yes',
     expect.stringMatching(/'npub1none' is invalid.* must be 64 lowercase hex characters or an npub\.$/),
@@ -121,11 +121,11 @@ it('a store that fails is named, by the command and by doctor, and tried again',
   expect(await output('erase', 'hold', held, '--reason', 'court order 7')).toBe(
     `held; to continue: minato erase release ${held}\n`,
   );
-  const [doctor, conflict, shown] = await Promise.all([
-    minato('doctor'),
-    problem('erase', 'cancel', held),
-    output('erase', 'show', held),
-  ]);
+  const [doctor, conflict, shown] = [
+    await minato('doctor'),
+    await problem('erase', 'cancel', held),
+    await output('erase', 'show', held),
+  ];
   expect(doctor.stdout).toContain(`warn community default: erasure ${id} failed in postgres:invites\n`);
   expect(doctor.stdout).toContain(`warn community default: erasure ${held} is held (court order 7)\n`);
   expect(doctor.stdout).toContain('ok   the erasure key is present\n');
@@ -133,10 +133,7 @@ it('a store that fails is named, by the command and by doctor, and tried again',
   expect(shown).toMatch(
     new RegExp(`^${held}  held\n  about +${npub(carol)} of default\n[\\s\\S]*  why +"court order 7"\n$`),
   );
-  const [released, retried] = await Promise.all([
-    output('erase', 'release', held),
-    output('erase', 'retry', id),
-  ]);
+  const [released, retried] = [await output('erase', 'release', held), await output('erase', 'retry', id)];
   expect(released).toMatch(/^released; /);
   expect(retried).toContain('every store counts 0 now\n');
 });
@@ -158,12 +155,12 @@ it('certificates are listed, printed and valid; only the erasure key tells whom 
   const signer = npubEncode(events[0]!.pubkey);
   const id = (JSON.parse(events[0]!.content) as { erasure_id: string }).erasure_id;
   const options = ['--key', signer, '--subject', npub(alice), '-c', 'default'];
-  const [listed, page, all, stranger] = await Promise.all([
-    output('certificate'),
-    output('certificate', 'show', id, '--html'),
-    output('certificate', 'verify', certificates(), ...options),
-    minato('certificate', 'verify', certificates(), '--subject', npub(carol)),
-  ]);
+  const [listed, page, all, stranger] = [
+    await output('certificate'),
+    await output('certificate', 'show', id, '--html'),
+    await output('certificate', 'verify', certificates(), ...options),
+    await minato('certificate', 'verify', certificates(), '--subject', npub(carol)),
+  ];
   expect(
     listed
       .trimEnd()

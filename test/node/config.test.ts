@@ -1,12 +1,12 @@
 /**
  * Boot settings, the commands' help and errors, and `minato settings` against the database of a running node.
  */
-import { execFile } from 'node:child_process';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { resetSetting } from '../../src/communities/communities.sql.js';
 import { nodeSettingKeys } from '../../src/communities/rules-node-settings.js';
 import { type SettingKey, settingKeys } from '../../src/communities/rules-settings.js';
 import { ConfigError, readConfig } from '../../src/node/config.js';
+import { runCli, runProgram, startCli } from '../support/cli.js';
 import { RawClient } from '../support/clients/client.js';
 import { newAuthor, sign } from '../support/events.js';
 import { startTestNode, type TestNode } from '../support/node.js';
@@ -64,6 +64,7 @@ describe('environment variables', () => {
       'LOG_LEVEL',
       'METRICS_TOKEN',
       'DYNAMODB_PREFIX',
+      'EVENT_STORE',
     ];
     const others = ['DATABASE_URL', 'REDIS_URL', 'DYNAMODB_ENDPOINT', 'AWS_REGION'];
     const env = Object.fromEntries(
@@ -136,6 +137,8 @@ describe('environment variables', () => {
     ['DYNAMODB_ENDPOINT', 'localhost:8000'],
     ['AWS_REGION', 'Europe, mostly'],
     ['MINATO_DYNAMODB_PREFIX', 'my tables/'],
+    ['MINATO_EVENT_STORE', 'sqlite'],
+    ['MINATO_EVENT_STORE', 'dynamodb'],
     ['MINATO_TRUSTED_PROXIES', 'everybody'],
     ['MINATO_TRUSTED_PROXIES', '10.0.0.0/99'],
     ['MINATO_LOG_LEVEL', 'loud'],
@@ -197,14 +200,11 @@ interface Run {
   readonly err: string;
 }
 
-/** Runs `minato …` as a separate process, without the environment of this one. */
-function minato(args: string[], env: Record<string, string> = {}): Promise<Run> {
-  return new Promise((resolve) => {
-    const options = { env: { PATH: process.env.PATH ?? '', NO_COLOR: '1', ...env }, timeout: 30_000 };
-    execFile(process.execPath, ['bin/minato.js', ...args], options, (error, out, err) => {
-      resolve({ code: error === null ? 0 : typeof error.code === 'number' ? error.code : -1, out, err });
-    });
-  });
+/** Runs `minato …` in a separate process, without the environment of this one. */
+async function minato(args: string[], env: Record<string, string> = {}): Promise<Run> {
+  const all = { PATH: process.env.PATH ?? '', NO_COLOR: '1', ...env };
+  const { code, stdout, stderr } = await runProgram(args, all);
+  return { code: code ?? -1, out: stdout, err: stderr };
 }
 
 describe('minato', () => {
@@ -219,7 +219,7 @@ describe('minato', () => {
     for (const command of COMMANDS) expect(out).toContain(command);
   });
 
-  it.concurrent.each([
+  it.each([
     ...COMMANDS,
     ...['list', 'get', 'set', 'reset'].map((command) => `settings ${command}`),
     ...['list', 'add'].map((command) => `communities ${command}`),
@@ -253,7 +253,7 @@ describe('minato', () => {
     expect(out).toMatch(/^\d+\.\d+\.\d+\n$/);
   });
 
-  it.concurrent.each(['sail', 'settings sail', 'serve --sail', 'settings set topic.mode'])(
+  it.each(['sail', 'settings sail', 'serve --sail', 'settings set topic.mode'])(
     '"minato %s" is an error that points to the help',
     async (words) => {
       const { code, out, err } = await minato(words.split(' '));
@@ -314,8 +314,20 @@ describe('minato settings on the database of a running node', () => {
     }
   });
 
+  it.each([
+    ['settings', 'get', 'relay.name'],
+    ['settings', 'get', 'relay.nam'],
+    ['settings', 'list', '--json'],
+    ['settings', 'sail'],
+    ['communities', '--help'],
+  ])('%s %s %s in a process of its own ends by itself with the same result', async (...args) => {
+    const given = args.filter((arg) => arg !== undefined);
+    const env = { DATABASE_URL: relay.test.url };
+    expect(await startCli(given, env).ended).toEqual(await runCli(given, env));
+  });
+
   it('list shows every setting with its value, also as JSON', async () => {
-    const [plain, json] = await Promise.all([run('settings'), run('settings', 'list', '--json')]);
+    const [plain, json] = [await run('settings'), await run('settings', 'list', '--json')];
     expect(plain.code).toBe(0);
     for (const key of [...settingKeys, ...nodeSettingKeys])
       expect(plain.out).toMatch(new RegExp(`^${key.replace('.', '\\.')} +\\S`, 'm'));
@@ -355,15 +367,15 @@ describe('minato settings on the database of a running node', () => {
       ['relay.urls', '["wss://relay.example.org"]', ['wss://relay.example.org']],
       ['relay.name', '42', '42'],
     ];
-    const runs = await Promise.all(values.map(([key, value]) => run('settings', 'set', key, value)));
-    expect(runs.map(({ code }) => code)).toEqual(values.map(() => 0));
+    for (const [key, value] of values)
+      expect(await run('settings', 'set', key, value)).toMatchObject({ code: 0 });
     const stored = JSON.parse((await run('settings', 'list', '--json')).out);
     expect(stored).toMatchObject(Object.fromEntries(values.map(([key, , value]) => [key, value])));
     const community = relay.node.communities.find(undefined, 'default')!;
     for (const [key] of values) await resetSetting(relay.database.pool, community.id, key);
   });
 
-  it.concurrent.each([
+  it.each([
     ['limits.tagsMax', 'many'],
     ['topic.mode', 'closed'],
     ['topic.freeKinds', '["x-y"]'],
@@ -381,11 +393,11 @@ describe('minato settings on the database of a running node', () => {
   });
 
   it('an unknown key is an error that suggests a similar key', async () => {
-    const runs = await Promise.all([
-      run('settings', 'get', 'limits.nothing'),
-      run('settings', 'set', 'tagsmax', '1'),
-      run('settings', 'reset', '__proto__'),
-    ]);
+    const runs = [
+      await run('settings', 'get', 'limits.nothing'),
+      await run('settings', 'set', 'tagsmax', '1'),
+      await run('settings', 'reset', '__proto__'),
+    ];
     for (const { code, out, err } of runs) {
       expect({ code, out }).toEqual({ code: 1, out: '' });
       expect(err).toMatch(/^minato: unknown setting/);

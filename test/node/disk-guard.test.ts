@@ -13,6 +13,7 @@ import { createApi } from '../support/clients/api.js';
 import { RawClient } from '../support/clients/client.js';
 import { newAuthor, nowSeconds, sign } from '../support/events.js';
 import { startTestNode, type TestNode } from '../support/node.js';
+import { copyCluster } from '../support/servers/postgres.js';
 
 const run = promisify(execFile);
 const FULL = 'error: the disk of this relay is nearly full, try again later';
@@ -202,6 +203,7 @@ describe('on a small disk', () => {
   it('the node refuses posts before PostgreSQL runs out of space', async (context) => {
     if (!isMounted) context.skip('a small disk needs root and the right to mount');
     const env = { MINATO_DATA_DIR: join(folder, 'data'), MINATO_PORT: '0', MINATO_LOG_LEVEL: 'info' };
+    await copyCluster(env.MINATO_DATA_DIR);
     const node = startCli(['serve'], env);
     let output = '';
     node.child.stdout!.on('data', (chunk: Buffer) => {

@@ -10,6 +10,7 @@ import { type EmbeddedServer, startEmbedded } from '../../src/postgres/embedded.
 import { eventually, type RunningCli, runCli, startCli } from '../support/cli.js';
 import { RawClient } from '../support/clients/client.js';
 import { newAuthor, sign } from '../support/events.js';
+import { copyCluster } from '../support/servers/postgres.js';
 
 const run = promisify(execFile);
 const isRoot = process.getuid?.() === 0 && process.platform === 'linux';
@@ -157,6 +158,7 @@ describe.skipIf(!isRoot)('with the embedded PostgreSQL', () => {
   it('stays root where its user has no access, with a warning', async () => {
     await chmod(parent, 0o700);
     const env = { MINATO_DATA_DIR: join(parent, 'data') };
+    await copyCluster(env.MINATO_DATA_DIR);
     const node = await serve(env);
     expect((await rightsOf(node.pid)).uids).toEqual(new Set([0]));
     expect(node.log()).toMatch(/the node stays root: its user cannot access \//);
@@ -165,7 +167,9 @@ describe.skipIf(!isRoot)('with the embedded PostgreSQL', () => {
   });
 
   it('stays root when it is configured to', async () => {
-    const node = await serve({ MINATO_DATA_DIR: join(parent, 'data'), MINATO_USER: 'root' });
+    const dataDir = join(parent, 'data');
+    await copyCluster(dataDir);
+    const node = await serve({ MINATO_DATA_DIR: dataDir, MINATO_USER: 'root' });
     expect((await rightsOf(node.pid)).uids).toEqual(new Set([0]));
     expect(node.log()).toContain('the node stays root: MINATO_USER is root');
   });
@@ -173,6 +177,7 @@ describe.skipIf(!isRoot)('with the embedded PostgreSQL', () => {
   it('does not change the owner of the target of a link', async () => {
     const dataDir = join(parent, 'data');
     const env = { MINATO_DATA_DIR: dataDir };
+    await copyCluster(dataDir);
     await (await serve(env)).stop();
     const secret = join(parent, 'secret');
     await cp('/etc/hostname', secret);
@@ -187,6 +192,7 @@ describe.skipIf(!isRoot)('with an external database', () => {
   const quiet = { info: () => undefined, warn: () => undefined, error: () => undefined };
   let server: EmbeddedServer;
   beforeEach(async () => {
+    await copyCluster(join(parent, 'elsewhere'));
     server = await startEmbedded(join(parent, 'elsewhere'), quiet);
   });
   afterEach(() => server.stop());

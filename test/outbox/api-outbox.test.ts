@@ -4,19 +4,15 @@
 import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { addApi } from '../../src/api/server.js';
 import { addCommunity } from '../../src/communities/communities.sql.js';
 import { changeNodeSetting, clearNodeSetting } from '../../src/communities/node-settings.sql.js';
-import { createLog } from '../../src/node/log.js';
-import { createAddressOf } from '../../src/port/client-address.js';
-import { Http } from '../../src/port/http.js';
-import { PostgresSessions } from '../../src/sessions/postgres.js';
 import { eventually } from '../support/cli.js';
 import { type Api, authorization, createApi, credential } from '../support/clients/api.js';
 import { RawClient } from '../support/clients/client.js';
 import { type Line, LineReader } from '../support/clients/stream.js';
 import { type Author, type Draft, newAuthor, nowSeconds, sign } from '../support/events.js';
 import { startTestNode, type TestNode } from '../support/node.js';
+import { serveApi } from '../support/servers/api-port.js';
 
 const OUTBOX = '/v1/admin/outbox';
 const VIEW = `${OUTBOX}/view`;
@@ -484,44 +480,8 @@ describe('the view', () => {
 });
 
 describe('a port of its own', () => {
-  async function serve(times: { signOfLifeMs?: number; stalledMsMax?: number }): Promise<[Http, string]> {
-    const { metrics, communities, verifier, limits, rates } = relay.node;
-    const http = new Http({ metrics, metricsToken: undefined, ready: async () => undefined });
-    let port = 0;
-    addApi(http, {
-      pool: relay.database.apiPool,
-      networkId: '',
-      communities,
-      verifier,
-      bases: () => [`ws://127.0.0.1:${port}`],
-      useOnce: (...credential) => limits.useOnce(...credential),
-      sessions: new PostgresSessions(relay.database.apiPool),
-      tokenSecret: 'secret',
-      downloadSecret: 'secret',
-      exportSoon: async () => undefined,
-      eraseSoon: async () => undefined,
-      countHeld: async () => ({ succeeded: new Map(), failed: new Map() }),
-      previewPurge: async () => ({ complete: true, jobs: [], counts: [] }),
-      hashOf: async () => undefined,
-      search: {
-        pool: relay.database.pool,
-        searchPool: relay.database.searchPool,
-        tagHash: () => 0n,
-        cursorSecret: '',
-      },
-      inSlot: (_asker, _cost, query) => query(relay.database.pool),
-      adminPubkeys: [root.pubkey],
-      carryOut: async () => undefined,
-      addressOf: createAddressOf(['loopback']),
-      rates,
-      version: '0',
-      log: createLog('silent'),
-      now: Date.now,
-      ...times,
-    });
-    port = await http.listen('127.0.0.1', 0);
-    return [http, `http://127.0.0.1:${port}`];
-  }
+  const serve = (times: { signOfLifeMs?: number; stalledMsMax?: number }) =>
+    serveApi(relay, { adminPubkeys: [root.pubkey], ...times });
 
   it('a stream without changes sends keep-alive positions, and ends with the node', async () => {
     const [http, base] = await serve({ signOfLifeMs: 1 });

@@ -6,17 +6,14 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { route } from '../../src/api/contract.js';
 import { denial, isDenial } from '../../src/api/rules-errors.js';
-import { addApi } from '../../src/api/server.js';
 import { DAY_MS } from '../../src/events/rules/retention.js';
-import { createLog } from '../../src/node/log.js';
 import { assignPlan, changePlan, createPlan, deletePlan } from '../../src/plans/plans.sql.js';
 import { countUse, giveBack, readUsage } from '../../src/plans/usage.sql.js';
-import { createAddressOf } from '../../src/port/client-address.js';
-import { Http } from '../../src/port/http.js';
-import { PostgresSessions } from '../../src/sessions/postgres.js';
+import type { Http } from '../../src/port/http.js';
 import { type Api, createApi, type Refused, readOpenApi } from '../support/clients/api.js';
 import { type Author, newAuthor } from '../support/events.js';
 import { startTestNode, type TestNode } from '../support/node.js';
+import { serveApi } from '../support/servers/api-port.js';
 
 const PATH = '/v1/things';
 let one: TestNode;
@@ -51,49 +48,11 @@ const things = [
   }),
 ];
 
-async function serve({ node, database }: TestNode): Promise<[Http, string]> {
-  const { metrics, communities, verifier, limits, rates } = node;
-  const log = createLog('silent');
-  const added = new Http({ metrics, metricsToken: undefined, ready: async () => undefined });
-  let port = 0;
-  addApi(
-    added,
-    {
-      pool: database.apiPool,
-      networkId: '',
-      communities,
-      verifier,
-      bases: () => [`ws://127.0.0.1:${port}`],
-      useOnce: (...credential) => limits.useOnce(...credential),
-      sessions: new PostgresSessions(database.apiPool),
-      tokenSecret: 'secret',
-      downloadSecret: 'secret',
-      exportSoon: async () => undefined,
-      eraseSoon: async () => undefined,
-      countHeld: async () => ({ succeeded: new Map(), failed: new Map() }),
-      previewPurge: async () => ({ complete: true, jobs: [], counts: [] }),
-      hashOf: async () => undefined,
-      search: { pool: database.pool, searchPool: database.searchPool, tagHash: () => 0n, cursorSecret: '' },
-      inSlot: (_asker, _cost, query) => query(database.pool),
-      adminPubkeys: [],
-      carryOut: async () => undefined,
-      addressOf: createAddressOf(['loopback']),
-      rates,
-      version: '0',
-      log,
-      now: Date.now,
-    },
-    things,
-  );
-  port = await added.listen('127.0.0.1', 0);
-  return [added, `http://127.0.0.1:${port}`];
-}
-
 beforeAll(async () => {
   one = await startTestNode();
   other = await startTestNode({ on: one.test });
   home = one.node.communities.find(undefined, undefined)!.id;
-  const served = [await serve(one), await serve(other)];
+  const served = [await serveApi(one, {}, things), await serveApi(other, {}, things)];
   http = served.map(([each]) => each);
   bases = served.map(([, base]) => base);
   apis = [createApi(bases[0]!), createApi(bases[1]!)];

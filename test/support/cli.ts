@@ -5,7 +5,10 @@ import { once } from 'node:events';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { canRunWarm, runWarm } from './warm-cli.js';
 
+/** The longest pause between two looks. */
+const PAUSE_MS_MAX = 40;
 const PROGRAM = fileURLToPath(new URL('../../bin/minato.js', import.meta.url));
 
 export interface Ended {
@@ -28,14 +31,27 @@ function folderOf({ DATABASE_URL: url = 'none' }: Record<string, string>): strin
   );
 }
 
+function environmentOf(env: Record<string, string>): Record<string, string> {
+  const { PATH = '' } = process.env;
+  return { PATH, MINATO_TOPIC_MODE: 'open', MINATO_DATA_DIR: folderOf(env), ...env };
+}
+
 /** Uses only the given environment, so that variables of the machine do not affect a test. */
 export function startCli(
   args: readonly string[],
   env: Record<string, string>,
   stdin?: string | Buffer,
 ): RunningCli {
+  return startProgram(args, environmentOf(env), stdin);
+}
+
+function startProgram(
+  args: readonly string[],
+  env: Record<string, string>,
+  stdin?: string | Buffer,
+): RunningCli {
   const child = spawn(process.execPath, [PROGRAM, ...args], {
-    env: { PATH: process.env.PATH, MINATO_TOPIC_MODE: 'open', MINATO_DATA_DIR: folderOf(env), ...env },
+    env,
     stdio: [stdin === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'],
   });
   const collect = (stream: NodeJS.ReadableStream | null): Buffer[] => {
@@ -55,25 +71,41 @@ export function startCli(
   return { child, ended };
 }
 
+/** A command that ends by itself. */
 export function runCli(
   args: readonly string[],
   env: Record<string, string>,
   stdin?: string | Buffer,
 ): Promise<Ended> {
-  return startCli(args, env, stdin).ended;
+  return runProgram(args, environmentOf(env), stdin);
 }
 
-/** Polls until `look` returns a value. A condition that never comes true fails with its name. */
+/** With exactly this environment. It need not have a new process: warm-cli.ts says why. */
+export function runProgram(
+  args: readonly string[],
+  env: Record<string, string>,
+  stdin?: string | Buffer,
+): Promise<Ended> {
+  return canRunWarm(args, env) ? runWarm(args, env, stdin) : startProgram(args, env, stdin).ended;
+}
+
+/**
+ * Polls until `look` returns a value. A condition that never comes true fails with its name. A wait becomes
+ * longer by a fiftieth at most, and leaves two thirds of the time to the work that it waits for.
+ */
 export async function eventually<T>(
   what: string,
   look: () => Promise<T | undefined> | T | undefined,
   timeoutMs = 100_000,
 ): Promise<T> {
-  const deadline = Date.now() + timeoutMs;
+  const began = Date.now();
   for (;;) {
+    const looked = Date.now();
     const found = await look();
     if (found !== undefined) return found;
-    if (Date.now() > deadline) throw new Error(`this did not happen in time: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 2));
+    const now = Date.now();
+    if (now - began > timeoutMs) throw new Error(`this did not happen in time: ${what}`);
+    const pauseMs = Math.max(2, 2 * (now - looked), (now - began) / 50);
+    await new Promise((resolve) => setTimeout(resolve, Math.min(pauseMs, PAUSE_MS_MAX)));
   }
 }

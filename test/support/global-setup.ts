@@ -1,28 +1,36 @@
 /**
  * Runs once before all tests: builds the program and its pages, starts one real PostgreSQL, makes the
- * template database that every test file clones, and finds a redis-server, a Java and a browser.
+ * template databases that every test file clones, and finds a redis-server, a Java and a browser.
  */
 import { execFileSync } from 'node:child_process';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
 import type { TestProject } from 'vitest/node';
+import { ensurePartitions } from '../../src/events/postgres/partitions.js';
 import { startEmbedded } from '../../src/postgres/embedded.js';
 import { migrate } from '../../src/postgres/migrate.js';
+import { copyFolder } from './servers/copy-folder.js';
 import type { Program } from './servers/debian-package.js';
 import { findChromium, findJava, findRedis } from './servers/programs.js';
+import { READY, TEMPLATE } from './servers/templates.js';
 
 declare module 'vitest' {
   export interface ProvidedContext {
     postgres: { host: string; port: number; user: string };
     redis: Program;
     java: Program;
+    /** The folder of a DynamoDB Local that files share. */
+    dynamodb: string;
     chromium: Program;
+    /** A folder for files that test files share. */
+    scratch: string;
+    /** A data folder with a migrated database, to copy. */
+    cluster: string;
   }
 }
 
-export const TEMPLATE = 'minato_template';
 const quiet = { info: () => undefined, warn: () => undefined, error: console.error };
 
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
@@ -33,20 +41,42 @@ export default async function setup(project: TestProject): Promise<() => Promise
   project.provide('redis', await findRedis());
   project.provide('java', await findJava());
   project.provide('chromium', await findChromium());
-  const folder = await mkdtemp(join(tmpdir(), 'minato-test-'));
-  const server = await startEmbedded(folder, quiet);
-  const { host, port, user } = server.connection;
+  const [scratch, cluster, folder] = await Promise.all(
+    ['shared', 'cluster', 'test'].map((name) => mkdtemp(join(tmpdir(), `minato-${name}-`))),
+  );
+  project.provide('scratch', scratch!);
+  project.provide('cluster', cluster!);
+  await createCluster(cluster!);
+  await copyFolder(join(cluster!, 'postgres'), folder!);
+  const server = await startEmbedded(folder!, quiet);
+  const { host, port, user, database } = server.connection;
   const admin = new pg.Client({ host, port, user, database: 'postgres' });
   await admin.connect();
-  await admin.query(`CREATE DATABASE ${TEMPLATE}`);
+  await admin.query(`ALTER DATABASE ${database} RENAME TO ${TEMPLATE}`);
+  await admin.query(`CREATE DATABASE ${READY} TEMPLATE ${TEMPLATE}`);
   await admin.end();
-  const template = new pg.Client({ host, port, user, database: TEMPLATE });
-  await template.connect();
-  await migrate(template);
-  await template.end();
+  const ready = new pg.Client({ host, port, user, database: READY });
+  await ready.connect();
+  await ensurePartitions(ready, Date.now());
+  await ready.end();
   project.provide('postgres', { host, port, user });
+  const dynamodb = await mkdtemp(join(tmpdir(), 'minato-dynamodb-'));
+  project.provide('dynamodb', dynamodb);
   return async () => {
+    const shared = await readFile(join(dynamodb, 'shared.json'), 'utf8').catch(() => undefined);
+    if (shared !== undefined) process.kill((JSON.parse(shared) as { pid: number }).pid, 'SIGKILL');
+    await rm(dynamodb, { recursive: true, force: true });
     await server.stop();
-    await rm(folder, { recursive: true, force: true });
+    for (const path of [folder, cluster, scratch]) await rm(path!, { recursive: true, force: true });
   };
+}
+
+/** A data folder with a migrated database. */
+async function createCluster(dataDir: string): Promise<void> {
+  const server = await startEmbedded(dataDir, quiet);
+  const client = new pg.Client(server.connection);
+  await client.connect();
+  await migrate(client);
+  await client.end();
+  await server.stop();
 }

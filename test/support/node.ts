@@ -13,6 +13,7 @@ import { type Database, openDatabase } from '../../src/postgres/database.js';
 import { eventually } from './cli.js';
 import { writeTopic } from './domains/topics.js';
 import { createTestDatabase, type TestDatabase } from './servers/database.js';
+import { READY, TEMPLATE } from './servers/templates.js';
 
 export interface TestNode {
   readonly node: Node;
@@ -47,7 +48,7 @@ export interface TestNodeOptions {
 
 export async function startTestNode(options: TestNodeOptions = {}): Promise<TestNode> {
   const { env = {}, now, on, roles, consumers, jobs, trust = false, upkeepMs, httpBounds, early } = options;
-  const test = on ?? (await createTestDatabase());
+  const test = on ?? (await createTestDatabase(now === undefined ? READY : TEMPLATE));
   const database = openDatabase(test.connection);
   const config = readConfig({
     MINATO_PORT: '0',

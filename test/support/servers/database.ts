@@ -6,8 +6,7 @@ import { join } from 'node:path';
 import pg from 'pg';
 import { inject } from 'vitest';
 import type { EmbeddedConnection } from '../../../src/postgres/embedded.js';
-
-const TEMPLATE = 'minato_template';
+import { TEMPLATE } from './templates.js';
 
 export interface TestDatabase {
   readonly connection: EmbeddedConnection;
@@ -37,7 +36,7 @@ export async function createTestDatabase(template = TEMPLATE): Promise<TestDatab
   };
 }
 
-async function asAdmin(work: (admin: pg.Client) => Promise<unknown>): Promise<void> {
+export async function asAdmin(work: (admin: pg.Client) => Promise<unknown>): Promise<void> {
   const admin = new pg.Client({ ...inject('postgres'), database: 'postgres' });
   await admin.connect();
   try {

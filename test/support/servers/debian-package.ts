@@ -43,11 +43,12 @@ function inPath(name: string): string | undefined {
   return folders.map((folder) => join(folder, name)).find((path) => existsSync(path));
 }
 
-/** Searches `usr/bin` and Debian's folder of Java, because only an installation makes the link to Java. */
+/** Searches Debian's folder of Java too, because only an installation makes the link to Java. */
 async function programIn(root: string, name: string): Promise<string | undefined> {
   const machines = join(root, 'usr/lib/jvm');
   const homes = existsSync(machines) ? (await readdir(machines)).sort() : [];
-  const folders = [join(root, 'usr/bin'), ...homes.map((home) => join(machines, home, 'bin'))];
+  const own = ['usr/bin', 'usr/sbin'].map((name) => join(root, name));
+  const folders = [...own, ...homes.map((home) => join(machines, home, 'bin'))];
   return folders.map((folder) => join(folder, name)).find((path) => existsSync(path));
 }
 

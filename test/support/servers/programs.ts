@@ -20,6 +20,41 @@ export const findJava = (): Promise<Program> =>
       'Arch: pacman -S jre-openjdk-headless; macOS: brew install openjdk',
   });
 
+/** For the alert rules. */
+export const findPromtool = (): Promise<Program> =>
+  findProgram({
+    program: 'promtool',
+    packages: ['prometheus'],
+    elsewhere:
+      'Fedora: dnf install golang-github-prometheus; Arch: pacman -S prometheus; ' +
+      'macOS: brew install prometheus',
+  });
+
+/** For the examples of proxies. */
+export const findNginx = (): Promise<Program> =>
+  findProgram({
+    program: 'nginx',
+    packages: ['nginx-light', 'nginx'],
+    elsewhere:
+      'Fedora: dnf install nginx; Alpine: apk add nginx; Arch: pacman -S nginx; macOS: brew install nginx',
+  });
+
+export const findCaddy = (): Promise<Program> =>
+  findProgram({
+    program: 'caddy',
+    packages: ['caddy'],
+    elsewhere:
+      'Fedora: dnf install caddy; Alpine: apk add caddy; Arch: pacman -S caddy; macOS: brew install caddy',
+  });
+
+/** For the units of systemd. */
+export const findSystemdAnalyze = (): Promise<Program> =>
+  findProgram({
+    program: 'systemd-analyze',
+    packages: ['systemd'],
+    elsewhere: 'a system with systemd has it',
+  });
+
 /** For the tests of the pages. */
 export async function findChromium(): Promise<Program> {
   const found = await findProgram({

@@ -13,6 +13,7 @@ import { prepareDatabase } from '../../../src/node/prepare.js';
 import { type Database, openDatabase } from '../../../src/postgres/database.js';
 import { eventually } from '../cli.js';
 import { createTestDatabase, type TestDatabase } from '../servers/database.js';
+import { READY, TEMPLATE } from '../servers/templates.js';
 
 export const defaultSettings = (): Settings => settingsFrom(new Map());
 
@@ -32,7 +33,7 @@ export interface TestStoreOptions {
 
 export async function openTestStore(options: TestStoreOptions = {}): Promise<TestStore> {
   const { now = Date.now, logLevel = 'warn' } = options;
-  const test = await createTestDatabase();
+  const test = await createTestDatabase(options.now === undefined ? READY : TEMPLATE);
   const database = openDatabase(test.connection);
   const log = createLog(logLevel);
   const config = readConfig({ MINATO_TOPIC_MODE: 'open', MINATO_DATA_DIR: test.folder });
