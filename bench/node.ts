@@ -228,17 +228,29 @@ function proportionalMegabytes(pid: number): number {
   return (kibibytes * 1024) / 1e6;
 }
 
+export interface CpuSeconds {
+  readonly node: number;
+  readonly database: number;
+}
+
 /**
  * CPU seconds that a process and its descendants have used, including ended ones. Undefined without /proc.
  */
 export function treeCpuSeconds(pid: number): number | undefined {
+  const used = cpuSecondsOf(pid);
+  return used && used.node + used.database;
+}
+
+/** The same for the process itself and for its descendants, which are the database. */
+export function cpuSecondsOf(pid: number): CpuSeconds | undefined {
   if (!existsSync('/proc/self/stat')) return undefined;
-  let ticks = 0;
-  for (const each of [pid, ...descendants(pid)]) {
-    // Its own time, user and system, and that of its ended children.
-    for (const field of statFields(each).slice(11, 15)) ticks += Number(field);
-  }
-  return ticks / TICKS_PER_SECOND;
+  // Its own time, user and system, and that of its ended children.
+  const ticksOf = (each: number): number =>
+    statFields(each)
+      .slice(11, 15)
+      .reduce((sum, field) => sum + Number(field), 0);
+  const database = descendants(pid).reduce((sum, child) => sum + ticksOf(child), 0);
+  return { node: ticksOf(pid) / TICKS_PER_SECOND, database: database / TICKS_PER_SECOND };
 }
 /** USER_HZ: 100 on every Linux that Node runs on. */
 const TICKS_PER_SECOND = 100;
