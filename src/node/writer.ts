@@ -82,6 +82,8 @@ function reportUse(pool: Database['apiPool'], now: () => number) {
 
 export interface WriterHooks {
   readonly onCommit?: (writes: BatchWrites) => void;
+  /** The session of the lane, by the number of its server process; undefined when it has ended. */
+  readonly onLaneSession?: (processId: number | undefined) => void;
   /** The port on which it listens; by default the configured one. */
   readonly port?: () => number;
   /** Without rates no author is limited. */
@@ -94,7 +96,7 @@ export interface WriterHooks {
 
 export async function startWriter(
   options: WriterOptions,
-  { onCommit, port, rates, notices, signs = false }: WriterHooks = {},
+  { onCommit, onLaneSession, port, rates, notices, signs = false }: WriterHooks = {},
 ): Promise<Writer> {
   const { database, config, log, now = Date.now, makesRoom = true } = options;
   let room: RoomMaker | undefined;
@@ -114,7 +116,7 @@ export async function startWriter(
     metrics,
     log,
   });
-  const verifier = await startVerifier();
+  const verifier = await startVerifier({ checksAtOnce: true });
   const settingsOf = (community: number) => communities.get(community)?.settings ?? settingsFrom(new Map());
   const store = startPostgresStore({
     database,
@@ -128,6 +130,7 @@ export async function startWriter(
     refusedUntilOf: (community) => communities.get(community)?.refusedUntil,
     keptSinceOf: (community) => communities.get(community)?.keptSince ?? 0,
     onArrival: new OnArrival(communities),
+    onSession: onLaneSession,
     onCommit: (writes) => {
       onCommit?.(writes);
       room?.note(writes);

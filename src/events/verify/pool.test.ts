@@ -193,3 +193,29 @@ test('threads that never get ready make the start fail, after a limited number o
   await expect(startVerifier({ workers: 1 })).rejects.toThrow('keep dying');
   expect(started).toBe(9);
 });
+
+test('events that are checked at once get the same verdicts as those that threads check', async () => {
+  const verifier = await start({ workers: 1, checksAtOnce: true });
+  for (const { job, verdict } of mixedJobs(60)) expect(await verifier.verify(job)).toBe(verdict);
+  const burst = mixedJobs(200);
+  expect(await Promise.all(burst.map(({ job }) => verifier.verify(job)))).toEqual(
+    burst.map(({ verdict }) => verdict),
+  );
+});
+
+test('an event that could be checked at once does not overtake one that waits for a thread', async () => {
+  const verifier = await start({ workers: 1, checksAtOnce: true });
+  const order: string[] = [];
+  const large = signedJob('x'.repeat(60_000));
+  const jobs = [large, right[0]!, right[1]!];
+  const names = ['large', 'first', 'second'];
+  await Promise.all(
+    jobs.map((job, at) =>
+      verifier.verify(job).then((verdict) => {
+        expect(verdict).toBe('valid');
+        order.push(names[at]!);
+      }),
+    ),
+  );
+  expect(order).toEqual(names);
+});
