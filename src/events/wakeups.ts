@@ -8,7 +8,7 @@
  * probe with a deadline finds that out (I15).
  */
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Client } from 'pg';
+import type { Client, Notification } from 'pg';
 import { inTime } from '../limits/in-time.js';
 import type { Log } from '../node/log.js';
 import type { Database } from '../postgres/database.js';
@@ -31,9 +31,9 @@ export interface Woken {
   opening?(): Promise<void>;
   /**
    * The notification; undefined when a session has just begun to listen or has ended, because anything may
-   * have happened.
+   * have happened. `isOwn`: the lane of this process has sent it.
    */
-  wake(notice: string | undefined): void;
+  wake(notice: string | undefined, isOwn: boolean): void;
 }
 
 export class Wakeups {
@@ -41,6 +41,8 @@ export class Wakeups {
   private readonly stopping = new AbortController();
   private loop: Promise<void> = Promise.resolve();
   private isListening = false;
+  /** The server process of the lane's session. */
+  private ownProcess: number | undefined;
 
   constructor(
     private readonly database: Database,
@@ -57,6 +59,15 @@ export class Wakeups {
     return this.isListening ? Math.max(SAFETY_POLL_MS, aloneMs) : aloneMs;
   }
 
+  /**
+   * The session of this process's lane has begun, or has ended: then listeners are woken, because they may
+   * have left a notification of it to its commit, whose answer did not come.
+   */
+  noteLane(processId: number | undefined): void {
+    this.ownProcess = processId;
+    if (processId === undefined) this.wakeAll();
+  }
+
   start(): void {
     this.loop = this.listenLoop();
   }
@@ -66,14 +77,19 @@ export class Wakeups {
     await this.loop;
   }
 
-  private notify(channel: string, notice: string): void {
+  private notify({ channel, payload = '', processId }: Notification): void {
     for (const listener of this.listeners)
-      if ((listener.channel ?? OUTBOX_CHANNEL) === channel) listener.wake(notice);
+      if ((listener.channel ?? OUTBOX_CHANNEL) === channel)
+        listener.wake(payload, processId === this.ownProcess);
   }
 
   private setListening(isListening: boolean): void {
     this.isListening = isListening;
-    for (const listener of this.listeners) listener.wake(undefined);
+    this.wakeAll();
+  }
+
+  private wakeAll(): void {
+    for (const listener of this.listeners) listener.wake(undefined, false);
   }
 
   private async listenLoop(): Promise<void> {
@@ -81,7 +97,7 @@ export class Wakeups {
       let client: Client | undefined;
       try {
         client = await this.database.connect();
-        client.on('notification', ({ channel, payload }) => this.notify(channel, payload ?? ''));
+        client.on('notification', (notification) => this.notify(notification));
         for (const listener of this.listeners) await listener.opening?.();
         for (const { channel } of this.listeners) if (channel !== undefined) await listenTo(client, channel);
         await listenTo(client, OUTBOX_CHANNEL);

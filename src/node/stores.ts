@@ -57,7 +57,8 @@ export async function openStores(options: WriterOptions, { roles, port }: Stores
     recentChanges?.onCommit(writes);
   };
   const wakeups = new Wakeups(database, log);
-  const hooks = { port, rates, signs: isWorker, onCommit, notices: wakeups };
+  const onLaneSession = (processId: number | undefined) => wakeups.noteLane(processId);
+  const hooks = { port, rates, signs: isWorker, onCommit, onLaneSession, notices: wakeups };
   const writer = await startWriter(options, hooks).catch(async (error) => {
     await limits.close();
     throw error;

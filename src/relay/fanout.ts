@@ -3,6 +3,8 @@
  * path of writing is seen, also from another instance. NOTIFY is only a wake-up; polling is the truth.
  *
  * The outbox says what and in which order; the bytes of events written by this process are still in memory.
+ * A commit of this process that only adds events, right after what was passed, is passed without reading the
+ * outbox: it has no more than that.
  */
 import { LRUCache } from 'lru-cache';
 import type { RecentIds } from '../events/recent-ids.js';
@@ -31,6 +33,8 @@ const POLL_MS = 1_000;
 const READ_MAX = 500;
 /** Bytes of parsed events of this process on their way from commit to delivery. */
 const COMMITTED_BYTES_MAX = 16 * 1_048_576;
+/** Commits on the same way. With more, the outbox is read: a commit has at most 500 events. */
+const PLAIN_MAX = 16;
 
 export interface LiveEvent {
   /** Its position in the outbox; undefined for an ephemeral event, which has none. */
@@ -90,6 +94,8 @@ export class Fanout {
   private busPosition = 0;
   private position = 0;
   private committedSeq = 0;
+  /** Commits of this process that are passed without reading the outbox, in order. */
+  private plain: BatchWrites[] = [];
   /** The last commit of this process that hides events. */
   private hidingSeq = 0;
 
@@ -107,7 +113,8 @@ export class Fanout {
         const busHead = await events.broadcastHead();
         this.busPosition = Math.min(this.busPosition, busHead);
       },
-      wake: (notice) => this.wake(notice === undefined || notice === BUS_NOTICE),
+      // What this process has committed is passed on by `onCommit`.
+      wake: (notice, isOwn) => isOwn || this.wake(notice === undefined || notice === BUS_NOTICE),
     });
     this.loop = this.readLoop();
   }
@@ -203,7 +210,14 @@ export class Fanout {
     }
     this.committedSeq = writes.lastSeq;
     if (writes.hidden.length + writes.vanishMarks.length > 0) this.hidingSeq = writes.lastSeq;
-    this.wake(writes.broadcasts.length > 0);
+    if (isPlain(writes) && this.plain.length < PLAIN_MAX) this.plain.push(writes);
+    else {
+      // The outbox has these commits too.
+      this.plain = [];
+      this.isHinted = true;
+    }
+    this.busWanted ||= writes.broadcasts.length > 0;
+    this.rouse();
   }
 
   wake(bus = false): void {
@@ -223,10 +237,11 @@ export class Fanout {
       const waiting = this.waiting;
       this.waiting = [];
       try {
-        const isRead = !this.isHinted && (await this.isAtHead(waiting));
+        const passed = this.passPlain();
+        const isRead = !this.isHinted && (waiting.length === 0 || (await this.isAtHead(waiting)));
         const read =
           (isRead ? 0 : await this.readOutboxOnce(waiting)) + (this.busWanted ? await this.readBusOnce() : 0);
-        if (read > 0) continue;
+        if (passed + read > 0) continue;
       } catch (error) {
         this.options.log.warn({ error: String(error) }, 'the outbox could not be read');
         // Those who came meanwhile would wait for the same.
@@ -255,6 +270,30 @@ export class Fanout {
   }
 
   /**
+   * Passes commits of this process that follow what was passed: their offsets have no gap, so no other
+   * instance has committed in between, and the outbox has nothing that is not known here (I8).
+   */
+  private passPlain(): number {
+    const commits = this.plain;
+    this.plain = [];
+    let passed = 0;
+    for (const { rows, lastSeq } of commits) {
+      if (lastSeq <= this.position) continue;
+      if (rows[0]!.seq !== this.position + 1) {
+        this.isHinted = true;
+        break;
+      }
+      for (const { seq, ingestedAt, bound, submission } of rows) {
+        const { community, event, payload } = submission;
+        this.dispatch({ community, id: event.id, op: 'upsert', seq, ingestedAt }, { event, payload, bound });
+      }
+      passed += rows.length;
+    }
+    if (passed > 0) this.options.metrics.outboxHead.set(this.position);
+    return passed;
+  }
+
+  /**
    * For those who only want to be sure: mostly nothing was committed, and to ask for the last position takes
    * half of what reading the outbox does (63 against 122 µs of CPU, with both sides).
    */
@@ -269,6 +308,7 @@ export class Fanout {
     const { events } = this.options;
     this.isHinted = false;
     const { changes, head } = await events.changes(this.position, READ_MAX, this.followers > 0);
+    if (changes.length >= READ_MAX) this.isHinted = true;
     // Taken in hand before anything is awaited: what waits here too long is dropped for newer events, and
     // read instead.
     const own = changes.map(({ seq }) => this.committed.get(seq));
@@ -375,6 +415,17 @@ export class Fanout {
     for (const reader of readers) reader.deliver(live);
     this.options.metrics.delivered.inc(readers.size);
   }
+}
+
+/** It only adds events, and each offset is an event that is served: nothing was hidden, marked or held. */
+function isPlain({ outbox, rows, lastSeq, vanishMarks }: BatchWrites): boolean {
+  const before = lastSeq - rows.length;
+  return (
+    rows.length > 0 &&
+    outbox.length === rows.length &&
+    vanishMarks.length === 0 &&
+    rows.every(({ hidden, seq }, at) => hidden === undefined && seq === before + at + 1)
+  );
 }
 
 interface Waiting {

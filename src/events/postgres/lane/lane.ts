@@ -20,7 +20,7 @@ import type { TagHash } from '../tag-hash.js';
 import { Batches, type Item } from './batches.js';
 import type { JudgingOptions } from './judged.js';
 import { LaneQueue } from './queue.js';
-import { LaneSession } from './session.js';
+import { LaneSession, type SessionOptions } from './session.js';
 import { Works } from './works.js';
 
 const BATCH_EVENTS_MAX = 500;
@@ -43,6 +43,7 @@ export interface LaneOptions extends Omit<JudgingOptions, 'subjectKey'> {
   readonly subjectKey?: SubjectKey;
   /** Called after the commit and before the clients get their replies. */
   readonly onCommit?: ((writes: BatchWrites) => void) | undefined;
+  readonly onSession?: SessionOptions['onSession'];
 }
 
 export interface Lane extends Pick<EventWrites, 'depth' | 'submit' | 'hide' | 'sweep' | 'restore' | 'mark'> {

@@ -28,6 +28,11 @@ export interface SessionOptions {
   readonly database: Database;
   readonly log: Log;
   readonly now: () => number;
+  /**
+   * Called with the number of the server process of a new session, and with undefined after a session has
+   * ended: a COMMIT that it sent may have been carried out.
+   */
+  readonly onSession?: ((processId: number | undefined) => void) | undefined;
 }
 
 export class LaneSession {
@@ -69,6 +74,7 @@ export class LaneSession {
   async drop(): Promise<void> {
     const broken = this.session;
     this.session = undefined;
+    this.options.onSession?.(undefined);
     await broken?.end().catch(() => undefined);
   }
 
@@ -95,6 +101,9 @@ export class LaneSession {
       this.cause ??= error;
     });
     this.session = opened;
+    this.options.onSession?.(
+      (opened as Client & { readonly processID?: number | null }).processID ?? undefined,
+    );
     return opened;
   }
 
