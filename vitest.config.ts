@@ -9,6 +9,7 @@ const ALONE = [
   /^test\/port\/floods-http\./,
   /^test\/relay\/(back-pressure|floods-frames)\./,
   /^test\/search\/search-index\./,
+  /^test\/sync\/clients\./,
   /^src\/events\/verify\/pool\./,
 ];
 /** The longest by their wall time; the others by their size. Then no long file is left for the end. */

@@ -229,15 +229,23 @@ export async function countEventsIn(client: Client, community: number): Promise<
 
 // ── The outbox ─────────────────────────────────────────────────────────────────────────────────────────────
 
+export interface BehindConsumer {
+  readonly consumer: string;
+  /** The offset of its live generation, and of the one that is being rebuilt. */
+  readonly reached: readonly number[];
+}
+
 /** Consumers that have not reached this offset yet, including a generation that is being rebuilt. */
-export async function consumersBehind(client: Client, seq: number): Promise<string[]> {
-  const { rows } = await client.query<{ consumer: string }>(
-    `SELECT o.consumer FROM consumer_offsets o LEFT JOIN consumer_rebuilds r USING (consumer)
-     WHERE r.reason IS DISTINCT FROM '${MISSED}' AND (o.last_seq < $1
-       OR (r.started_at IS NOT NULL AND coalesce(r.last_seq, r.pinned_seq, 0) < $1)) ORDER BY 1`,
-    [seq],
-  );
-  return rows.map(({ consumer }) => consumer);
+export async function consumersBehind(client: Client, seq: number): Promise<BehindConsumer[]> {
+  const { rows } = await client.query<{ consumer: string; live: number; rebuilt: number }>({
+    name: 'consumers-behind',
+    text: `SELECT o.consumer, o.last_seq AS live, coalesce(r.last_seq, r.scanned_seq, 0) AS rebuilt
+      FROM consumer_offsets o LEFT JOIN consumer_rebuilds r USING (consumer)
+      WHERE r.reason IS DISTINCT FROM '${MISSED}' AND (o.last_seq < $1
+        OR (r.started_at IS NOT NULL AND coalesce(r.last_seq, r.pinned_seq, 0) < $1)) ORDER BY 1`,
+    values: [seq],
+  });
+  return rows.map(({ consumer, live, rebuilt }) => ({ consumer, reached: [live, rebuilt] }));
 }
 
 const MISSED = 'rows were scrubbed after an erasure before it had read them';

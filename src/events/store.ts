@@ -32,7 +32,7 @@ import type { Bound } from '../sync/rules-negentropy.js';
 import type { Limits } from './rules/capacity.js';
 import type { Decision } from './rules/decide.js';
 import type { NostrEvent } from './rules/event.js';
-import type { CameBy, RowRef, Submission } from './rules/facts.js';
+import type { CameBy, PlacedEvent, RowRef, Submission } from './rules/facts.js';
 import type { Filter } from './rules/filter.js';
 import type { Announced, EventOutline } from './rules/hidden.js';
 import type { QueryClass } from './rules/query-cost.js';
@@ -114,7 +114,12 @@ export type Selection =
     }
   | { readonly by: 'author'; readonly author: Authored; readonly limit: number }
   | { readonly by: 'community'; readonly community: number; readonly limit: number }
-  | { readonly by: 'places'; readonly places: readonly RowRef[]; readonly limit: number };
+  | { readonly by: 'places'; readonly places: readonly RowRef[]; readonly limit: number }
+  /**
+   * Events that the caller has read, and whose tags it has deleted: a mark hides them already. Only with
+   * `purge` and `forget`.
+   */
+  | { readonly by: 'read'; readonly events: readonly PlacedEvent[] };
 
 /** The events that an author has signed up to a time. */
 export interface Authored {

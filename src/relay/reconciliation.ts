@@ -14,7 +14,14 @@ import { type Filter, matchesNothing, parseFilters, valuesIn } from '../events/r
 import { openingMs, recordsCost, walkingMs } from '../events/rules/query-cost.js';
 import { isRefusal, NEGENTROPY_OFF, type Refusal, refusal, tooMany } from '../events/rules/reply.js';
 import type { Position } from '../events/store.js';
-import { Digest, PAGE_RECORDS, type ReadPage, type RecordsPage, smallDigest } from '../sync/digest.js';
+import {
+  Digest,
+  PAGE_RECORDS,
+  type ReadPage,
+  type RecordsPage,
+  smallDigest,
+  WALK_RECORDS,
+} from '../sync/digest.js';
 import { BadMessage, fromHex, type Records, respond, toHex } from '../sync/rules-negentropy.js';
 import type { QueriesContext, QueryConnection } from './client-queries.js';
 import { isCancelled } from './query-gate.js';
@@ -209,15 +216,18 @@ export class ClientReconciliations {
 
   private pages(community: Community, session: Session, slots: QuerySlots, upTo: Position): ReadPage {
     const { events, now } = this.context.stored;
-    const cost = recordsCost(session.seen, PAGE_RECORDS);
+    // Where a page is expensive, a larger one would run among the heavy queries.
+    const isCheap = recordsCost(session.seen, WALK_RECORDS).class === 'medium';
     let spanSeconds: number | undefined;
-    return async (lower, upper): Promise<RecordsPage> => {
+    return async (lower, upper, most): Promise<RecordsPage> => {
+      const limit = isCheap ? most : PAGE_RECORDS;
+      const cost = recordsCost(session.seen, limit);
       if (session.isClosed) throw new SessionClosed();
       for (let tries = 1; ; tries += 1) {
         const query = {
           community: community.id,
           filter: session.seen,
-          limit: PAGE_RECORDS,
+          limit,
           now: now(),
           rules: community,
           ...{ upTo, lower, upper, spanSeconds },
@@ -225,7 +235,7 @@ export class ClientReconciliations {
         try {
           const found = await slots.run(cost, (as) => events.records(query, as));
           spanSeconds = found.spanSeconds;
-          slots.charge(walkingMs(PAGE_RECORDS));
+          slots.charge(walkingMs(limit));
           return found;
         } catch (error) {
           if (!isCancelled(error) || tries === SPAN_TRIES_MAX) throw error;

@@ -17,7 +17,7 @@ import type { EventStore } from '../events/store.js';
 import type { NodeKeys } from '../keys/keys.js';
 import type { Log } from '../node/log.js';
 import type { DiskLevel } from '../node/rules-disk.js';
-import { Digest, PAGE_RECORDS, type ReadPage } from './digest.js';
+import { Digest, type ReadPage } from './digest.js';
 import { type PeerInformation, readInformation } from './information.js';
 import { Pages } from './pages.js';
 import { Peer } from './peer.js';
@@ -268,10 +268,10 @@ class Exchange {
     const { store, now } = this.parts;
     const upTo = await store.head();
     let spanSeconds: number | undefined;
-    const read: ReadPage = async (lower, upper) => {
+    const read: ReadPage = async (lower, upper, limit) => {
       this.options.signal.throwIfAborted();
       const rules = this.community();
-      const query = { community: rules.id, filter, rules, now: now(), limit: PAGE_RECORDS, upTo };
+      const query = { community: rules.id, filter, rules, now: now(), limit, upTo };
       const found = await store.records({ ...query, lower, upper, spanSeconds }, 'heavy');
       spanSeconds = found.spanSeconds;
       return found;

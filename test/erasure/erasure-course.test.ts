@@ -1,9 +1,11 @@
 /** An erasure whose course is changed, or in whose way something stands, while it is under way. */
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { addCommunity } from '../../src/communities/communities.sql.js';
 import { cancelErasure, type Erasure, readErasure } from '../../src/erasure/erasures.sql.js';
 import { erase } from '../../src/erasure/jobs.js';
 import { completeErasure, fenceCommunity, fenceMember, saveErasure } from '../../src/erasure/steps.sql.js';
+import { nextServedOf } from '../../src/events/postgres/selections.js';
 import { DAY_MS } from '../../src/events/rules/retention.js';
 import { markWrites } from '../../src/events/rules/writes.js';
 import { BOUNDS } from '../../src/jobs/job.js';
@@ -269,6 +271,51 @@ it('a consumer that reads nothing for a day has to rebuild', async () => {
     expect(rows).toEqual([{ reason: expect.stringContaining('scrubbed') }]);
     await life.client.query(`DELETE FROM consumer_rebuilds WHERE consumer = 'slow'`);
   });
+});
+
+it('waits in the same run for a consumer that reads on, however slowly', async () => {
+  const pubkey = newKey();
+  await submit(pubkey);
+  const erasure = await ask(pubkey);
+  await slowly(async () => {
+    const running = run();
+    // Together longer than it waits for one that stands still.
+    for (let reached = 1; reached <= 4; reached += 1) {
+      await delay(700);
+      await life.client.query(`UPDATE consumer_offsets SET last_seq = $1 WHERE consumer = 'slow'`, [reached]);
+    }
+    expect(await stateOf(life.database, erasure)).toMatchObject({ stage: 'deleting', failedAt: null });
+    await life.client.query(
+      `UPDATE consumer_offsets SET last_seq = (SELECT last_seq FROM lane_state) WHERE consumer = 'slow'`,
+    );
+    await running;
+    expect(await stateOf(life.database, erasure)).toMatchObject({ stage: 'completed', tries: 0 });
+  });
+});
+
+it('what it has read and something else hides meanwhile is not announced again, nor twice', async () => {
+  const author = { community, pubkey: newKey(), until: seconds(), sparesRequest: false };
+  for (const content of ['one', 'two', 'three'])
+    await life.submit(
+      0,
+      community,
+      unsigned({ kind: 1, created_at: seconds(), content, pubkey: author.pubkey }),
+    );
+  const { store } = life.writers[0]!;
+  const events = await nextServedOf(life.client, author, [], 10);
+  expect(events).toHaveLength(3);
+  const rest = await nextServedOf(life.client, author, events.slice(0, 1), 10);
+  expect(rest.map(({ row }) => row.seq)).toEqual(events.slice(1).map(({ row }) => row.seq));
+  const refs = [{ community, id: events[1]!.event.id }];
+  expect(await store.hide({ hidden: 'removed', purge: false, which: { by: 'ids', refs } })).toBe(1);
+  const take = () =>
+    store.hide({ hidden: 'erased', purge: true, forget: true, which: { by: 'read', events } });
+  expect([await take(), await take()]).toEqual([2, 0]);
+  const { rows } = await life.client.query<{ reason: string }>(
+    `SELECT reason FROM events_outbox WHERE author = $1 AND op = 'delete' ORDER BY seq`,
+    [Buffer.from(author.pubkey, 'hex')],
+  );
+  expect(rows.map(({ reason }) => reason)).toEqual(['moderation', 'erasure', 'erasure']);
 });
 
 it('what others said about an erased member is not recorded again when trust is rebuilt', async () => {

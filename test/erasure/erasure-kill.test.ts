@@ -25,7 +25,7 @@ beforeAll(async () => {
   writer = await startWriter({ database: store.database, config, log: createLog('error') });
   const events = [ALICE, BOB].flatMap((pubkey) =>
     Array.from({ length: EVENTS }, (_, at) =>
-      unsigned({ kind: 1, pubkey, content: `${at}`, created_at: 1_700_000_000 + at }),
+      unsigned({ kind: 1, pubkey, content: `${at}`, created_at: 1_700_000_000 + at, tags: [['t', 'quay']] }),
     ),
   );
   const outcomes = await Promise.all(
@@ -99,6 +99,8 @@ it('is resumed, whichever step it was killed at, whether its last step was commi
   expect(await counts(ALICE)).toEqual(zeros(before));
   expect(await counts(BOB)).toEqual(before);
   expect(await readCertificate(store.database.pool, erasure.erasureId)).toBeDefined();
+  const { rows: tags } = await store.database.pool.query('SELECT count(*)::int AS n FROM event_tags');
+  expect(tags, 'tags of the other one').toEqual([{ n: EVENTS }]);
   // Each event was announced once: an upsert of each, the offset of the fence, and the deletes. Of ALICE's
   // rows none is left that says anything, and the last offset stays.
   const { rows } = await store.database.pool.query<Record<string, number>>(

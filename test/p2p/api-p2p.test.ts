@@ -7,6 +7,7 @@ import { runCli } from '../support/cli.js';
 import { type Api, createApi } from '../support/clients/api.js';
 import { newAuthor } from '../support/events.js';
 import { startTestNode, type TestNode } from '../support/node.js';
+import { createTestDatabase } from '../support/servers/database.js';
 
 const P2P = '/v1/admin/p2p';
 const root = newAuthor();
@@ -87,4 +88,28 @@ it('the ticket names every machine that was seen lately', async () => {
   expect((await runCli(['p2p', 'status'], { DATABASE_URL: node.test.url })).stdout).toBe(
     'gossip is off (p2p.enabled)\n',
   );
+});
+
+it('without a running node each command gives a clear answer', async () => {
+  const test = await createTestDatabase();
+  const env = { DATABASE_URL: test.url };
+  const run = async (...args: string[]) => {
+    const { code, stdout, stderr } = await runCli(args, env);
+    return `${code} ${stdout}${stderr}`;
+  };
+  try {
+    expect(await run('p2p', 'status')).toBe('0 gossip is off (p2p.enabled)\n');
+    expect(await run('p2p', 'peers')).toBe('0 no peers\n');
+    expect(await run('p2p', 'ticket')).toMatch(/^1 .*switch p2p.enabled on, and start the node\n$/);
+    expect(await run('settings', 'set', 'p2p.enabled', 'true')).toMatch(/^0 /);
+    expect(await run('p2p', 'status')).toContain('on, but no running node holds the endpoint\n');
+    expect(await run('p2p', 'ticket')).toMatch(/^1 .*start the node\n$/);
+    expect(await run('p2p', 'join', ticketOf('a'))).toBe('0 joined ws://a.test; 1 known\n');
+    expect(await run('p2p', 'join', 'minato1nonsense')).toMatch(/^1 .*ticket/);
+    expect(await run('p2p', 'peers')).toContain('machine aaaaaaaa  127.0.0.1:7448\n');
+    expect(await run('p2p', 'leave', 'bbbb')).toMatch(/^1 ./);
+    expect(await run('p2p', 'leave')).toBe('0 left; 0 known\n');
+  } finally {
+    await test.drop();
+  }
 });

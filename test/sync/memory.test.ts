@@ -2,7 +2,7 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, it } from 'vitest';
-import { Digest, PAGE_RECORDS, type ReadPage, smallDigest } from '../../src/sync/digest.js';
+import { Digest, type ReadPage, smallDigest, WALK_RECORDS } from '../../src/sync/digest.js';
 import { type Bound, openingMessage, RECORD_BYTES, respond } from '../../src/sync/rules-negentropy.js';
 import { eventually } from '../support/cli.js';
 
@@ -22,10 +22,10 @@ function pageAt(from: number, to: number): Buffer {
 
 const first = ({ time, id }: Bound) => Math.min(RECORDS, id.length === 0 ? time : time + 1);
 let reads = 0;
-const read: ReadPage = async (lower, upper) => {
+const read: ReadPage = async (lower, upper, limit) => {
   reads += 1;
   const from = first(lower);
-  const to = Math.min(first(upper), from + PAGE_RECORDS);
+  const to = Math.min(first(upper), from + limit);
   const next = to < first(upper) ? { time: to, id: new Uint8Array() } : undefined;
   return { records: pageAt(from, Math.max(from, to)), next };
 };
@@ -50,7 +50,7 @@ it(`${RECORDS} records take a twentieth of their size, and later rounds read few
     () => used() - before < (RECORDS * RECORD_BYTES) / 20 || undefined,
     20_000,
   );
-  expect(reads).toBe(Math.ceil(RECORDS / PAGE_RECORDS));
+  expect(reads).toBe(Math.ceil(RECORDS / WALK_RECORDS));
   reads = 0;
   // Sixteen fingerprints or more of the whole set, which all agree.
   const message = await openingMessage(digest);

@@ -1,10 +1,13 @@
 /**
  * Events with their tags. The lane deletes served events and announces them (I8). Hidden events are deleted
- * outside the lane.
+ * outside the lane; so are the tags of events that a mark hides.
  */
+import { performance } from 'node:perf_hooks';
+import { removeTagsOf } from '../../events/postgres/hide.js';
+import { nextServedIn, nextServedOf } from '../../events/postgres/selections.js';
 import { eventDedupeTable } from '../../events/postgres/tables.js';
 import type { TagHash } from '../../events/postgres/tag-hash.js';
-import type { RowRef } from '../../events/rules/facts.js';
+import type { PlacedEvent, RowRef } from '../../events/rules/facts.js';
 import {
   type Cursor,
   countEventsIn,
@@ -19,7 +22,7 @@ import {
   purgeHiddenOf,
   purgeNodesHiddenWords,
 } from '../events.sql.js';
-import type { CommunitySubject, MemberSubject } from '../rules.js';
+import { type CommunitySubject, type MemberSubject, nextRows } from '../rules.js';
 import { type Deleter, inBatches, type Progress } from './deleter.js';
 import type { PostgresStores } from './postgres.js';
 
@@ -58,16 +61,15 @@ const withDedupe =
     progress(deleted, { [DEDUPE]: deleted });
 
 /** Each step for served events is followed by one for hidden events, in case some are hidden meanwhile. */
-async function deleteOf(
-  { client, store, tagHash, now, rows }: PostgresStores,
-  subject: MemberSubject,
-  progress: Progress,
-): Promise<number> {
+async function deleteOf(stores: PostgresStores, subject: MemberSubject, progress: Progress): Promise<number> {
+  const { client, store, tagHash, now, rows } = stores;
   const author = authored(subject, tagHash);
   const hidden = subject.vanishes ? ('vanished' as const) : ('erased' as const);
   const hideAt = (places: readonly RowRef[]) =>
     store.hide({ hidden, purge: true, which: { by: 'places', places, limit: rows } });
-  let deleted = await inBatches(
+  const read: ReadPage = (page, limit) => nextServedOf(client, author, page, limit);
+  let deleted = await deleteServed(stores, hidden, read, progress);
+  deleted += await inBatches(
     (limit) => store.hide({ hidden, purge: true, forget: true, which: { by: 'author', author, limit } }),
     withDedupe(progress),
     rows,
@@ -99,6 +101,45 @@ async function deleteOf(
   return deleted;
 }
 
+type ReadPage = (after: readonly PlacedEvent[], limit: number) => Promise<PlacedEvent[]>;
+
+/**
+ * Deletes what is served and hidden by the mark, from the newest down. Each page is read, and its tags are
+ * deleted, while the lane deletes and announces the page before it. So the lane is held for the row, the id
+ * and the outbox only. What escapes it, because it was moved meanwhile, is left to the caller; so are events
+ * in another store.
+ */
+async function deleteServed(
+  { client, store, tagHash, rows: firstRows }: PostgresStores,
+  hidden: 'vanished' | 'erased',
+  read: ReadPage,
+  progress: Progress,
+): Promise<number> {
+  const prepare = async (after: readonly PlacedEvent[], limit: number): Promise<PlacedEvent[]> => {
+    const events = await read(after, limit);
+    await removeTagsOf(client, events, tagHash);
+    return events;
+  };
+  let deleted = 0;
+  let rows = firstRows;
+  let events = await prepare([], rows);
+  while (events.length > 0) {
+    const next = prepare(events, rows);
+    try {
+      const startMs = performance.now();
+      const taken = await store.hide({ hidden, purge: true, forget: true, which: { by: 'read', events } });
+      rows = nextRows(rows, performance.now() - startMs, firstRows);
+      deleted += taken;
+      await withDedupe(progress)(taken);
+    } finally {
+      // Also after a stop or a failure: nothing of it continues in the background.
+      await next.catch(() => undefined);
+    }
+    events = await next;
+  }
+  return deleted;
+}
+
 /** A page is read again until nothing on it matches: one batch may not hold all of its rows. */
 async function throughPages(
   read: (after: Cursor) => Promise<Page>,
@@ -118,12 +159,15 @@ async function throughPages(
 }
 
 async function deleteIn(
-  { client, store, now, rows }: PostgresStores,
+  stores: PostgresStores,
   { community }: CommunitySubject,
   progress: Progress,
 ): Promise<number> {
+  const { client, store, now, rows } = stores;
   const hidden = 'erased';
-  const served = await inBatches(
+  const read: ReadPage = (page, limit) => nextServedIn(client, community, page, limit);
+  let served = await deleteServed(stores, hidden, read, progress);
+  served += await inBatches(
     (limit) =>
       store.hide({ hidden, purge: true, forget: true, which: { by: 'community', community, limit } }),
     withDedupe(progress),

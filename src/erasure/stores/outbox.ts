@@ -2,16 +2,27 @@
  * The outbox: rows are scrubbed when every consumer has read the deletes (I17). While one is behind, this
  * store fails and is tried again, for a day; after that the consumer has to rebuild.
  */
+import { performance } from 'node:perf_hooks';
 import { setTimeout as delay } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
 import { DAY_MS } from '../../events/rules/retention.js';
 import { storeBy } from '../all-tables.sql.js';
-import { consumersBehind, countOutbox, lastOutboxSeq, leaveBehind, scrubOutbox } from '../events.sql.js';
+import {
+  type BehindConsumer,
+  consumersBehind,
+  countOutbox,
+  lastOutboxSeq,
+  leaveBehind,
+  scrubOutbox,
+} from '../events.sql.js';
 import type { Subject } from '../rules.js';
-import { type Deleter, inBatches } from './deleter.js';
+import { type Deleter, inBatches, type Progress } from './deleter.js';
 import type { PostgresStores } from './postgres.js';
 
-/** How long one try waits for consumers. */
-const WAIT_MS_MAX = 2_000;
+/** How long one try waits for consumers that do not advance. */
+const STANDSTILL_MS_MAX = 2_000;
+/** How long one try waits for consumers that advance. */
+const WAIT_MS_MAX = 60_000;
 const LOOK_MS = 50;
 /** A consumer that is still behind after this time is paused, or no longer exists. */
 const PATIENCE_MS = DAY_MS;
@@ -36,23 +47,32 @@ export function outboxDeleter(table: Deleter, { client, rows, now }: PostgresSto
     delete: async (subject, progress) => {
       const last = await lastOutboxSeq(client, subject.community, authorOf(subject));
       if (last === undefined) return 0;
-      await passed(last, subject.fencedAt ?? now());
+      await passed(last, subject.fencedAt ?? now(), progress);
       const { community } = subject;
       return inBatches((limit) => scrubOutbox(client, community, authorOf(subject), limit), progress, rows);
     },
   };
 
-  async function passed(seq: number, fencedAt: number): Promise<void> {
-    for (let waited = 0; ; waited += LOOK_MS) {
+  /** Reports its progress meanwhile: a stop of the node or a hold ends the wait. */
+  async function passed(seq: number, fencedAt: number, progress: Progress): Promise<void> {
+    const startMs = performance.now();
+    let advancedMs = startMs;
+    let before: readonly BehindConsumer[] = [];
+    for (;;) {
       const behind = await consumersBehind(client, seq);
       if (behind.length === 0) return;
-      if (now() - fencedAt > PATIENCE_MS) return leaveBehind(client, behind, now());
-      if (waited >= WAIT_MS_MAX)
+      const names = behind.map(({ consumer }) => consumer);
+      if (now() - fencedAt > PATIENCE_MS) return leaveBehind(client, names, now());
+      const nowMs = performance.now();
+      if (!isDeepStrictEqual(behind, before)) advancedMs = nowMs;
+      if (nowMs - advancedMs >= STANDSTILL_MS_MAX || nowMs - startMs >= WAIT_MS_MAX)
         throw new Error(
-          `waits for ${behind.join(', ')} to read the outbox up to ${seq} ` +
+          `waits for ${names.join(', ')} to read the outbox up to ${seq} ` +
             '("minato consumers" shows how far they are)',
         );
+      before = behind;
       await delay(LOOK_MS);
+      await progress(0);
     }
   }
 }

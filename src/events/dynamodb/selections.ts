@@ -56,6 +56,7 @@ export async function selectItems(
     }
     case 'excess':
     case 'places':
+    case 'read':
       // Places are rows of PostgreSQL: whoever selects by them reads that store directly.
       throw new Error(`events in DynamoDB are not selected by ${which.by}`);
   }

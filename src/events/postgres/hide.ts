@@ -9,6 +9,7 @@ import { withdrawReports } from '../../reports/reports.sql.js';
 import { KIND_REPORT, WITHDRAWS } from '../../reports/rules.js';
 import { UNBOUND } from '../../topics/rules.js';
 import { type NostrEvent, serializeEvent } from '../rules/event.js';
+import type { PlacedEvent } from '../rules/facts.js';
 import { HIDDEN_CODES, hiddenOf } from '../rules/hidden.js';
 import { Keep } from '../rules/keep.js';
 import type { HiddenRow } from '../rules/writes.js';
@@ -58,6 +59,18 @@ const FORGET_SQL = `${GONE}, known AS (
   )
   DELETE FROM events e USING gone g WHERE ${SAME_PLACE} RETURNING g.seq, e.hidden AS was_hidden`;
 
+/**
+ * For events that the caller has read: one of them may have been hidden or purged meanwhile. Those that are
+ * still served are deleted.
+ */
+const FORGET_SERVED_SQL = `${GONE}, taken AS (
+    DELETE FROM events e USING gone g WHERE ${SAME_PLACE} AND e.hidden IS NULL
+    RETURNING g.seq, g.community, g.event_id
+  ), known AS (
+    DELETE FROM event_dedupe d USING taken t WHERE d.community = t.community AND d.event_id = t.event_id
+  )
+  SELECT seq FROM taken`;
+
 interface GoneRow {
   seq: number;
   ingested_at: number;
@@ -88,7 +101,8 @@ export async function hideRows(
 ): Promise<Hiding> {
   const hidden = rows.filter((row) => !row.purge);
   const purged = rows.filter((row) => row.purge && row.forgotten === undefined);
-  const forgotten = rows.filter((row) => row.forgotten !== undefined);
+  const forgotten = rows.filter((row) => row.forgotten !== undefined && !row.taken);
+  const taken = rows.filter((row) => row.taken).map(leftRow);
   const [gone, known] = await Promise.all([
     Promise.all([
       hidden.length === 0 ? [] : take(client, HIDE_SQL, hidden, now),
@@ -102,11 +116,12 @@ export async function hideRows(
     .filter((row) => row.was_hidden === null)
     .map((row): LeftRow => ({ ...row, event: JSON.parse(row.payload) as NostrEvent }))
     .concat(known);
+  const all = [...left, ...taken];
   const answered = Promise.all([
     removeTags(client, left, tagHash),
-    lowerTotals(client, left),
-    lowerTopicTotals(client, left),
-    withdrawReports(client, left.filter(isWithdrawnReport)),
+    lowerTotals(client, all),
+    lowerTopicTotals(client, all),
+    withdrawReports(client, all.filter(isWithdrawnReport)),
   ]);
   answered.catch(() => undefined);
   return { answered };
@@ -128,7 +143,8 @@ async function take(
   return (await client.query<GoneRow>({ text, values: [...goneValues(rows), now] })).rows;
 }
 
-const goneValues = (rows: readonly HiddenRow[]) => [
+type Gone = Pick<HiddenRow, 'community' | 'id' | 'row' | 'hidden'>;
+const goneValues = (rows: readonly Gone[]) => [
   int8Array(rows.map((r) => r.row.seq)),
   int8Array(rows.map((r) => r.row.ingestedAt)),
   int2Array(rows.map((r) => r.row.keep)),
@@ -144,22 +160,53 @@ async function forget(client: ClientBase, rows: readonly HiddenRow[]): Promise<L
     text: FORGET_SQL,
     values: goneValues(rows),
   });
-  return deleted
-    .filter((row) => row.was_hidden === null)
-    .map(({ seq }): LeftRow => {
-      const { community, hidden, row, forgotten } = bySeq.get(seq)!;
-      const { event, payload, bound } = forgotten!;
-      return {
-        seq,
-        ingested_at: row.ingestedAt,
-        keep: row.keep,
-        why: HIDDEN_CODES[hidden],
-        community,
-        payload: payload ?? serializeEvent(event),
-        bound: [...bound],
-        event,
-      };
-    });
+  return deleted.filter((row) => row.was_hidden === null).map(({ seq }) => leftRow(bySeq.get(seq)!));
+}
+
+function leftRow({ community, hidden, row, forgotten }: HiddenRow): LeftRow {
+  const { event, payload, bound } = forgotten!;
+  return {
+    seq: row.seq,
+    ingested_at: row.ingestedAt,
+    keep: row.keep,
+    why: HIDDEN_CODES[hidden],
+    community,
+    payload: payload ?? serializeEvent(event),
+    bound: [...bound],
+    event,
+  };
+}
+
+/** Deletes those of these events that are still served, and returns them. Under the lane's lock. */
+export async function forgetServed(
+  client: ClientBase,
+  events: readonly PlacedEvent[],
+): Promise<readonly PlacedEvent[]> {
+  const { rows } = await client.query<{ seq: number }>({
+    text: FORGET_SERVED_SQL,
+    values: goneValues(
+      events.map(({ community, event, row }) => ({ community, id: event.id, row, hidden: 'erased' })),
+    ),
+  });
+  if (rows.length === events.length) return events;
+  const taken = new Set(rows.map(({ seq }) => seq));
+  return events.filter(({ row }) => taken.has(row.seq));
+}
+
+/**
+ * Deletes the tags of events that a mark hides: no query needs them any more. Outside the lane, and before
+ * their events are deleted: nothing else finds the tags afterwards.
+ */
+export function removeTagsOf(
+  client: ClientBase,
+  events: readonly PlacedEvent[],
+  tagHash: TagHash,
+): Promise<void> {
+  const rows = events.map(({ community, event, row, bound }) => ({
+    ...{ community, event, bound },
+    ...{ seq: row.seq, ingested_at: row.ingestedAt, keep: row.keep },
+  }));
+  return removeTags(client, rows, tagHash);
 }
 
 /**
@@ -172,23 +219,28 @@ const UNTAG_SQL = `
   WHERE t.tag = g.tag AND t.created_at = g.created_at AND t.seq = g.seq
     AND t.ingested_at = g.ingested_at AND t.keep = g.keep`;
 
-async function removeTags(client: ClientBase, rows: readonly LeftRow[], tagHash: TagHash): Promise<void> {
-  const tags = rows.flatMap((row) =>
-    tagKeys(row.community, row.event, tagHash, row.bound ?? UNBOUND).map((tag) => ({
-      ...row,
-      tag,
-      createdAt: row.event.created_at,
-    })),
-  );
+type Tagged = Pick<LeftRow, 'community' | 'event' | 'seq' | 'ingested_at' | 'keep'> & {
+  readonly bound: readonly string[] | null;
+};
+
+/** The lists are filled directly: an object for each tag takes longer than the hash of the tag. */
+async function removeTags(client: ClientBase, rows: readonly Tagged[], tagHash: TagHash): Promise<void> {
+  const tags: bigint[] = [];
+  const tagged: Tagged[] = [];
+  for (const row of rows)
+    for (const tag of tagKeys(row.community, row.event, tagHash, row.bound ?? UNBOUND)) {
+      tags.push(tag);
+      tagged.push(row);
+    }
   if (tags.length === 0) return;
   await client.query({
     text: UNTAG_SQL,
     values: [
-      int8Array(tags.map((t) => t.tag)),
-      int8Array(tags.map((t) => t.createdAt)),
-      int8Array(tags.map((t) => t.seq)),
-      int8Array(tags.map((t) => t.ingested_at)),
-      int2Array(tags.map((t) => t.keep)),
+      int8Array(tags),
+      int8Array(tagged.map(({ event }) => event.created_at)),
+      int8Array(tagged.map(({ seq }) => seq)),
+      int8Array(tagged.map(({ ingested_at }) => ingested_at)),
+      int2Array(tagged.map(({ keep }) => keep)),
     ],
   });
 }

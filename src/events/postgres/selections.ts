@@ -10,6 +10,7 @@ import { factKey, type PlacedEvent, type RowRef } from '../rules/facts.js';
 import { DAY_MS, historySince } from '../rules/retention.js';
 import type { Authored, EventRef, Ordered, Selection } from '../store.js';
 import { selectExcess } from './capacity.js';
+import { forgetServed } from './hide.js';
 import { takeOldRequests } from './old-requests.js';
 import { eventAt } from './places.js';
 import { selectRemovable } from './restore.js';
@@ -33,6 +34,8 @@ export function selectServed(client: Client, which: Selection, now: number): Pro
       return selectEvents(client, SERVED_IN_SQL, [which.community, which.limit]);
     case 'places':
       return selectEvents(client, SERVED_AT_SQL, [...placeValues(which.places), which.limit]);
+    case 'read':
+      return forgetServed(client, which.events);
   }
 }
 
@@ -68,14 +71,46 @@ export const ofAuthor = ({ community, pubkey, until, sparesRequest }: Authored) 
   sparesRequest,
 ];
 
-export const SERVED_OF_SQL = bounded(
-  `SELECT ${COLUMNS} FROM events e WHERE e.hidden IS NULL AND ${OF_AUTHOR} AND ${spared('e.kind')}
-   ORDER BY e.created_at DESC LIMIT $5`,
-);
-const SERVED_IN_SQL = bounded(
-  `SELECT ${COLUMNS} FROM events e WHERE e.community = $1 AND e.hidden IS NULL
-   ORDER BY e.created_at DESC LIMIT $2`,
-);
+const servedOf = (more = '') =>
+  bounded(
+    `SELECT ${COLUMNS} FROM events e WHERE e.hidden IS NULL AND ${OF_AUTHOR} AND ${spared('e.kind')} ${more}
+     ORDER BY e.created_at DESC LIMIT $5`,
+  );
+const servedIn = (more = '') =>
+  bounded(
+    `SELECT ${COLUMNS} FROM events e WHERE e.community = $1 AND e.hidden IS NULL ${more}
+     ORDER BY e.created_at DESC LIMIT $2`,
+  );
+export const SERVED_OF_SQL = servedOf();
+const SERVED_IN_SQL = servedIn();
+export const NEXT_OF_SQL = servedOf('AND e.seq <> ALL ($6::bigint[])');
+const NEXT_IN_SQL = servedIn('AND e.created_at <= $3 AND e.seq <> ALL ($4::bigint[])');
+
+/**
+ * The page after the given one, the newest events first. The page itself may be stored still: its rows are
+ * left out by their offsets, because many events may have the time of its last one.
+ */
+export function nextServedOf(
+  client: Client,
+  author: Authored,
+  page: readonly PlacedEvent[],
+  limit: number,
+): Promise<PlacedEvent[]> {
+  const until = Math.min(author.until, lastTimeOf(page));
+  return selectEvents(client, NEXT_OF_SQL, [...ofAuthor({ ...author, until }), limit, seqsOf(page)]);
+}
+
+export function nextServedIn(
+  client: Client,
+  community: number,
+  page: readonly PlacedEvent[],
+  limit: number,
+): Promise<PlacedEvent[]> {
+  return selectEvents(client, NEXT_IN_SQL, [community, limit, lastTimeOf(page), seqsOf(page)]);
+}
+
+const lastTimeOf = (page: readonly PlacedEvent[]) => page.at(-1)?.event.created_at ?? Number.MAX_SAFE_INTEGER;
+const seqsOf = (page: readonly PlacedEvent[]) => int8Array(page.map(({ row }) => row.seq));
 
 export const AT_PLACES =
   'unnest($1::bigint[], $2::bigint[], $3::smallint[]) AS asked (seq, ingested_at, keep)';

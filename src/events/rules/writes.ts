@@ -42,6 +42,8 @@ export interface HiddenRow {
   readonly purge: boolean;
   /** With `purge`: its id is forgotten in the same transaction. The event, so that it is read only once. */
   readonly forgotten?: PlacedEvent;
+  /** Row, id and tags are deleted already, the row and the id in the same transaction. */
+  readonly taken?: boolean;
 }
 
 export interface Tombstone {
@@ -146,7 +148,7 @@ export function hidingWrites(
   purge: boolean,
   lastSeq: number,
   now: number,
-  forget = false,
+  forget: boolean | 'taken' = false,
 ): BatchWrites {
   const served = rows.filter(({ row }) => row.keep !== Keep.history);
   const outbox = served.map(
@@ -165,7 +167,8 @@ export function hidingWrites(
     ...NOTHING,
     hidden: rows.map((placed) => {
       const { community, event, row } = placed;
-      return { community, id: event.id, row, hidden, purge, ...(forget ? { forgotten: placed } : {}) };
+      const taken = forget === 'taken';
+      return { community, id: event.id, row, hidden, purge, ...(forget && { forgotten: placed, taken }) };
     }),
     outbox,
     lastSeq: lastSeq + served.length,

@@ -81,6 +81,8 @@ export class Consuming {
   private isPaused = false;
   /** The age of the oldest change that it has not read. */
   private behindMs = 0;
+  /** It has read deletes of an erasure last. */
+  private isAwaited = false;
   private nextUpkeep = 0;
   private nextFollowUp = 0;
   private followUpFailures = 0;
@@ -143,7 +145,8 @@ export class Consuming {
       await this.attempt(async () => {
         more = await this.round();
       });
-      const worked = { tookMs: performance.now() - startMs, behindMs: this.behindMs };
+      const { behindMs, isAwaited } = this;
+      const worked = { tookMs: performance.now() - startMs, behindMs, isAwaited };
       if (more) await restAfter(worked, () => this.hurried || this.stopped || this.leaseLost);
       else await this.rest();
     }
@@ -241,6 +244,7 @@ export class Consuming {
       const last = page.changes.at(-1);
       const isPressing = this.options.recent?.isPressing(course.from) ?? false;
       const waitedMs = last === undefined ? 0 : this.options.now() - last.ingestedAt;
+      this.isAwaited = last?.reason === 'erasure' || last?.reason === 'vanish';
       this.behindMs = isPressing ? Number.POSITIVE_INFINITY : page.full ? waitedMs : 0;
       const more = lease.retries && (await retryLetters(this.batches, this.follower, generation));
       return { liveSeq: course.from, more: page.full || more };

@@ -9,6 +9,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 
 /** A multiple of the duration of the last batch. */
 const REST_MAX = 20;
+/** The same after deletes of an erasure, which waits until consumers have read them. */
+const AWAITED_REST_MAX = 2;
 /** With this lag it does not rest any more. */
 const PATIENCE_MS = 60_000;
 const STEP_MS = 10;
@@ -19,11 +21,13 @@ export interface Worked {
   readonly tookMs: number;
   /** The age of the next change. */
   readonly behindMs: number;
+  /** An erasure waits for this consumer. */
+  readonly isAwaited?: boolean;
 }
 
 /** Ends early if the event loop is idle, or if `enough` returns true. */
-export async function restAfter({ tookMs, behindMs }: Worked, enough: () => boolean): Promise<void> {
-  const most = restMax(tookMs, behindMs);
+export async function restAfter(worked: Worked, enough: () => boolean): Promise<void> {
+  const most = restMax(worked);
   for (let rested = 0; rested < most && !enough(); rested += STEP_MS) {
     const before = performance.eventLoopUtilization();
     await delay(STEP_MS);
@@ -31,7 +35,7 @@ export async function restAfter({ tookMs, behindMs }: Worked, enough: () => bool
   }
 }
 
-export function restMax(tookMs: number, behindMs: number): number {
+export function restMax({ tookMs, behindMs, isAwaited = false }: Worked): number {
   const impatience = Math.min(1, Math.max(0, behindMs / PATIENCE_MS));
-  return tookMs * REST_MAX * (1 - impatience);
+  return tookMs * (isAwaited ? AWAITED_REST_MAX : REST_MAX) * (1 - impatience);
 }

@@ -20,6 +20,7 @@ import type { Loopback } from '../servers/loopback.js';
 import { writeTopic } from './topics.js';
 
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
+const FAULTY_IROH = fileURLToPath(new URL('../servers/faulty-iroh.cjs', import.meta.url));
 /** Sixty-four hex digits, as the id of a topic has them. */
 export const newTopic = () => `kukuri:${randomBytes(32).toString('hex')}`;
 
@@ -29,6 +30,8 @@ export interface GossipNodeOptions {
   readonly settings?: Partial<Record<NodeSettingKey, unknown>>;
   /** Another instance on this database, on another machine: with a data folder of its own. */
   readonly beside?: GossipNode;
+  /** A file with the fault of its endpoint: nothing, `drop`, `lagged` or `broken` (faulty-iroh.cjs). */
+  readonly faultFile?: string;
 }
 
 /** One running instance. */
@@ -42,9 +45,10 @@ export class GossipNode {
     readonly pool: pg.Pool,
     readonly url: string,
     private readonly port: number,
-    private readonly folder: string,
+    readonly folder: string,
     private readonly mode: string,
     private readonly isOwner: boolean,
+    private readonly faultFile: string | undefined,
   ) {}
 
   static async start(net: Loopback, options: GossipNodeOptions): Promise<GossipNode> {
@@ -53,7 +57,17 @@ export class GossipNode {
     const { port, url } = await net.port();
     const pool = beside?.pool ?? new pg.Pool({ ...test.connection, max: 2 });
     const folder = `${test.folder}-${port}`;
-    const node = new GossipNode(net, test, pool, url, port, folder, mode, beside === undefined);
+    const node = new GossipNode(
+      net,
+      test,
+      pool,
+      url,
+      port,
+      folder,
+      mode,
+      beside === undefined,
+      options.faultFile,
+    );
     await node.run();
     if (beside === undefined) {
       const wanted = { 'p2p.bind': '127.0.0.1', 'p2p.port': 0, ...settings };
@@ -76,6 +90,7 @@ export class GossipNode {
         MINATO_PORT: `${this.port}`,
         MINATO_TOPIC_MODE: this.mode,
         MINATO_LOG_LEVEL: 'warn',
+        ...(this.faultFile && { NODE_OPTIONS: `--require ${FAULTY_IROH}`, FAULT_FILE: this.faultFile }),
       },
       stdio: ['ignore', 'pipe', 'pipe'],
     });

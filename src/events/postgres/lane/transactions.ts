@@ -57,7 +57,8 @@ export async function transactBatch(
 export interface HidingWork {
   readonly hidden: Announced;
   readonly purge: boolean;
-  readonly forget?: boolean;
+  /** `taken`: `select` has deleted rows and ids. */
+  readonly forget?: boolean | 'taken';
   select(session: Client, now: number): Promise<readonly PlacedEvent[]>;
 }
 

@@ -29,12 +29,13 @@ export interface WorkOptions extends TransactionOptions {
 export class Works {
   constructor(private readonly options: WorkOptions) {}
 
-  hide({ which, ...how }: Hiding): Promise<number> {
+  hide({ which, forget = false, ...how }: Hiding): Promise<number> {
     const select: HidingWork['select'] =
       'due' in which
         ? (session, now) => selectOrdered(session, which, now)
         : (session, now) => selectServed(session, which, now);
-    return this.take({ ...how, select });
+    const isTaken = 'by' in which && which.by === 'read';
+    return this.take({ ...how, forget: isTaken ? 'taken' : forget, select });
   }
 
   async sweep({ after, rules }: SweepOf): Promise<Swept> {
