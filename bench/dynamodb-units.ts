@@ -10,6 +10,7 @@ import { settingsFrom } from '../src/communities/rules-settings.js';
 import { Dynamodb } from '../src/events/dynamodb/client.js';
 import { startDynamodbStore } from '../src/events/dynamodb/store.js';
 import { ensureTables } from '../src/events/dynamodb/tables.js';
+import { createTagHash } from '../src/events/postgres/tag-hash.js';
 import { type NostrEvent, serializeEvent } from '../src/events/rules/event.js';
 import type { Filter } from '../src/events/rules/filter.js';
 import { createLog } from '../src/node/log.js';
@@ -32,7 +33,8 @@ await ensureTables(db);
 const pool = new pg.Pool();
 const store = startDynamodbStore({
   db,
-  database: { pool, ownPool: pool },
+  database: { pool, ownPool: pool, queryPools: { light: pool, medium: pool, heavy: pool, search: pool } },
+  tagHash: await createTagHash(1n),
   communities: () => [1],
   settingsOf: () => settingsFrom(new Map()),
   log: createLog('warn'),

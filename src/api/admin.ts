@@ -8,6 +8,7 @@ import { nodeSettingRoutes } from '../communities/routes-node-settings.js';
 import { settingRoutes } from '../communities/routes-settings.js';
 import { certificateRoutes } from '../erasure/certificates/routes-list.js';
 import { type ErasureOptions, erasureRoutes } from '../erasure/routes.js';
+import type { EventStore } from '../events/store.js';
 
 import { JOBS } from '../jobs/list.js';
 import { jobRoutes } from '../jobs/routes.js';
@@ -50,6 +51,7 @@ export interface AdminOptions
     TopicPreviewOptions,
     StorageOptions {
   readonly pool: Pool;
+  readonly events: EventStore;
   /** Operators of every community. Nobody can remove or disable them. */
   readonly adminPubkeys: readonly string[];
 }

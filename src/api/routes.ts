@@ -1,5 +1,6 @@
 /** All routes of the API. */
 
+import type { EventStore } from '../events/store.js';
 import { labelRoutes } from '../labels/routes.js';
 import { inviteRoutes } from '../members/routes-invites.js';
 import { ownModerationRoutes } from '../moderation/routes-own.js';
@@ -28,7 +29,9 @@ export interface RouteOptions
     PersonalDataOptions,
     SearchOptions,
     SetupOptions,
-    ChangesOptions {}
+    ChangesOptions {
+  readonly events: EventStore;
+}
 
 export function routesOf(options: RouteOptions): Route[] {
   return [

@@ -28,7 +28,11 @@ export async function withConsumers<T>(
   work: (consumers: Assisting) => Promise<T>,
 ): Promise<T> {
   const { subjectKey } = context.erasing;
-  const consumers = await assistConsumers({ ...context, consumers: consumersOf({ ...context, subjectKey }) });
+  const consumers = await assistConsumers({
+    ...context,
+    events: context.changed,
+    consumers: consumersOf({ ...context, subjectKey }),
+  });
   try {
     return await work(consumers);
   } finally {

@@ -256,7 +256,7 @@ export async function leaveBehind(client: Client, consumers: readonly string[], 
     `INSERT INTO consumer_rebuilds (consumer, generation, reason, requested_at, updated_at)
      SELECT consumer, generation + 1, $2, $3, $3 FROM consumer_offsets WHERE consumer = ANY ($1)
      ON CONFLICT (consumer) DO UPDATE SET reason = excluded.reason, started_at = NULL, pinned_seq = NULL,
-       scanned_seq = 0, last_seq = NULL`,
+       scanned_seq = 0, scanned_place = NULL, last_seq = NULL`,
     [consumers, MISSED, now],
   );
 }

@@ -40,6 +40,8 @@ export interface AdmissionOptions {
   readonly store: Pick<EventStore, 'submit' | 'isServed'>;
   readonly verifier: Verifier;
   readonly recent: RecentIds;
+  /** Changes of other instances are read a moment after they took effect, so `recent` may be wrong. */
+  readonly isRecentBehind?: boolean;
   readonly seen: SeenCounts;
   readonly metrics: Metrics;
   readonly now: () => number;
@@ -135,7 +137,8 @@ class Pipeline implements Admission {
     const vanishIn =
       event.kind === KIND_VANISH ? vanishCommunities(event, community, this.options) : undefined;
     if (isRefusal(vanishIn)) return vanishIn;
-    if (this.options.recent.has(community.id, event.id)) return 'duplicate';
+    const repeated = this.isRepeated(community.id, event);
+    if (repeated !== false && (await repeated)) return 'duplicate';
     const short = this.refuseForSpaceOrTime(community, event, nowSeconds);
     if (short !== undefined) return this.duplicateOr(community.id, event, short);
     const texts = new Texts(event, community.settings);
@@ -194,6 +197,13 @@ class Pipeline implements Admission {
       ...(sender ? { sender: { access: sender.access, rules: community }, blocks: community.blocks } : {}),
     });
     return refused ?? { event, payload, nowSeconds };
+  }
+
+  /** Without a query where `recent` is exact. */
+  private isRepeated(community: number, event: NostrEvent): boolean | Promise<boolean> {
+    const { recent, isRecentBehind = false, store } = this.options;
+    if (!recent.has(community, event.id)) return false;
+    return !isRecentBehind || store.isServed(community, event);
   }
 
   private refuseForSpaceOrTime(

@@ -24,8 +24,9 @@
  *   the control plane commits. A crash in between repeats the change, so the change has to be idempotent.
  *
  * Maintenance of one store is not part of the contract, because another store has no use for it: purging
- * hidden rows, forgetting ids, dropping months, dry runs, the counts of an erasure, and the join of search
- * with its documents use the tables of PostgreSQL directly.
+ * hidden rows, forgetting ids, dropping months, dry runs and the counts of an erasure use the tables of
+ * PostgreSQL directly. Two readers have a seam of their own, so that PostgreSQL keeps its joins: the events
+ * of changes (`ChangedEvents` in outbox/changes.sql.ts) and search (`elsewhere` in search/search.sql.ts).
  */
 import type { ControlTx } from '../postgres/transaction.js';
 import type { Bound } from '../sync/rules-negentropy.js';

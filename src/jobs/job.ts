@@ -9,6 +9,7 @@ import type { EventStore } from '../events/store.js';
 import type { Log } from '../node/log.js';
 import type { Metrics } from '../node/metrics.js';
 import type { DiskLevel } from '../node/rules-disk.js';
+import type { ChangedEvents } from '../outbox/changes.sql.js';
 import type { Database } from '../postgres/database.js';
 
 export interface Bounds {
@@ -23,6 +24,8 @@ export const BOUNDS: Bounds = { rows: 500, batches: 100 };
 export interface JobContext {
   readonly database: Database;
   readonly store: EventStore;
+  /** The events of changes, where they are not in the database. */
+  readonly changed?: ChangedEvents;
   readonly communities: Communities;
   /** Milliseconds; the only clock of a job. */
   readonly now: () => number;

@@ -9,13 +9,13 @@ import { accessOf } from '../api/reading.js';
 import { denial } from '../api/rules-errors.js';
 import { milliseconds, pubkey } from '../api/schemas.js';
 import type { Community } from '../communities/communities.js';
-import { readEventsById } from '../events/postgres/read/find.js';
 import { seenBy, sees } from '../events/rules/access.js';
 import type { NostrEvent } from '../events/rules/event.js';
 import { isExpired } from '../events/rules/expiration.js';
 import { parseFilter } from '../events/rules/filter.js';
 import { isRefusal } from '../events/rules/reply.js';
 import { asKept } from '../events/rules/retention.js';
+import type { EventReads } from '../events/store.js';
 import { eventId } from '../reports/routes.js';
 import type { MatchedEvent } from '../topics/rules.js';
 import { type KeptLabel, labelsAbout } from './labels.sql.js';
@@ -37,7 +37,12 @@ const labelsResponse = z.strictObject({
   ),
 });
 
-export function labelRoutes({ pool }: { readonly pool: Pool }): Route[] {
+export interface LabelOptions {
+  readonly pool: Pool;
+  readonly events: Pick<EventReads, 'byIds'>;
+}
+
+export function labelRoutes(options: LabelOptions): Route[] {
   return [
     route({
       method: 'GET',
@@ -63,8 +68,8 @@ export function labelRoutes({ pool }: { readonly pool: Pool }): Route[] {
           return denial('INVALID_REQUEST', {
             problems: [{ path: 'querystring/target', message: 'neither an event id nor a public key' }],
           });
-        const mayRead = await readingOf(pool, community, reader);
-        return showLabels(pool, community, wanted, mayRead, now);
+        const mayRead = await readingOf(options.pool, community, reader);
+        return showLabels(options, community, wanted, mayRead, now);
       },
     }),
   ];
@@ -100,7 +105,7 @@ async function readingOf(pool: Pool, community: Community, reader: string | unde
 }
 
 async function showLabels(
-  pool: Pool,
+  { pool, events }: LabelOptions,
   rules: Community,
   { event, pubkey: person }: LabelTarget,
   mayRead: MayRead,
@@ -109,7 +114,7 @@ async function showLabels(
   const { id: community } = rules;
   const ofEvent = event === undefined ? [] : await labelsAbout(pool, { community, event }, now);
   const ofPerson = person === undefined ? [] : await labelsAbout(pool, { community, pubkey: person }, now);
-  const shown = event === undefined ? undefined : await shownEvent(pool, rules, event, mayRead, now);
+  const shown = event === undefined ? undefined : await shownEvent(events, rules, event, mayRead, now);
   const readable = ofEvent.filter((label) => mayRead(asEvent(label)));
   const isEvent = shown !== undefined || readable.length > 0 || person === undefined;
   return {
@@ -128,14 +133,14 @@ async function showLabels(
 }
 
 async function shownEvent(
-  pool: Pool,
+  events: Pick<EventReads, 'byIds'>,
   rules: Community,
   id: string,
   mayRead: MayRead,
   now: number,
 ): Promise<NostrEvent | undefined> {
   const { id: community } = rules;
-  const found = (await readEventsById(pool, [{ community, id }])).get(`${community}/${id}`);
+  const found = (await events.byIds([{ community, id }], 'light')).get(`${community}/${id}`);
   if (found === undefined) return undefined;
   const event = JSON.parse(found.payload) as NostrEvent;
   const kept = asKept(rules, event, found, now);

@@ -5,7 +5,6 @@
 import type { EventTemplate } from 'nostr-tools/pure';
 import type { Client } from 'pg';
 import type { Community } from '../communities/communities.js';
-import { readCurrentEvent } from '../events/postgres/read/current-event.js';
 import { KIND_DELETION } from '../events/rules/classify.js';
 import { type NostrEvent, serializeEvent } from '../events/rules/event.js';
 import type { Job, JobContext, JobResult } from '../jobs/job.js';
@@ -34,12 +33,22 @@ export const membershipList: Job = {
 async function bringUpToDate(context: JobContext, client: Client, community: Community): Promise<boolean> {
   const { id, self, settings } = community;
   if (self === undefined) return false;
-  const published = await readCurrentEvent(client, { community: id, pubkey: self, kind: KIND_MEMBERS });
+  const published = await publishedList(context, id, self);
   if (!settings['membership.list']) return published !== undefined && takeBack(context, community, published);
   const members = await listMemberKeys(client, id, MEMBERS_MAX);
   if (published !== undefined && membersIn(published).join() === members.join()) return false;
   const createdAt = Math.max(Math.floor(context.now() / 1_000), (published?.created_at ?? 0) + 1);
   return publish(context, community, membersTemplate(members, createdAt));
+}
+
+async function publishedList(
+  { store, now }: JobContext,
+  community: number,
+  self: string,
+): Promise<NostrEvent | undefined> {
+  const filter = { authors: new Set([self]), kinds: new Set([KIND_MEMBERS]), tags: [] };
+  const [found] = await store.find({ community, filter, limit: 1, now: now() }, 'light');
+  return found?.payload === undefined ? undefined : (JSON.parse(found.payload) as NostrEvent);
 }
 
 function takeBack(

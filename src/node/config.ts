@@ -126,6 +126,8 @@ export interface Config {
   readonly authMode: 'off' | 'required';
   readonly redisUrl: string | undefined;
   readonly dynamodb: DynamodbPlace | undefined;
+  /** Where events are kept. Everything else is in PostgreSQL. */
+  readonly eventStore: 'postgres' | 'dynamodb';
   /** Proxies that are trusted to name the address of the client. */
   readonly trustedProxies: readonly string[];
   /**
@@ -186,6 +188,7 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     authMode: value.MINATO_AUTH_MODE,
     redisUrl: value.REDIS_URL,
     dynamodb: dynamodbOf(value),
+    eventStore: value.MINATO_EVENT_STORE,
     trustedProxies: value.MINATO_TRUSTED_PROXIES,
     proxyHeader: value.MINATO_PROXY_HEADER,
     proxyProtocol: value.MINATO_PROXY_PROTOCOL === 'on',

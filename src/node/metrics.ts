@@ -209,6 +209,28 @@ export function createMetrics() {
       labelNames: ['reason'],
       registers,
     }),
+    dynamodbUnits: new Counter({
+      name: 'minato_dynamodb_units_total',
+      help: 'Capacity units that DynamoDB has charged for events',
+      labelNames: ['operation'],
+      registers,
+    }),
+    dynamodbThrottled: new Counter({
+      name: 'minato_dynamodb_throttled_total',
+      help: 'Requests for events that DynamoDB has throttled',
+      labelNames: ['operation'],
+      registers,
+    }),
+    dynamodbRemovalsLeft: new Counter({
+      name: 'minato_dynamodb_removals_left_total',
+      help: 'Deleted events whose removal has failed and is left to a job',
+      registers,
+    }),
+    dynamodbStreamLag: new Gauge({
+      name: 'minato_dynamodb_stream_lag_seconds',
+      help: 'How old the changes of the stream are that were last appended to the outbox here',
+      registers,
+    }),
     consumerRows: new Counter({
       name: 'minato_consumer_rows_total',
       help: 'Outbox rows that a consumer has applied in this process',

@@ -40,7 +40,8 @@ export async function startApi(
   { limits, rates, cursors, writer }: Stores,
   { http, addressOf, gate }: Entry,
 ): Promise<Sessions> {
-  const { audit, bases, communities, disk, erasing, metrics, networkId, store, tagHash, verifier } = writer;
+  const { audit, bases, changed, communities, disk, erasing, metrics, networkId, store, tagHash, verifier } =
+    writer;
   const sessions = await openSessions(config.redisUrl, database.apiPool, log);
   const inClass: ChangesOptions['inClass'] = ({ client, community }, cost, query) => {
     const queryClient = {
@@ -54,6 +55,7 @@ export async function startApi(
   addApi(http, {
     pool: database.apiPool,
     audit,
+    changed,
     networkId,
     communities,
     bases,
@@ -102,6 +104,7 @@ export async function startApi(
       pool: database.pool,
       searchPool: database.searchPool,
       tagHash,
+      elsewhere: writer.elsewhere,
       cursorSecret: await fixCursorSecret(database.ownPool),
     },
     inSlot: (asker, cost, query) => inClass(asker, cost, (kind) => query(database.queryPools[kind])),

@@ -52,6 +52,7 @@ export function startRelay(
       queryPools: database.queryPools,
       searchPool: database.searchPool,
       tagHash,
+      elsewhere: writer.elsewhere,
       memory,
       metrics,
       now,

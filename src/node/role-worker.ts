@@ -48,6 +48,7 @@ export function startWorker(
 ): Worker {
   const { communities, erasing, keys, metrics, store } = writer;
   communities.afterPoll(makeRelayKeys(communities, keys, log));
+  const stopStream = writer.dynamodb?.follow();
   const schedule = startSchedule({ context: jobContext, jobs, metrics, log });
   const stopGauge = startErasureGauge({ pool: database.ownPool, metrics, log });
   const stopBackupGauge =
@@ -60,6 +61,7 @@ export function startWorker(
     database,
     communities,
     consumers: typeof chosen === 'function' ? chosen(listed) : (chosen ?? listed),
+    events: writer.changed,
     wakeups,
     metrics,
     log,
@@ -101,7 +103,8 @@ export function startWorker(
   });
   const stop = async (): Promise<void> => {
     const gauges = [stopGauge(), stopBackupGauge?.()];
-    await Promise.all([schedule.stop(), consumers.stop(), gossip.stop(), stopPeers(), ...gauges]);
+    const running = [schedule.stop(), consumers.stop(), gossip.stop(), stopPeers(), stopStream?.()];
+    await Promise.all([...running, ...gauges]);
   };
   return { schedule, consumers, stop };
 }

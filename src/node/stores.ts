@@ -63,11 +63,12 @@ export async function openStores(options: WriterOptions, { roles, port }: Stores
     await limits.close();
     throw error;
   });
-  const { audit, communities, disk, erasing, keys, metrics, recent, store } = writer;
+  const { audit, changed, communities, disk, erasing, keys, metrics, recent, store } = writer;
   const diskLevel = () => disk.now().level;
   const jobContext = {
     database,
     store,
+    changed,
     communities,
     now,
     bounds: BOUNDS,
@@ -93,7 +94,8 @@ export async function openStores(options: WriterOptions, { roles, port }: Stores
     events: store,
     memory,
     communities: () => communities.all().map(({ id }) => id),
-    budget: () => communities.node()['node.memoryWindowMB'],
+    // The log is behind a store in DynamoDB by a moment, so memory would show what was just deleted (I6).
+    budget: () => (writer.dynamodb === undefined ? communities.node()['node.memoryWindowMB'] : 0),
     position: () => fanout.passed,
     log,
   });

@@ -14,6 +14,8 @@ import { auditDeleters } from '../erasure/stores/audit.js';
 import type { Erasing } from '../erasure/stores/registry.js';
 import { sessionDeleters } from '../erasure/stores/sessions.js';
 import { type Admission, createAdmission } from '../events/admission.js';
+import { changedEventsOf } from '../events/dynamodb/changed-events.js';
+import { type DynamodbEvents, openDynamodbEvents } from '../events/dynamodb/open.js';
 import { readKeptBytes } from '../events/postgres/capacity.js';
 import { startPostgresStore } from '../events/postgres/store.js';
 import type { TagHash } from '../events/postgres/tag-hash.js';
@@ -29,8 +31,10 @@ import { KeySharing } from '../keys/sharing.js';
 import { SubjectKey } from '../keys/subject-key.js';
 import type { Rates } from '../limits/rates.js';
 import { OnArrival } from '../moderation/arrival/on-arrival.js';
+import { type ChangedEvents, IN_DATABASE } from '../outbox/changes.sql.js';
 import { countUse, giveBack } from '../plans/usage.sql.js';
 import type { Database } from '../postgres/database.js';
+import type { SearchedEvents } from '../search/search.sql.js';
 import type { Config } from './config.js';
 import { type DiskGuard, startDiskGuard } from './disk.js';
 import type { Log } from './log.js';
@@ -56,6 +60,12 @@ export interface Writer {
   readonly communities: Communities;
   readonly verifier: Verifier;
   readonly store: EventStore;
+  /** The events of changes, for readers of the outbox. */
+  readonly changed: ChangedEvents;
+  /** For searches: where events are, if they are not in the database. */
+  readonly elsewhere: SearchedEvents | undefined;
+  /** Undefined where events are in PostgreSQL. */
+  readonly dynamodb: DynamodbEvents | undefined;
   readonly tagHash: TagHash;
   readonly keys: NodeKeys;
   readonly erasing: Erasing;
@@ -118,7 +128,7 @@ export async function startWriter(
   });
   const verifier = await startVerifier({ checksAtOnce: true });
   const settingsOf = (community: number) => communities.get(community)?.settings ?? settingsFrom(new Map());
-  const store = startPostgresStore({
+  const common = {
     database,
     subjectKey,
     tagHash,
@@ -126,17 +136,35 @@ export async function startWriter(
     log,
     now,
     settingsOf,
-    topicsOf: (community) => communities.get(community)?.topics ?? new Map(),
-    refusedUntilOf: (community) => communities.get(community)?.refusedUntil,
-    keptSinceOf: (community) => communities.get(community)?.keptSince ?? 0,
+    topicsOf: (community: number) => communities.get(community)?.topics ?? new Map(),
+    refusedUntilOf: (community: number) => communities.get(community)?.refusedUntil,
+    keptSinceOf: (community: number) => communities.get(community)?.keptSince ?? 0,
     onArrival: new OnArrival(communities),
-    onSession: onLaneSession,
-    onCommit: (writes) => {
-      onCommit?.(writes);
-      room?.note(writes);
-    },
-  });
-  if (makesRoom) room = startRoomMaker({ database, store, communities, tagHash, now, log });
+  };
+  const idsOfCommunities = () => communities.all().map(({ id }) => id);
+  const dynamodb =
+    config.eventStore === 'postgres'
+      ? undefined
+      : await openDynamodbEvents({
+          ...common,
+          place: config.dynamodb!,
+          communities: idsOfCommunities,
+          onGone: (community, id) => recent.withdraw(community, id),
+          onMark: () => recent.clear(),
+        });
+  const store =
+    dynamodb?.store ??
+    startPostgresStore({
+      ...common,
+      onSession: onLaneSession,
+      onCommit: (writes) => {
+        onCommit?.(writes);
+        room?.note(writes);
+      },
+    });
+  const changed = dynamodb === undefined ? IN_DATABASE : changedEventsOf(dynamodb.store, idsOfCommunities);
+  if (makesRoom && dynamodb === undefined)
+    room = startRoomMaker({ database, store, communities, tagHash, now, log });
   const audit = config.dynamodb && new DynamodbAudit(config.dynamodb);
   const erasing: Erasing = {
     pool: database.apiPool,
@@ -170,6 +198,7 @@ export async function startWriter(
     store,
     verifier,
     recent,
+    isRecentBehind: dynamodb !== undefined,
     seen,
     metrics,
     now,
@@ -185,6 +214,9 @@ export async function startWriter(
     communities,
     verifier,
     store,
+    changed,
+    elsewhere: dynamodb && { events: store, changed },
+    dynamodb,
     tagHash,
     keys,
     erasing,
@@ -196,7 +228,7 @@ export async function startWriter(
     close: async () => {
       await disk.stop();
       await room?.close();
-      await store.close();
+      await (dynamodb ?? store).close();
       await audit?.close();
       await stopSeen();
       await verifier.close();

@@ -8,6 +8,7 @@ import { NOT_VANISHED } from '../events/postgres/read/hidden-at-read.js';
 import { addressOf } from '../events/rules/classify.js';
 import type { NostrEvent } from '../events/rules/event.js';
 import type { NewRow, OutboxReason, OutboxRow } from '../events/rules/writes.js';
+import type { ChangesOfCommunity, EventRef, OutlinedChanges, ReadEvent } from '../events/store.js';
 import type { Db } from '../postgres/values.js';
 import { allTopics, UNBOUND } from '../topics/rules.js';
 import { OutboxBehind, tagSet } from './outbox.sql.js';
@@ -149,13 +150,45 @@ function changeOf(row: Tuple): Change {
   };
 }
 
+/** Offsets that one statement reads, of any community. */
+const OFFSETS_PER_READ = 50_000;
+
+/** Of one community, each with its outline, for a client that returns. */
+export async function readChangesOf(
+  db: Db,
+  { community, after, upTo = Number.MAX_SAFE_INTEGER, limit }: ChangesOfCommunity,
+): Promise<OutlinedChanges> {
+  const within = Math.max(0, Math.min(OFFSETS_PER_READ, upTo - after));
+  const page = await readChanges(db, {
+    community,
+    after,
+    limit,
+    within,
+    bare: true,
+    scrubbed: true,
+    tags: true,
+  });
+  const changes = page.changes.map((change) => {
+    const { seq, op, id, ingestedAt, author, kind, createdAt, topics, tags } = change;
+    // Something was erased here, and nobody can say any more what.
+    if (id === '') throw new OutboxBehind(after, seq + 1);
+    const outline = { id, author, kind, createdAt, topics, tags };
+    return { community, seq, op, id, ingestedAt, outline };
+  });
+  return { changes, upTo: page.upTo, head: page.lastSeq };
+}
+
 /**
  * Adds the events as they are now. An event that is no longer effective is left out; a later change says why.
  */
 export async function withPayloads(db: Db, changes: readonly Change[]): Promise<Change[]> {
   const upserts = changes.filter(({ op }) => op === 'upsert');
   if (upserts.length === 0) return [...changes];
-  const events = await readEventsById(db, upserts);
+  return withEvents(changes, await readEventsById(db, upserts));
+}
+
+/** `events`: by `factKey`. */
+export function withEvents(changes: readonly Change[], events: ReadonlyMap<string, ReadEvent>): Change[] {
   return changes.map((change) => {
     const found = change.op === 'upsert' ? events.get(`${change.community}/${change.id}`) : undefined;
     return found === undefined ? change : { ...change, payload: found.payload, bound: found.bound };
@@ -224,9 +257,6 @@ type ViewTuple = [
   seq: number,
   community: number,
   id: string,
-  author: string,
-  kind: number,
-  createdAt: number,
   ingestedAt: number,
   payload: string,
   bound: string[] | null,
@@ -235,38 +265,90 @@ type ViewTuple = [
 export interface ViewOf {
   /** The range of the offsets of the upserts: after this one, up to and including `upTo`. */
   readonly after: number;
+  /** The `place` of the page before, where it has one. */
+  readonly place?: string | undefined;
   readonly upTo: number;
   readonly limit: number;
   readonly community?: number;
+  /** Reads at most this many offsets; no limit by default. */
+  readonly within?: number;
 }
 
+export interface ViewPage {
+  readonly changes: readonly Change[];
+  /** The offset after this page. Only the store that gave it can continue there. */
+  readonly upTo: number;
+  readonly place?: string;
+  /** Everything that is effective is in this page or before it. */
+  readonly isDone: boolean;
+}
+
+/** Where the events of changes are: in this database, or in a store beside it. */
+export interface ChangedEvents {
+  /**
+   * Adds the events as they are now. An event that is no longer effective is left out; a later change says
+   * why.
+   */
+  withPayloads(db: Db, changes: readonly Change[]): Promise<Change[]>;
+  /** The event of this change as an upsert, if it is still effective at that offset. */
+  at(db: Db, change: Change): Promise<readonly Change[]>;
+  /** A page of the effective events as upserts, in the order of the store. */
+  view(db: Db, of: ViewOf): Promise<ViewPage>;
+}
+
+export const IN_DATABASE: ChangedEvents = {
+  withPayloads,
+  at: (db, { seq, community }) => readView(db, { after: seq - 1, upTo: seq, limit: 1, community }),
+  view: async (db, { within = Number.MAX_SAFE_INTEGER, ...of }) => {
+    const end = Math.min(of.upTo, of.after + within);
+    const changes = await readView(db, { ...of, upTo: end });
+    const upTo = changes.length < of.limit ? Math.max(of.after, end) : changes.at(-1)!.seq;
+    return { changes, upTo, isDone: upTo >= of.upTo };
+  },
+};
+
 /** The effective events in the order of their offsets, as upserts. */
-export async function readView(db: Db, { after, upTo, limit, community }: ViewOf): Promise<Change[]> {
+export async function readView(
+  db: Db,
+  { after, upTo, limit, community }: Omit<ViewOf, 'place' | 'within'>,
+): Promise<Change[]> {
   const { rows } = await db.query<ViewTuple>({
     name: community === undefined ? 'view' : 'view-of',
-    text: `SELECT e.seq, e.community, encode(e.id, 'hex'), encode(e.pubkey, 'hex'), e.kind,
-        e.created_at, e.ingested_at, e.payload, e.bound
+    text: `SELECT e.seq, e.community, encode(e.id, 'hex'), e.ingested_at, e.payload, e.bound
       FROM events e WHERE e.seq > $1 AND e.seq <= $2 AND e.hidden IS NULL
         ${community === undefined ? '' : 'AND e.community = $4'} AND ${NOT_VANISHED} ORDER BY e.seq LIMIT $3`,
     values: community === undefined ? [after, upTo, limit] : [after, upTo, limit, community],
     rowMode: 'array',
   });
-  return rows.map(([seq, of, id, author, kind, createdAt, ingestedAt, payload, bound]) => {
+  return eventsAsUpserts(
+    rows.map(([seq, of, id, ingestedAt, payload, bound]) => ({
+      seq,
+      community: of,
+      id,
+      ingestedAt,
+      payload,
+      bound: bound ?? UNBOUND,
+    })),
+  );
+}
+
+export function eventsAsUpserts(events: readonly (ReadEvent & EventRef)[]): Change[] {
+  return events.map(({ seq, community, id, ingestedAt, payload, bound }) => {
     const event = JSON.parse(payload) as NostrEvent;
     const change: Change = {
       seq,
-      community: of,
+      community,
       op: 'upsert',
       reason: undefined,
       id,
-      author,
-      kind,
-      createdAt,
+      author: event.pubkey,
+      kind: event.kind,
+      createdAt: event.created_at,
       ingestedAt,
-      topics: allTopics(event, bound ?? UNBOUND),
+      topics: allTopics(event, bound),
       effectiveKey: printable(addressOf(event)),
       payload,
-      bound: bound ?? UNBOUND,
+      bound,
     };
     parsed.set(change, event);
     return change;

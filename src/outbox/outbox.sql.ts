@@ -4,10 +4,8 @@
  */
 import type { ClientBase, Pool } from 'pg';
 import { PARTITION_END } from '../events/postgres/partition-bound.js';
-import type { NostrEvent } from '../events/rules/event.js';
 import type { CameBy } from '../events/rules/facts.js';
 import { type AnchorRead, type Broadcast, type NamedChange, OutboxBehind } from '../events/store.js';
-import { topicsOf } from '../topics/rules.js';
 
 export { OutboxBehind };
 
@@ -283,23 +281,6 @@ export async function countTrimmed(
     [from, cutoff],
   );
   return rows[0]!.count;
-}
-
-/** The topics of the latest 300 events of a community, most used first. */
-export async function readRecentTopics(db: Pool, community: number, limit: number): Promise<string[]> {
-  const { rows } = await db.query<{ payload: string }>({
-    name: 'recent-events',
-    text: `SELECT payload FROM events
-      WHERE community = $1 AND hidden IS NULL ORDER BY created_at DESC LIMIT 300`,
-    values: [community],
-  });
-  const uses = new Map<string, number>();
-  for (const { payload } of rows) {
-    for (const topic of topicsOf(JSON.parse(payload) as NostrEvent))
-      uses.set(topic, (uses.get(topic) ?? 0) + 1);
-  }
-  const byUse = [...uses].sort(([a, usesA], [b, usesB]) => usesB - usesA || (a < b ? -1 : 1));
-  return byUse.slice(0, limit).map(([topic]) => topic);
 }
 
 export async function readBusHead(db: ClientBase | Pool): Promise<number> {

@@ -13,7 +13,7 @@ import { type Call, Flow, type Route, route } from '../api/contract.js';
 import { type Ending, type EndingReader, type FollowOptions, SignOfLife, watcher } from '../api/following.js';
 import { type Denial, denial, isDenial } from '../api/rules-errors.js';
 import { flag, followerName } from '../api/schemas.js';
-import { type ChangePage, readChanges, readView, withPayloads } from './changes.sql.js';
+import { type ChangedEvents, type ChangePage, readChanges } from './changes.sql.js';
 import { type FollowerRef, forgetStream, noteStream, pinFollower, seeFollower } from './followers.sql.js';
 import { eventIn } from './hidden-by-time.js';
 import {
@@ -40,6 +40,7 @@ const ROWS_MAX = 10_000;
 const ROWS = 1_000;
 
 export interface OutboxOptions extends FollowOptions {
+  readonly changed: ChangedEvents;
   /** After this time without a row a stream sends its position; ten seconds by default. */
   readonly signOfLifeMs?: number;
 }
@@ -281,14 +282,14 @@ function portionsOf<T>(rows: readonly T[]): T[][] {
 
 /** Events are read when they are sent, so an event that was hidden meanwhile is left out (I6). */
 async function show(
-  { pool, communities, now }: OutboxOptions,
+  { pool, changed, communities, now }: OutboxOptions,
   portion: ChangePage['changes'],
   withEvents: boolean,
   lines: Lines,
 ): Promise<string> {
   if (!withEvents) return portion.map((change) => lines(changeLine(change, undefined))).join('');
   const at = now();
-  return (await withPayloads(pool, portion))
+  return (await changed.withPayloads(pool, portion))
     .map((change) =>
       lines(changeLine(change, eventIn(change, communities.get(change.community), at) ?? 'null')),
     )
@@ -296,7 +297,7 @@ async function show(
 }
 
 async function* view(
-  { pool, communities, now, signOfLifeMs }: OutboxOptions,
+  { pool, changed, communities, now, signOfLifeMs }: OutboxOptions,
   refusal: EndingReader,
   { community, pinned, after, limit }: Asked & { readonly pinned: number },
   lines: Lines,
@@ -305,19 +306,19 @@ async function* view(
   const { head } = await readReach(pool);
   let left = limit;
   for (let seq = after; ; ) {
-    const end = Math.min(pinned, seq + OFFSETS_PER_READ);
     const rows = Math.min(PORTION_ROWS, left);
-    const found = await readView(pool, { after: seq, upTo: end, limit: rows, community });
+    const of = { after: seq, upTo: pinned, limit: rows, community, within: OFFSETS_PER_READ };
+    const { changes: found, upTo, isDone } = await changed.view(pool, of);
     const at = now();
     const shown = found.flatMap((change) => {
       const event = eventIn(change, communities.get(community), at);
       return event === undefined ? [] : [lines(changeLine(change, event))];
     });
     left -= found.length;
-    seq = found.length < rows ? Math.max(seq, end) : found.at(-1)!.seq;
-    const more = seq < pinned;
+    seq = upTo;
+    const more = !isDone;
     const position = () => lines(positionLine({ seq, head, pinned, more }));
-    if (!more || left === 0) return yield shown.join('') + position();
+    if (!more || left <= 0) return yield shown.join('') + position();
     if (shown.length > 0 || life.isDue()) {
       yield shown.join('') + (life.isDue() ? position() : '');
       life.given();

@@ -15,15 +15,17 @@ import { addressesOf } from '../communities/addresses.js';
 import type { Community } from '../communities/communities.js';
 import { readTotals } from '../communities/communities.sql.js';
 import { FRAME_BYTES_MAX, type Settings } from '../communities/rules-settings.js';
+import type { NostrEvent } from '../events/rules/event.js';
+import type { EventReads } from '../events/store.js';
 import { CONNECTION_MS } from '../limits/costs.js';
 import { Counts } from '../limits/counts.js';
 import { rateKey } from '../limits/keys.js';
 import type { Verdict } from '../limits/rates.js';
 import { ADDRESSES_PER_NETWORK } from '../limits/work.js';
-import { readRecentTopics } from '../outbox/outbox.sql.js';
 import type { AddressOf } from '../port/client-address.js';
 import { type Http, hostOf } from '../port/http.js';
 import { isExempt } from '../port/rate.js';
+import { topicsOf } from '../topics/rules.js';
 import { Connection, type ConnectionContext } from './connection.js';
 import { FRAGMENTS_MAX, FRAME_READS_MAX } from './input/arrivals.js';
 import type { Client } from './input/incoming.js';
@@ -83,6 +85,17 @@ export function addRelay(http: Http, options: RelayOptions): Relay {
   };
 }
 
+/** The topics of the newest events, most used first. */
+async function recentTopics(events: Pick<EventReads, 'newest'>, community: number): Promise<string[]> {
+  const page = await events.newest(community, { createdAt: Number.MAX_SAFE_INTEGER, id: '' });
+  const uses = new Map<string, number>();
+  for (const { payload } of page.events)
+    for (const topic of topicsOf(JSON.parse(payload) as NostrEvent))
+      uses.set(topic, (uses.get(topic) ?? 0) + 1);
+  const byUse = [...uses].sort(([a, usesA], [b, usesB]) => usesB - usesA || (a < b ? -1 : 1));
+  return byUse.slice(0, TOPICS_SHOWN).map(([topic]) => topic);
+}
+
 function addPages(
   app: FastifyInstance,
   options: RelayOptions,
@@ -97,7 +110,7 @@ function addPages(
     const hit = cached.get(community);
     if (hit !== undefined) return hit;
     const value = Promise.all([
-      readRecentTopics(options.ownPool, community, TOPICS_SHOWN),
+      recentTopics(options.stored.events, community),
       readTotals(options.ownPool, community),
     ]).then(([topics, totals]) => ({ topics, events: totals.events }));
     cached.set(community, value);

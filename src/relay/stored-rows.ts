@@ -139,16 +139,16 @@ function isAfter(row: Row, last: Row): boolean {
 
 /** The union of the rows of several filters, each row once. */
 export class AnswerRows {
-  private lastSeq: number | undefined;
+  private lastId: string | undefined;
   /** Of several filters: what one has beyond its limit may be in the answer of another. */
-  private readonly taken = new Set<number>();
+  private readonly taken = new Set<string>();
 
   constructor(private readonly filters: readonly FilterRows[]) {}
 
   /** Of the whole answer, when it is sent (NIP-67). */
   get completeness(): Completeness {
     if (this.filters.every(({ isAll }) => isAll)) return 'finish';
-    const isMore = ({ beyond }: FilterRows) => beyond !== undefined && !this.taken.has(beyond.seq);
+    const isMore = ({ beyond }: FilterRows) => beyond !== undefined && !this.taken.has(beyond.id);
     return this.filters.some(isMore) ? 'more' : undefined;
   }
 
@@ -178,12 +178,12 @@ export class AnswerRows {
     let bytes = 0;
     for (let next = this.next(); next !== undefined; next = this.next()) {
       const row = next.first!;
-      if (row.seq !== this.lastSeq) {
+      if (row.id !== this.lastId) {
         bytes += row.bytes;
         if (taken.length > 0 && (taken.length >= rowsMax || bytes > bytesMax)) break;
         taken.push(row);
-        this.lastSeq = row.seq;
-        if (this.filters.length > 1) this.taken.add(row.seq);
+        this.lastId = row.id;
+        if (this.filters.length > 1) this.taken.add(row.id);
       }
       next.shift();
     }
@@ -238,13 +238,13 @@ export function payloadAtHand(row: Row): Buffer | undefined {
 
 /** Where one of several filters searches, each has its own order: one after another, each row once. */
 export function uniqueRows(rows: readonly Row[]): Row[] {
-  const unique = new Map<number, Row>();
-  for (const row of rows) if (!unique.has(row.seq)) unique.set(row.seq, row);
+  const unique = new Map<string, Row>();
+  for (const row of rows) if (!unique.has(row.id)) unique.set(row.id, row);
   return [...unique.values()];
 }
 
 /** The union of several lists: newest first, lowest id first, each once. */
 export function mergeRows(rows: readonly Row[]): Row[] {
-  const unique = new Map(rows.map((row) => [row.seq, row]));
+  const unique = new Map(rows.map((row) => [row.id, row]));
   return [...unique.values()].sort((a, b) => b.createdAt - a.createdAt || (a.id < b.id ? -1 : 1));
 }

@@ -8,7 +8,7 @@ import type { Pool } from 'pg';
 import type { NostrEvent } from '../events/rules/event.js';
 import { type Filter, matchFilter } from '../events/rules/filter.js';
 import { rest } from '../limits/time-slices.js';
-import { type Change, readChanges, withPayloads } from '../outbox/changes.sql.js';
+import { type Change, type ChangedEvents, IN_DATABASE, readChanges } from '../outbox/changes.sql.js';
 import { OutboxBehind } from '../outbox/outbox.sql.js';
 import { asMatched, type MatchedEvent } from '../topics/rules.js';
 import { toTsvector, wordsOf } from './rules-words.js';
@@ -38,10 +38,14 @@ export interface AheadOf {
 const readers = new WeakMap<Pool, AheadReader>();
 
 /** Matches among the changes that the index has not read. If there are more than AHEAD_MAX, the newest. */
-export async function readAhead(pool: Pool, { community, filter, lastSeq, cut }: AheadOf): Promise<Ahead> {
+export async function readAhead(
+  pool: Pool,
+  { community, filter, lastSeq, cut }: AheadOf,
+  changed: ChangedEvents = IN_DATABASE,
+): Promise<Ahead> {
   if (cut <= lastSeq) return { words: new Map(), behind: 0 };
   const after = Math.max(lastSeq, cut - AHEAD_MAX);
-  const reader = readers.get(pool) ?? new AheadReader(pool);
+  const reader = readers.get(pool) ?? new AheadReader(pool, changed);
   readers.set(pool, reader);
   const changes = await reader.changes(after, cut);
   const words = await reader.matches(
@@ -78,7 +82,10 @@ class AheadReader {
   private readonly kept = new LRUCache<string, Kept>({ max: KEPT_MAX, maxSize: KEPT_LENGTH_MAX });
   private cutting: Promise<void> = Promise.resolve();
 
-  constructor(private readonly pool: Pool) {}
+  constructor(
+    private readonly pool: Pool,
+    private readonly changed: ChangedEvents,
+  ) {}
 
   async changes(after: number, cut: number): Promise<Change[]> {
     const within = (changes: readonly Change[]) => changes.filter(({ seq }) => seq > after && seq <= cut);
@@ -147,7 +154,7 @@ class AheadReader {
       return kept?.seq === seq ? kept.event : undefined;
     });
     const missing = changes.filter((_, place) => known[place] === undefined);
-    const read = missing.length === 0 ? [] : await withPayloads(this.pool, missing);
+    const read = missing.length === 0 ? [] : await this.changed.withPayloads(this.pool, missing);
     const added = read.flatMap((change) => this.keep(change));
     return [...known.filter((event) => event !== undefined), ...added];
   }

@@ -16,7 +16,8 @@ import type { TagHash } from '../events/postgres/tag-hash.js';
 import { type AccessRules, allowedTopics, publicView, type View } from '../events/rules/access.js';
 import type { Version } from '../events/rules/classify.js';
 import { type Filter, matchesNothing } from '../events/rules/filter.js';
-import type { FoundEvent } from '../events/store.js';
+import type { EventReads, FoundEvent } from '../events/store.js';
+import type { ChangedEvents } from '../outbox/changes.sql.js';
 import { hexArray, int4Array, textArray } from '../postgres/binary.js';
 import { openPlace, type Seal, sealPlace } from '../postgres/sealed-cursor.js';
 import { bytes } from '../postgres/values.js';
@@ -45,6 +46,17 @@ export interface SearchPools {
   /** For documents, whose queries need other planner settings. */
   readonly searchPool: Pool;
   readonly tagHash: TagHash;
+  /** Where events are, if they are not in this database. */
+  readonly elsewhere?: SearchedEvents | undefined;
+}
+
+/**
+ * A store beside the database: documents come first, and each of their events is checked in the store. It
+ * counts no references, because each would be a query of its own.
+ */
+export interface SearchedEvents {
+  readonly events: Pick<EventReads, 'find' | 'byIds'>;
+  readonly changed: ChangedEvents;
 }
 
 export interface PagePools extends SearchPools {
@@ -128,7 +140,7 @@ export async function countSearched(
   now: number,
   tooLong = AbortSignal.timeout(SEARCH_MS_MAX),
 ): Promise<Counted | Denial> {
-  const found = new Set<number>();
+  const found = new Set<string>();
   let behind = 0;
   let isOutdated = false;
   for (const filter of filters) {
@@ -150,7 +162,7 @@ export async function countSearched(
       behind = Math.max(behind, rows.behind);
       isOutdated ||= rows.isOutdated;
     }
-    for (const { seq } of 'rows' in rows ? rows.rows : rows) found.add(seq);
+    for (const { id } of 'rows' in rows ? rows.rows : rows) found.add(id);
   }
   return { count: found.size, behind, isOutdated };
 }
@@ -245,20 +257,23 @@ async function candidatesOf(
     if (generation === 0) return denial('SEARCH_NOT_READY');
     const index = { generation, lastSeq, cut: Math.min(cut ?? head, head) };
     const scope = { community: community.id, filter, ...index };
-    const { words: ahead, behind } = await readAhead(pools.pool, scope);
-    const indexed = isDrivenByEvents(filter)
+    const { words: ahead, behind } = await readAhead(pools.pool, scope, pools.elsewhere?.changed);
+    const isDriven = pools.elsewhere === undefined && isDrivenByEvents(filter);
+    const indexed = isDriven
       ? await find(pools, community, filter, limit, now, { generation, after })
       : await findByDocuments(pools, community, filter, index, now, limits);
     const isStill = (await readIndex(pools, community.id)).generation === generation;
     if (!isStill && tries < TRIES_MAX) continue;
     const others = await find(pools, community, among(filter, ahead), limit, now, { after });
-    return { index, rows: merge([...indexed, ...others], index.cut, limit), ahead, behind, isOutdated };
+    // Elsewhere an event has no offset of its own: documents and changes are cut before.
+    const last = pools.elsewhere === undefined ? index.cut : Number.POSITIVE_INFINITY;
+    return { index, rows: merge([...indexed, ...others], last, limit), ahead, behind, isOutdated };
   }
 }
 
 /** Removes duplicates: an event that was indexed meanwhile is found twice. */
 function merge(rows: readonly FoundEvent[], cut: number, limit: number): FoundEvent[] {
-  const unique = new Map(rows.filter(({ seq }) => seq <= cut).map((row) => [row.seq, row]));
+  const unique = new Map(rows.filter(({ seq }) => seq <= cut).map((row) => [row.id, row]));
   const newest = [...unique.values()].sort((a, b) => b.createdAt - a.createdAt || (a.id < b.id ? -1 : 1));
   return newest.slice(0, limit);
 }
@@ -273,8 +288,15 @@ async function find(
   more: Pick<PostgresQuery, 'generation' | 'after'> = {},
 ): Promise<FoundEvent[]> {
   if (matchesNothing(filter)) return [];
-  return findEvents(pools, { community: community.id, filter, limit, now, rules: community, ...more });
+  const query = { community: community.id, filter, limit, now, rules: community };
+  if (pools.elsewhere === undefined) return findEvents(pools, { ...query, ...more });
+  const { after } = more;
+  const found = await pools.elsewhere.events.find(query, 'search');
+  return after === undefined ? found : found.filter((row) => isBehind(row, after));
 }
+
+const isBehind = ({ createdAt, id }: FoundEvent, after: Version) =>
+  createdAt < after.created_at || (createdAt === after.created_at && id > after.id);
 
 /** Tags that usually select few events. */
 const FEW = new Set(['a', 'd', 'e', 'i', 'p', 'q']);
@@ -314,7 +336,7 @@ type DocumentPlace = Pick<Position, 'createdAt' | 'id'>;
 async function readDocuments(
   searchPool: Pool,
   community: number,
-  { search, kinds, since, until, tags, view }: Filter,
+  { search, ids, authors, kinds, since, until, tags, view }: Filter,
   { generation, cut }: Index,
   after: DocumentPlace | undefined,
 ): Promise<DocumentPlace[]> {
@@ -328,6 +350,8 @@ async function readDocuments(
     `words @@ ${value(toTsquery(search!, topics), 'tsquery')}`,
     `seq <= ${value(cut, 'bigint')}`,
   ];
+  if (ids !== undefined) conditions.push(`event_id = ANY (${value(hexArray([...ids]), 'bytea[]')})`);
+  if (authors !== undefined) conditions.push(`author = ANY (${value(hexArray([...authors]), 'bytea[]')})`);
   if (kinds !== undefined) conditions.push(`kind = ANY (${value(int4Array([...kinds]), 'int[]')})`);
   if (since !== undefined) conditions.push(`created_at >= ${value(since, 'bigint')}`);
   if (until !== undefined) conditions.push(`created_at <= ${value(until, 'bigint')}`);
@@ -384,7 +408,7 @@ async function score(
   const scoreBy = (row: FoundEvent, references: number) =>
     scoreOf({ text: texts.get(row.id) ?? 0, references }, row.createdAt, scoring.asOf, settings);
   const scored = scoring.rows.map((row) => ({ ...row, score: scoreBy(row, 0) })).sort(compare);
-  if (settings['search.popularityWeight'] === 0) return scored;
+  if (settings['search.popularityWeight'] === 0 || pools.elsewhere !== undefined) return scored;
   const best = scored.slice(0, REFERRED_MAX);
   const counts = await referencesOf(pools, community, best, view, scoring);
   const raised = best.map((row, place) => ({ ...row, score: scoreBy(row, counts[place] ?? 0) }));
@@ -485,7 +509,7 @@ export async function searchPage(
   const isMore = found.rows.length > limit && last !== undefined;
   const { asOf, cut, behind, isOutdated } = found;
   const nextCursor = isMore ? sealPlace(seal, { ...last, asOf, cut }) : undefined;
-  return { items: await withTexts(pools.pool, community.id, rows), nextCursor, behind, isOutdated };
+  return { items: await withTexts(pools, community.id, rows), nextCursor, behind, isOutdated };
 }
 
 function openCursor(
@@ -501,12 +525,16 @@ function invalid(path: string, message: string): Denial {
 }
 
 /** Leaves out events that were deleted in the meantime. */
-async function withTexts(pool: Pool, community: number, rows: readonly ScoredRow[]): Promise<FoundItem[]> {
+async function withTexts(
+  { pool, elsewhere }: SearchPools,
+  community: number,
+  rows: readonly ScoredRow[],
+): Promise<FoundItem[]> {
   if (rows.length === 0) return [];
-  const events = await readEventsById(
-    pool,
-    rows.map(({ id }) => ({ community, id })),
-  );
+  const refs = rows.map(({ id }) => ({ community, id }));
+  const events = await (elsewhere === undefined
+    ? readEventsById(pool, refs)
+    : elsewhere.events.byIds(refs, 'search'));
   return rows.flatMap(({ id, createdAt, score }) => {
     const payload = events.get(`${community}/${id}`)?.payload;
     return payload === undefined ? [] : [{ payload, id, createdAt, score }];

@@ -2,12 +2,11 @@
  * The trust in one person, for operators: both scores, what they are made of, and the standing of the person.
  * It counts what anyone may read, as the published scores do, and never names who reported.
  */
-import type { Pool } from 'pg';
 import { z } from 'zod';
 import { type Route, route } from '../api/contract.js';
 import { milliseconds, pubkey } from '../api/schemas.js';
 import { countReports } from './grounds.sql.js';
-import { contact, counts, scoreOf, shownContacts } from './routes.js';
+import { contact, counts, scoreOf, shownContacts, type TrustOptions } from './routes.js';
 import { readStanding } from './standing.sql.js';
 import { gatherRisks, gatherTies, listTies } from './weights.sql.js';
 
@@ -56,7 +55,7 @@ const trust = z.strictObject({
   }),
 });
 
-export function trustOfMemberRoute({ pool }: { readonly pool: Pool }): Route {
+export function trustOfMemberRoute({ pool, events }: Pick<TrustOptions, 'pool' | 'events'>): Route {
   return route({
     method: 'GET',
     url: '/admin/trust/:pubkey',
@@ -107,7 +106,7 @@ export function trustOfMemberRoute({ pool }: { readonly pool: Pool }): Route {
           weight: (await gatherTies(pool, id, [subject], community, now)).get(subject)!.weight,
           full: settings['trust.densityFull'],
           ties: ties.map(({ countsFrom: counts_from, ...one }) => ({ ...one, counts_from })),
-          contacts: await shownContacts(pool, community, subject, now),
+          contacts: await shownContacts({ pool, events }, community, subject, now),
         },
       };
     },

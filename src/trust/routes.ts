@@ -11,7 +11,6 @@ import { accessOf } from '../api/reading.js';
 import { isDenial } from '../api/rules-errors.js';
 import { milliseconds, pubkey } from '../api/schemas.js';
 import type { Community } from '../communities/communities.js';
-import { findEvents, readEventsById } from '../events/postgres/read/find.js';
 import { type Access, rulesFor, seenBy } from '../events/rules/access.js';
 import { isHex64, type NostrEvent } from '../events/rules/event.js';
 import { isExpired } from '../events/rules/expiration.js';
@@ -20,9 +19,11 @@ import { pubkeyOf } from '../events/rules/public-key-text.js';
 import { findCost } from '../events/rules/query-cost.js';
 import { isRefusal } from '../events/rules/reply.js';
 import { asKept } from '../events/rules/retention.js';
+import type { EventReads } from '../events/store.js';
 import { currentKey } from '../keys/keys.sql.js';
 import type { ClientAddress } from '../port/client-address.js';
-import { orNotRun, type SearchOptions } from '../search/routes.js';
+import { orNotRun } from '../search/routes.js';
+import type { ChangesOptions } from '../topics/routes-changes.js';
 import { asMatched } from '../topics/rules.js';
 import { countReports, latestContacts, type ShownContact } from './grounds.sql.js';
 import {
@@ -46,8 +47,9 @@ const GROUNDS_READ = 300;
 /** Maximum number of contacts per direction that are read from topics that are not public. */
 const CLOSED_MAX = 100;
 
-export interface TrustOptions extends Pick<SearchOptions, 'search' | 'inSlot'> {
+export interface TrustOptions extends Pick<ChangesOptions, 'inClass'> {
   readonly pool: Pool;
+  readonly events: Pick<EventReads, 'find' | 'byIds'>;
 }
 
 export function trustRoutes(options: TrustOptions): Route[] {
@@ -155,7 +157,8 @@ export const contact = z.strictObject({
   weight: z.number().describe('The weight of its kind, divided by the number of people that the event names'),
 });
 
-function densityRoute({ pool, search, inSlot }: TrustOptions): Route {
+function densityRoute(options: TrustOptions): Route {
+  const { pool, events } = options;
   return route({
     ...shared,
     url: '/trust/communication-density',
@@ -167,12 +170,12 @@ topics that you subscribe to (the ${CLOSED_MAX} newest of each direction).`,
     handler: async ({ community, client, pubkey: reader, query: { subject }, now }) => {
       const claim = 'communication-density' as const;
       const score = await scoreOf(pool, community, claim, subject, now);
-      const shown = await shownContacts(pool, community, subject, now);
+      const shown = await shownContacts({ pool, events }, community, subject, now);
       const access = await accessOf(pool, community, reader);
       const topics = closedTopics(community, access);
       if (topics.size === 0) return { ...score, claim, grounds: shown };
       const scope = { community, client, access, topics, subject, now };
-      const closed = await closedContacts({ pool, search, inSlot }, scope).catch(orNotRun);
+      const closed = await closedContacts(options, scope).catch(orNotRun);
       if (isDenial(closed)) return closed;
       const grounds = [...shown, ...closed].sort((one, other) => other.at - one.at).slice(0, GROUNDS_MAX);
       return { ...score, claim, grounds };
@@ -185,7 +188,7 @@ topics that you subscribe to (the ${CLOSED_MAX} newest of each direction).`,
  * them.
  */
 async function closedContacts(
-  { search, inSlot }: TrustOptions,
+  { events: store, inClass }: TrustOptions,
   scope: {
     readonly community: Community;
     readonly client: ClientAddress;
@@ -208,15 +211,13 @@ async function closedContacts(
     const filter = parseFilter(raw, { 'limits.filterValuesMax': Number.POSITIVE_INFINITY });
     if (isRefusal(filter)) throw new Error(filter.why);
     const seen = seenBy(filter, access, community);
-    const rows = await inSlot({ client, community }, findCost(seen, CLOSED_MAX), (pool) =>
-      findEvents(
-        { pool, tagHash: search.tagHash },
-        { community: id, filter: seen, limit: CLOSED_MAX, now, rules: community },
-      ),
+    const query = { community: id, filter: seen, limit: CLOSED_MAX, now, rules: community };
+    const rows = await inClass({ client, community }, findCost(seen, CLOSED_MAX), (as) =>
+      store.find(query, as),
     );
-    const events = await readEventsById(
-      search.pool,
+    const events = await store.byIds(
       rows.map((row) => ({ community: id, id: row.id })),
+      'light',
     );
     for (const { id: event_id, kind, createdAt, ingestedAt } of rows) {
       const held = events.get(`${id}/${event_id}`);
@@ -234,14 +235,19 @@ async function closedContacts(
 }
 
 /** Checks each event against the store, because the consumer may be behind. */
-export async function shownContacts(pool: Pool, community: Community, subject: string, now: number) {
+export async function shownContacts(
+  { pool, events: store }: Pick<TrustOptions, 'pool' | 'events'>,
+  community: Community,
+  subject: string,
+  now: number,
+) {
   const { id, settings } = community;
   const since = windowStart(now, settings);
   const kinds = Object.keys(settings['trust.kindWeights']).map(Number);
   const found = await latestContacts(pool, { community: id, subject }, { since, kinds, limit: GROUNDS_READ });
-  const events = await readEventsById(
-    pool,
+  const events = await store.byIds(
     found.map(({ eventId: event }) => ({ community: id, id: event })),
+    'light',
   );
   const isShown = ({ eventId: event }: ShownContact): boolean => {
     const held = events.get(`${id}/${event}`);

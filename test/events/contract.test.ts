@@ -4,7 +4,9 @@
  */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { NostrEvent } from '../../src/events/rules/event.js';
+import type { Filter } from '../../src/events/rules/filter.js';
 import { DAY_MS } from '../../src/events/rules/retention.js';
+import { type Bound, RECORD_BYTES } from '../../src/sync/rules-negentropy.js';
 import { type Contract, openContract, START, STORES, settings, topicOf } from '../support/stores/contract.js';
 import { hash, unsigned } from '../support/stores/life.js';
 
@@ -111,6 +113,62 @@ describe.each(STORES)('%s', (name) => {
       expect(await on.ids(here)).toEqual([one.id]);
       expect(await on.submit(there, one)).toBe(DELETED);
       expect(await on.ids(there, { kinds: new Set([1]) })).toEqual([]);
+    });
+  });
+
+  describe('records (NIP-77)', () => {
+    const bound = (time: number) => ({ time, id: new Uint8Array(0) });
+    const walk = async (community: number, filter: Partial<Filter>, limit: number) => {
+      const upTo = await on.stores[0]!.head();
+      const found: string[] = [];
+      let spanSeconds: number | undefined;
+      let lower: Bound | undefined = bound(0);
+      for (let pages = 0; lower !== undefined; pages += 1) {
+        expect(pages).toBeLessThan(100);
+        const range = { lower, upper: bound(Number.POSITIVE_INFINITY), upTo, spanSeconds };
+        const query = { community, filter: { tags: [], ...filter }, limit, now: on.now, ...range };
+        const page = await on.stores[0]!.records(query, 'heavy');
+        for (let at = 0; at < page.records.length; at += RECORD_BYTES)
+          found.push(Buffer.from(page.records.subarray(at + 8, at + RECORD_BYTES)).toString('hex'));
+        ({ next: lower, spanSeconds } = page);
+      }
+      return found;
+    };
+    const rising = (events: NostrEvent[]) =>
+      [...events].sort((a, b) => a.created_at - b.created_at || (a.id < b.id ? -1 : 1)).map(({ id }) => id);
+
+    it('are all that match in rising order, page by page, also within one second', async () => {
+      const community = on.community();
+      const all = [3, 3, 3, 3, 3, 1, 2, 2, 5].map((ago, at) =>
+        note({ created_at: SECONDS - ago, pubkey: at % 2 === 0 ? alice : bob, tags: [['t', `${ago}`]] }),
+      );
+      await sendAll(community, ...all, article(SECONDS - 9), article(SECONDS - 4));
+      const gone = note({ created_at: SECONDS - 3 });
+      await sendAll(community, gone, request(byId(gone), { created_at: SECONDS - 1_000 }));
+      const notes = { kinds: new Set([1]) };
+      for (const limit of [1, 2, 100]) expect(await walk(community, notes, limit)).toEqual(rising(all));
+      const own = all.filter(({ pubkey }) => pubkey === bob);
+      expect(await walk(community, { authors: new Set([bob]) }, 2)).toEqual(rising(own));
+      const third = { tags: [{ name: 't', values: new Set(['3']) }] };
+      expect(await walk(community, third, 3)).toEqual(rising(all.slice(0, 5)));
+      const some = new Set([all[0]!.id, all[7]!.id, gone.id]);
+      expect(await walk(community, { ids: some }, 100)).toEqual(rising([all[0]!, all[7]!]));
+      expect(await walk(community, { ...notes, since: SECONDS - 2, until: SECONDS - 2 }, 1)).toEqual(
+        rising(all.slice(6, 8)),
+      );
+    });
+
+    it('an id is known when it was seen before, served or not', async () => {
+      const community = on.community();
+      const [served, deleted, older, never] = [note(), note(), article(SECONDS - 9), note()];
+      await sendAll(community, served, older, article(SECONDS - 8));
+      expect(
+        await on.stores[1]!.known(
+          community,
+          [served, older, never].map(({ id }) => id),
+        ),
+      ).toEqual(new Set([served.id, older.id]));
+      expect((await on.stores[1]!.known(community, [deleted.id])).size).toBe(0);
     });
   });
 

@@ -4,9 +4,11 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Dynamodb } from '../../src/events/dynamodb/client.js';
-import { type DynamodbStore, startDynamodbStore } from '../../src/events/dynamodb/store.js';
+import { startDynamodbStore } from '../../src/events/dynamodb/store.js';
+import { createTagHash } from '../../src/events/postgres/tag-hash.js';
 import { type NostrEvent, serializeEvent } from '../../src/events/rules/event.js';
 import { isRefusal, words } from '../../src/events/rules/reply.js';
+import type { EventStore } from '../../src/events/store.js';
 import { OnArrival } from '../../src/moderation/arrival/on-arrival.js';
 import { createLog } from '../../src/node/log.js';
 import { switchRule, writeRule } from '../support/domains/moderation.js';
@@ -16,7 +18,7 @@ import { hash, type Life, openLife, unsigned } from '../support/stores/life.js';
 const START = Date.UTC(2033, 5, 1);
 let life: Life;
 let db: Dynamodb;
-let store: DynamodbStore;
+let store: EventStore;
 let community: number;
 let made = 0;
 
@@ -27,6 +29,7 @@ beforeAll(async () => {
   const { communities } = life.writers[0]!;
   store = startDynamodbStore({
     db,
+    tagHash: await createTagHash(1n),
     database: life.database,
     communities: () => [community],
     settingsOf: (id) => communities.get(id)!.settings,

@@ -74,6 +74,7 @@ describe.skipIf(!hasStreams)('the stream', () => {
       db,
       streams,
       pool: on.database.pool,
+      tagHash: on.tagHash,
       log: createLog('silent'),
       now: Date.now,
     });

@@ -2,7 +2,7 @@
 
 import { changeNodeSetting } from '../../src/communities/node-settings.sql.js';
 import type { Job } from '../../src/jobs/job.js';
-import { readConfig } from '../../src/node/config.js';
+import { type Config, readConfig } from '../../src/node/config.js';
 import { createLog, type Log, LogLines } from '../../src/node/log.js';
 import { type Node, startNode } from '../../src/node/node.js';
 import type { Role } from '../../src/node/roles.js';
@@ -13,7 +13,9 @@ import { type Database, openDatabase } from '../../src/postgres/database.js';
 import { eventually } from './cli.js';
 import { writeTopic } from './domains/topics.js';
 import { createTestDatabase, type TestDatabase } from './servers/database.js';
+import { sharedDynamodb } from './servers/dynamodb.js';
 import { READY, TEMPLATE } from './servers/templates.js';
+import type { StoreName } from './stores/contract.js';
 
 export interface TestNode {
   readonly node: Node;
@@ -44,19 +46,22 @@ export interface TestNodeOptions {
   readonly httpBounds?: Partial<ServerBounds>;
   /** The port, if it is open already. */
   readonly early?: EarlyPort;
+  /** Where its events are; PostgreSQL by default. Instances on one database share their tables. */
+  readonly store?: StoreName;
 }
 
 export async function startTestNode(options: TestNodeOptions = {}): Promise<TestNode> {
   const { env = {}, now, on, roles, consumers, jobs, trust = false, upkeepMs, httpBounds, early } = options;
   const test = on ?? (await createTestDatabase(now === undefined ? READY : TEMPLATE));
   const database = openDatabase(test.connection);
-  const config = readConfig({
+  const read = readConfig({
     MINATO_PORT: '0',
     MINATO_DATA_DIR: test.folder,
     MINATO_TOPIC_MODE: 'open',
     MINATO_LOG_LEVEL: 'error',
     ...env,
   });
+  const config = options.store === 'dynamodb' ? await inDynamodb(read, test) : read;
   const logLines = new LogLines(Date.now());
   const log = createLog(config.logLevel, 'stdout', logLines);
   const node = await startNode({
@@ -85,6 +90,13 @@ export async function startTestNode(options: TestNodeOptions = {}): Promise<Test
       if (on === undefined) await test.drop();
     },
   };
+}
+
+/** The prefix comes from the name of the database, so that its instances find the same tables. */
+async function inDynamodb(config: Config, { connection }: TestDatabase): Promise<Config> {
+  const { url } = await sharedDynamodb();
+  const place = { endpoint: url, region: 'us-east-1', prefix: `${connection.database}_` };
+  return { ...config, eventStore: 'dynamodb', dynamodb: place };
 }
 
 /** Pins topics on the node, open to everyone. */

@@ -5,7 +5,6 @@
  * transaction: a removal that fails is logged, counted and left to a job, what was deleted stays deleted, and
  * the request is still stored.
  */
-import type { Log } from '../../node/log.js';
 import { decideBatch } from '../rules/batch/batch.js';
 import { type DeletionTarget, deletionTargets, targetName } from '../rules/deletion.js';
 import type { Submission } from '../rules/facts.js';
@@ -135,7 +134,7 @@ async function bury(
 
 /** Deletes what the decision hides. Returns the targets whose removal failed. */
 async function removeAll(
-  { db, log }: { readonly db: Dynamodb; readonly log: Log },
+  { db, log, onGone }: Pick<SubmitOptions, 'db' | 'log' | 'onGone'>,
   { community }: Submission,
   { hidden }: BatchWrites,
   items: ReadonlyMap<number, EventItem>,
@@ -144,6 +143,7 @@ async function removeAll(
   await eachOf(hidden, AT_ONCE, async ({ id, row }) => {
     try {
       await removeItem(db, items.get(row.seq)!);
+      onGone?.(community, id);
     } catch (error) {
       log.error({ community, event: id, error: String(error) }, 'a deleted event could not be removed');
       failed.push({ type: 'id', id });

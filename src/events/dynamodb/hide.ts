@@ -26,6 +26,7 @@ export interface HideOptions extends Selecting {
   readonly now: () => number;
   readonly settingsOf: (community: number) => Settings;
   readonly onHidden?: ((reason: string, count: number) => void) | undefined;
+  readonly onGone?: ((community: number, id: string) => void) | undefined;
 }
 
 type How = Omit<Hiding, 'which'>;
@@ -78,7 +79,7 @@ async function hideItems(
 }
 
 async function hideItem(
-  { db, settingsOf }: HideOptions,
+  { db, settingsOf, onGone }: HideOptions,
   item: EventItem,
   { hidden, purge, forget = false }: How,
   now: number,
@@ -87,6 +88,7 @@ async function hideItem(
   const { before, change, after } = hiding(item, { hidden, purge, settings, now });
   await db.write(before);
   if (!(await db.change(change))) return false;
+  onGone?.(item.community, item.event_id);
   await tidy(db, after);
   if (forget) await forgetItem(db, { ...item, hidden_as: hidden });
   return true;

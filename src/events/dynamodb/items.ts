@@ -6,7 +6,7 @@ import { topicsOf, UNBOUND } from '../../topics/rules.js';
 import { addressOf, KIND_DELETION } from '../rules/classify.js';
 import type { NostrEvent } from '../rules/event.js';
 import { expirationOf } from '../rules/expiration.js';
-import type { PlacedEvent, RowRef, Submission } from '../rules/facts.js';
+import type { CameBy, PlacedEvent, RowRef, Submission } from '../rules/facts.js';
 import type { Hidden } from '../rules/hidden.js';
 import { ages } from '../rules/retention.js';
 import type { Item, WriteOf } from './client.js';
@@ -37,6 +37,7 @@ export interface EventItem extends Item {
   readonly keep: number;
   readonly payload?: string;
   readonly bound?: readonly string[];
+  readonly came_by?: CameBy;
   readonly expires_at?: number;
   /** Why it is not served. */
   readonly hidden_as?: Hidden;
@@ -54,7 +55,7 @@ export interface NewItem extends Pick<RowRef, 'ingestedAt' | 'keep'> {
 }
 
 export function itemOf({ submission, ingestedAt, keep, bound, hidden }: NewItem): EventItem {
-  const { community, event, payload } = submission;
+  const { community, event, payload, cameBy } = submission;
   const { id, pubkey, kind, created_at } = event;
   const address = addressOf(event);
   const expires = expirationOf(event);
@@ -74,6 +75,7 @@ export function itemOf({ submission, ingestedAt, keep, bound, hidden }: NewItem)
       : { hidden_as: hidden, hidden_at: ingestedAt }),
     ...(address === undefined ? {} : { pk_kind_d: pkKindD(community, address) }),
     ...(bound.length === 0 ? {} : { bound }),
+    ...(cameBy === undefined ? {} : { came_by: cameBy }),
     ...(expires === undefined ? {} : { expires_at: expires }),
     ...(expires === undefined || expires > TTL_MAX ? {} : { ttl_at: expires + TTL_AFTER_SECONDS }),
   };

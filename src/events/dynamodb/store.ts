@@ -6,9 +6,11 @@
 import type { SubjectKey } from '../../keys/subject-key.js';
 import type { OnArrival } from '../../moderation/arrival/on-arrival.js';
 import type { Log } from '../../node/log.js';
-import { readBus, readBusHead, readHead, readOutbox } from '../../outbox/outbox.sql.js';
+import { readChangesOf } from '../../outbox/changes.sql.js';
+import { readAnchor, readBus, readBusHead, readHead, readOutbox } from '../../outbox/outbox.sql.js';
 import type { Database } from '../../postgres/database.js';
 import { LaneQueue, type Queued } from '../postgres/lane/queue.js';
+import type { TagHash } from '../postgres/tag-hash.js';
 import { ownersOf } from '../rules/deletion.js';
 import { factKey, type Submission } from '../rules/facts.js';
 import { BUSY, type Outcome, type Refusal, refusal } from '../rules/reply.js';
@@ -26,7 +28,10 @@ import { PendingMarks } from './marks.js';
 import { countEvents, eventsById, findEvents, newestEvents } from './read/find.js';
 import { Positions } from './read/positions.js';
 import { RecentWrites } from './read/recent-writes.js';
+import { readRecords } from './read/records.js';
+import { type WalkedPage, type WalkOf, walkEvents } from './read/walk.js';
 import { restoreEvents } from './restore.js';
+import { itemsByRef } from './selections.js';
 import { FAILED, KeyTurns, type SubmitOptions, submitOne } from './submit.js';
 
 /** Events that are written at the same time. */
@@ -37,7 +42,9 @@ const SEEN_DAYS = 180;
 
 export interface DynamodbStoreOptions extends Omit<FactOptions, 'controlOf'> {
   readonly db: Dynamodb;
-  readonly database: Pick<Database, 'pool' | 'ownPool'>;
+  readonly database: Pick<Database, 'pool' | 'ownPool' | 'queryPools'>;
+  /** Names the tags in the outlines of deleted events. */
+  readonly tagHash: TagHash;
   readonly subjectKey?: SubjectKey;
   /** Seconds: events signed up to then belong to an erased community that had the same name. */
   readonly refusedUntilOf?: (community: number) => number | undefined;
@@ -48,6 +55,10 @@ export interface DynamodbStoreOptions extends Omit<FactOptions, 'controlOf'> {
   /** Judges events by the moderation rules; undefined where there are none. */
   readonly onArrival?: OnArrival | undefined;
   readonly onHidden?: (reason: string, count: number) => void;
+  /** This process has taken an event out of the view. The log announces it a moment later. */
+  readonly onGone?: (community: number, id: string) => void;
+  /** This process has written a mark. */
+  readonly onMark?: () => void;
   readonly onRemovalsLeft?: (count: number) => void;
 }
 
@@ -56,12 +67,14 @@ interface Waiting extends Queued {
   readonly settle: (outcome: Outcome | Refusal) => void;
 }
 
-/** Without what cursors and negentropy need, which this store does not have yet (docs/dynamodb.md). */
-export type DynamodbStore = Omit<EventStore, 'records' | 'known' | 'changesOf' | 'anchor' | 'tagKey'>;
+export interface DynamodbStore extends EventStore {
+  /** A page of all served events of a community, the newest first. */
+  walk(walk: WalkOf): Promise<WalkedPage>;
+}
 
 export function startDynamodbStore(options: DynamodbStoreOptions): DynamodbStore {
-  const { db, database, log, now } = options;
-  const { pool, ownPool } = database;
+  const { db, database, log, now, tagHash } = options;
+  const { pool, ownPool, queryPools } = database;
   const marks = new PendingMarks(db);
   const recent = new RecentWrites();
   const submitting: SubmitOptions = {
@@ -84,7 +97,7 @@ export function startDynamodbStore(options: DynamodbStoreOptions): DynamodbStore
     sweep: (step) => sweepStep(hiding, step),
     deleteHistory: (rowsMax) => deleteLeft(db, options.communities(), rowsMax, now()),
     restore: (which) => restoreEvents(submitting, which),
-    mark: (work: Marking) => writeMarks(db, pool, work, now()),
+    mark: (work: Marking) => writeMarks(submitting, work, now()),
     countSeen: (seen) => eachOf(seen, COUNTS_AT_ONCE, (one) => countSeen(db, one)),
     find: (query) => findEvents(reading, query),
     count: (query, inSlot) => countEvents(reading, query, inSlot),
@@ -92,6 +105,12 @@ export function startDynamodbStore(options: DynamodbStoreOptions): DynamodbStore
     payloads: async (rows) => rows.map(() => undefined),
     byIds: (refs) => eventsById(reading, refs),
     newest: (community, after) => newestEvents(reading, community, after),
+    walk: (walk) => walkEvents(reading, walk),
+    records: (query) => readRecords(reading, query),
+    known: async (community, ids) => {
+      const refs = ids.map((id) => ({ community, id }));
+      return new Set([...(await itemsByRef(db, refs)).values()].map(({ event_id }) => event_id));
+    },
     isServed: async (community, event) => {
       const owners = ownersOf(event).map((owner) => ({
         table: 'state' as const,
@@ -104,9 +123,16 @@ export function startDynamodbStore(options: DynamodbStoreOptions): DynamodbStore
       );
       return !isMarked && items.some((item) => isServedItem(item as EventItem));
     },
-    head: () => readHead(ownPool),
-    changes: async (after, limit) => {
-      const { entries, lastSeq } = await readOutbox(ownPool, after, limit);
+    head: async () => positions.noteHead(await readHead(ownPool), now()),
+    changesOf: async (query, as) => {
+      const page = await readChangesOf(queryPools[as], query);
+      positions.noteMissed(page.changes);
+      return page;
+    },
+    anchor: (position, as) => readAnchor(queryPools[as], position),
+    tagKey: (community, letter, value) => tagHash(community, letter, value).toString(),
+    changes: async (after, limit, withOutlines) => {
+      const { entries, lastSeq } = await readOutbox(ownPool, after, limit, withOutlines);
       positions.note(entries);
       const without = positionsWithoutRow(entries, after, limit, lastSeq);
       if (without.length === 0) return { changes: entries, head: lastSeq };

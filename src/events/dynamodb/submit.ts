@@ -11,11 +11,13 @@ import { isNoAnswer } from '../../limits/in-time.js';
 import type { JudgedBatch, OnArrival } from '../../moderation/arrival/on-arrival.js';
 import type { Log } from '../../node/log.js';
 import { BEGIN_BRIEFLY, inTransaction } from '../../postgres/transaction.js';
+import { writeVanishMarks } from '../postgres/batch.js';
+import type { TagHash } from '../postgres/tag-hash.js';
 import { decideBatch } from '../rules/batch/batch.js';
 import { addressOf, KIND_DELETION, KIND_VANISH } from '../rules/classify.js';
 import type { Submission } from '../rules/facts.js';
 import { type Outcome, outcomeOf, type Refusal, refusal } from '../rules/reply.js';
-import type { BatchWrites } from '../rules/writes.js';
+import type { BatchWrites, VanishMark } from '../rules/writes.js';
 import { Conflict, type Dynamodb, DynamodbFailure } from './client.js';
 import { type CommitOf, commitHead, commitRow, hasRoom, OWNERS_MAX } from './commit.js';
 import { type Attempts, submitDeletion } from './deletion.js';
@@ -36,11 +38,14 @@ export interface SubmitOptions extends FactOptions {
   readonly pool: Pool;
   readonly subjectKey?: SubjectKey | undefined;
   readonly onArrival?: OnArrival | undefined;
+  readonly tagHash: TagHash;
   readonly now: () => number;
   readonly log: Log;
   readonly recent: RecentWrites;
   /** Sends an ephemeral event to all instances. False when they have it already. */
   readonly broadcast: (submission: Submission, now: number) => Promise<boolean>;
+  readonly onGone?: ((community: number, id: string) => void) | undefined;
+  readonly onMark?: (() => void) | undefined;
   /** Counts removals that failed and are left to a job. */
   readonly onRemovalsLeft?: ((count: number) => void) | undefined;
 }
@@ -103,12 +108,26 @@ async function attemptOne(
   const [row] = writes.rows;
   if (row !== undefined) {
     // Marks hide first: whatever is stored after them is refused, whatever was stored before is hidden.
-    if (event.kind === KIND_VANISH) for (const mark of writes.vanishMarks) await writeMark(db, mark);
+    if (event.kind === KIND_VANISH) await writeMarksOf(options, writes.vanishMarks);
     await commitRow(db, { ...commit, row, attempts });
+    for (const { id } of writes.hidden) options.onGone?.(community, id);
     if (row.hidden === undefined) recent.add(row, now);
   }
   await writeRulings(options, commit);
   return { outcome: replyOf(writes, submission) };
+}
+
+/** The control plane has a copy, because its own tables hide what they hold of a vanished member. */
+async function writeMarksOf(
+  { db, pool, tagHash, onMark }: SubmitOptions,
+  marks: readonly VanishMark[],
+): Promise<void> {
+  for (const mark of marks) await writeMark(db, mark);
+  await inTransaction(pool, BEGIN_BRIEFLY, async (tx) => {
+    await writeVanishMarks(tx, { vanishMarks: marks }, tagHash);
+    return true;
+  });
+  onMark?.();
 }
 
 // ── Moderation rules on arrival (I16) ──────────────────────────────────────────────────────────────────────

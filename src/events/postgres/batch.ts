@@ -181,9 +181,9 @@ const VANISH_SQL = `
   SET until = excluded.until, request = excluded.request, erased_at = NULL
   WHERE excluded.until > v.until`;
 
-async function writeVanishMarks(
-  client: ClientBase,
-  { vanishMarks }: BatchWrites,
+export async function writeVanishMarks(
+  client: Pick<ClientBase, 'query'>,
+  { vanishMarks }: Pick<BatchWrites, 'vanishMarks'>,
   tagHash: TagHash,
 ): Promise<void> {
   await client.query({

@@ -2,11 +2,10 @@
  * The event store on PostgreSQL. Writes go through the lane (lane/); reads and changes use the connection
  * pool of their query class. Nothing is decided here.
  */
-import type { Pool } from 'pg';
-import { readChanges } from '../../outbox/changes.sql.js';
+import { readChangesOf } from '../../outbox/changes.sql.js';
 import { readAnchor, readBus, readBusHead, readHead, readOutbox } from '../../outbox/outbox.sql.js';
 import type { QueryClass } from '../rules/query-cost.js';
-import { type ChangesOfCommunity, type EventStore, OutboxBehind, type OutlinedChanges } from '../store.js';
+import type { EventStore } from '../store.js';
 import { positionsWithoutRow, withUnnamed } from '../unnamed-changes.js';
 import { passHistory, pendingHistory } from './history.js';
 import { type LaneOptions, startLane } from './lane/lane.js';
@@ -49,7 +48,7 @@ export function startPostgresStore(options: LaneOptions): EventStore {
     known: (community, ids) => readKnown(pool, community, ids),
     isServed: (community, event) => isServed(pool, community, event),
     head: () => readHead(ownPool),
-    changesOf: (query, as) => changesOf(queryPools[as], query),
+    changesOf: (query, as) => readChangesOf(queryPools[as], query),
     anchor: (position, as) => readAnchor(queryPools[as], position),
     tagKey: (community, letter, value) => tagHash(community, letter, value).toString(),
     changes: async (after, limit, withOutlines) => {
@@ -62,31 +61,4 @@ export function startPostgresStore(options: LaneOptions): EventStore {
     broadcastHead: () => readBusHead(ownPool),
     broadcasts: (after, limit) => readBus(ownPool, after, limit),
   };
-}
-
-/** Offsets that one statement reads, of any community. */
-const OFFSETS_PER_READ = 50_000;
-
-async function changesOf(
-  pool: Pool,
-  { community, after, upTo = Number.MAX_SAFE_INTEGER, limit }: ChangesOfCommunity,
-): Promise<OutlinedChanges> {
-  const within = Math.max(0, Math.min(OFFSETS_PER_READ, upTo - after));
-  const page = await readChanges(pool, {
-    community,
-    after,
-    limit,
-    within,
-    bare: true,
-    scrubbed: true,
-    tags: true,
-  });
-  const changes = page.changes.map((change) => {
-    const { seq, op, id, ingestedAt, author, kind, createdAt, topics, tags } = change;
-    // Something was erased here, and nobody can say any more what.
-    if (id === '') throw new OutboxBehind(after, seq + 1);
-    const outline = { id, author, kind, createdAt, topics, tags };
-    return { community, seq, op, id, ingestedAt, outline };
-  });
-  return { changes, upTo: page.upTo, head: page.lastSeq };
 }

@@ -9,6 +9,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Log } from '../../node/log.js';
 import type { Metrics } from '../../node/metrics.js';
 import type { Database } from '../../postgres/database.js';
+import type { ChangedEvents } from '../changes.sql.js';
 import { type ConsumerState, readConsumers } from './admin.sql.js';
 import { Consuming } from './consume.js';
 import type { Consumer } from './consumer.js';
@@ -24,6 +25,8 @@ const STANDS_STILL_MS = 20_000;
 export interface AssistOptions {
   readonly database: Database;
   readonly consumers: readonly Consumer[];
+  /** Where the events of changes are; by default in the database. */
+  readonly events?: ChangedEvents | undefined;
   readonly metrics: Metrics;
   readonly log: Log;
   readonly now: () => number;

@@ -8,7 +8,7 @@ import type { Client, ClientBase } from 'pg';
 import type { Log } from '../../node/log.js';
 import type { Database } from '../../postgres/database.js';
 import { errorCode, SQLSTATE } from '../../postgres/rules-error-code.js';
-import { type Change, withPayloads } from '../changes.sql.js';
+import { type Change, type ChangedEvents, IN_DATABASE } from '../changes.sql.js';
 import type { Consumer } from './consumer.js';
 import { BEGIN_EFFECT, countLetters, park } from './consumers.sql.js';
 import { backOffMs, isOutage, Overtaken, wordsOf } from './failures.js';
@@ -33,6 +33,9 @@ export interface Page {
   readonly full: boolean;
   /** True: upserts have their events, except those no longer effective. False: events are read per slice. */
   readonly isWhole: boolean;
+  /** Of a scan: where it continues, if its offset does not say that, and whether it is complete. */
+  readonly place?: string;
+  readonly isDone?: boolean;
 }
 
 /** Where changes are read and the offset is kept: the outbox, or a scan of the effective events. */
@@ -49,6 +52,8 @@ export interface Course {
 }
 
 export interface BatchOptions {
+  /** Where the events of changes are; by default in the database. */
+  readonly events?: ChangedEvents | undefined;
   readonly consumer: Consumer;
   readonly database: Database;
   readonly log: Log;
@@ -74,6 +79,10 @@ export class Batches {
   private tooMuch = false;
 
   constructor(private readonly options: BatchOptions) {}
+
+  get events(): ChangedEvents {
+    return this.options.events ?? IN_DATABASE;
+  }
 
   /** The session of all transactions; a new one after it broke. */
   async session(): Promise<Client> {
@@ -148,7 +157,7 @@ export class Batches {
   ): Promise<void> {
     for (let at = 0; at < changes.length; at += SLICE_ROWS) {
       const slice = changes.slice(at, at + SLICE_ROWS);
-      const whole = isWhole ? slice : await withPayloads(tx, slice);
+      const whole = isWhole ? slice : await this.events.withPayloads(tx, slice);
       try {
         await this.options.consumer.apply(whole, tx, generation);
       } catch (error) {

@@ -10,6 +10,7 @@ import type { Log } from '../../node/log.js';
 import type { Metrics } from '../../node/metrics.js';
 import type { DiskLevel } from '../../node/rules-disk.js';
 import type { Database } from '../../postgres/database.js';
+import type { ChangedEvents } from '../changes.sql.js';
 import { OutboxBehind } from '../outbox.sql.js';
 import { Batches } from './batches.js';
 import type { Consumer } from './consumer.js';
@@ -46,6 +47,8 @@ const RATE_WINDOW_MS = 10_000;
 export interface ConsumeOptions {
   readonly consumer: Consumer;
   readonly database: Database;
+  /** Where the events of changes are; by default in the database. */
+  readonly events?: ChangedEvents | undefined;
   readonly metrics: Metrics;
   readonly log: Log;
   readonly now: () => number;

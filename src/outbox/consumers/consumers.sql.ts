@@ -295,6 +295,8 @@ export interface Rebuild {
   readonly pinnedSeq: number | null;
   /** Events up to this offset have been scanned. */
   readonly scannedSeq: number;
+  /** Where the scan continues, for a store whose events have no offset. */
+  readonly scannedPlace: string | null;
   readonly scanned: number;
   /** The number of effective events when it was pinned. */
   readonly expected: number;
@@ -303,7 +305,8 @@ export interface Rebuild {
 }
 
 export const REBUILD = `generation, reason, requested_at AS "requestedAt", started_at AS "startedAt",
-  pinned_seq AS "pinnedSeq", scanned_seq AS "scannedSeq", scanned, expected, last_seq AS "lastSeq"`;
+  pinned_seq AS "pinnedSeq", scanned_seq AS "scannedSeq",
+  scanned_place AS "scannedPlace", scanned, expected, last_seq AS "lastSeq"`;
 
 export async function readRebuild(db: Db, consumer: string): Promise<Rebuild | undefined> {
   const { rows } = await db.query<Rebuild>({
@@ -337,7 +340,7 @@ export async function pinRebuild(
 ): Promise<boolean> {
   const { rowCount } = await tx.query(
     `UPDATE consumer_rebuilds SET started_at = $3, updated_at = $3, pinned_seq = s.last_seq,
-       scanned_seq = 0, scanned = 0, last_seq = CASE WHEN s.last_seq = 0 THEN 0 END,
+       scanned_seq = 0, scanned_place = NULL, scanned = 0, last_seq = CASE WHEN s.last_seq = 0 THEN 0 END,
        expected = (SELECT coalesce(sum(events), 0)::bigint FROM community_totals)
      FROM lane_state s WHERE consumer = $1 AND generation = $2`,
     [consumer, generation, now],
@@ -357,20 +360,27 @@ export interface RebuildProgress {
   readonly now: number;
 }
 
+interface ScanProgress extends RebuildProgress {
+  readonly rows: number;
+  readonly place: string | undefined;
+  /** Every effective event was scanned. */
+  readonly isDone: boolean;
+}
+
 /**
  * In the transaction of the effect, as `saveReplay`. After the last event, the outbox is replayed from the
  * pin.
  */
 export async function saveScan(
   tx: ClientBase,
-  { consumer, generation, from, to, now, rows }: RebuildProgress & { readonly rows: number },
+  { consumer, generation, from, to, now, rows, place, isDone }: ScanProgress,
 ): Promise<boolean> {
   const { rowCount } = await tx.query({
     name: 'consumer-scan',
     text: `UPDATE consumer_rebuilds SET scanned_seq = $4, scanned = scanned + $5, updated_at = $6,
-        last_seq = CASE WHEN $4 >= pinned_seq THEN pinned_seq END
+        scanned_place = $7, last_seq = CASE WHEN $8::boolean THEN pinned_seq END
       WHERE consumer = $1 AND generation = $2 AND scanned_seq = $3 AND last_seq IS NULL`,
-    values: [consumer, generation, from, to, rows, now],
+    values: [consumer, generation, from, to, rows, now, place ?? null, isDone],
   });
   return rowCount === 1;
 }

@@ -1,7 +1,7 @@
 /** Follows the outbox with the live generation, and retries dead letters on request of the operator. */
 import type { Client, ClientBase } from 'pg';
 import { UNBOUND } from '../../topics/rules.js';
-import { type Change, readChanges, readView, withPayloads } from '../changes.sql.js';
+import { type Change, type ChangedEvents, readChanges } from '../changes.sql.js';
 import { type Batches, type Course, failureOf, type Page } from './batches.js';
 import {
   askedLetters,
@@ -74,7 +74,11 @@ export async function retryLetters(
   };
   for (const letter of asked) {
     const settled = batches.transact(async (tx) => {
-      await batches.apply({ changes: await asItIsNow(tx, letter), isWhole: true }, tx, generation);
+      await batches.apply(
+        { changes: await asItIsNow(batches.events, tx, letter), isWhole: true },
+        tx,
+        generation,
+      );
       await dropLetter(tx, consumer, letter);
       await keep(tx);
     });
@@ -89,11 +93,10 @@ export async function retryLetters(
 }
 
 /** A dead letter as of now: its event if the row of that offset is still effective, otherwise a delete. */
-async function asItIsNow(tx: ClientBase, letter: DeadLetter): Promise<Change[]> {
-  const { seq, community } = letter;
-  const effective = await readView(tx, { after: seq - 1, upTo: seq, limit: 1, community });
-  if (effective.length > 0) return effective;
-  const [sought] = await withPayloads(tx, [{ ...asDelete(letter), op: 'upsert' }]);
+async function asItIsNow(events: ChangedEvents, tx: ClientBase, letter: DeadLetter): Promise<Change[]> {
+  const effective = await events.at(tx, asDelete(letter));
+  if (effective.length > 0) return [...effective];
+  const [sought] = await events.withPayloads(tx, [{ ...asDelete(letter), op: 'upsert' }]);
   // It was accepted again since then: that upsert has an offset of its own.
   return sought?.payload === undefined ? [asDelete(letter)] : [];
 }

@@ -6,10 +6,10 @@
  * event that is hidden after the pin, scanned or not, has a delete in the replay. So nothing deleted comes
  * back. Only the holder of the lease saves a step, with its effect, and a crash continues from there.
  */
+import type { ClientBase } from 'pg';
 import type { Log } from '../../node/log.js';
-import { readView } from '../changes.sql.js';
 import { OutboxBehind } from '../outbox.sql.js';
-import type { Batches, Course } from './batches.js';
+import type { Batches, Course, Page } from './batches.js';
 import type { Consumer } from './consumer.js';
 import {
   holdLease,
@@ -86,15 +86,16 @@ async function swap({ batches, consumer, holder, log, now }: Rebuilder, rebuild:
 }
 
 function scanCourse(rebuilder: Rebuilder, rebuild: Rebuild, pinnedSeq: number): Course {
+  const { events } = rebuilder.batches;
   return rebuildCourse(rebuilder, rebuild, {
     start: rebuild.scannedSeq,
     rowsMax: SCAN_ROWS_MAX,
-    read: async (tx, after, limit) => {
-      const changes = await readView(tx, { after, upTo: pinnedSeq, limit });
-      const full = changes.length === limit;
-      return { changes, upTo: full ? changes.at(-1)!.seq : pinnedSeq, full, isWhole: true };
+    read: async (tx, after, limit, place) => {
+      const page = await events.view(tx, { after, place, upTo: pinnedSeq, limit });
+      return { ...page, full: !page.isDone, isWhole: true };
     },
-    save: (tx, progress, rows) => saveScan(tx, { ...progress, rows }),
+    save: (tx, progress, { changes, place, isDone = false }) =>
+      saveScan(tx, { ...progress, rows: changes.length, place, isDone }),
   });
 }
 
@@ -110,33 +111,31 @@ function replayCourse(rebuilder: Rebuilder, rebuild: Rebuild, start: number): Co
 interface Step {
   readonly start: number;
   readonly rowsMax: number;
-  readonly read: typeof readOn;
-  readonly save: (
-    tx: Parameters<typeof saveReplay>[0],
-    progress: RebuildProgress,
-    rows: number,
-  ) => Promise<boolean>;
+  readonly read: (tx: ClientBase, after: number, limit: number, place?: string) => Promise<Page>;
+  readonly save: (tx: ClientBase, progress: RebuildProgress, page: Page) => Promise<boolean>;
 }
 
 function rebuildCourse(
   { consumer, holder, now }: Rebuilder,
-  { generation }: Rebuild,
+  { generation, scannedPlace }: Rebuild,
   { start, rowsMax, read, save }: Step,
 ): Course {
   let from = start;
+  let place = scannedPlace ?? undefined;
   return {
     generation,
     rowsMax,
     get from() {
       return from;
     },
-    read: (tx, limit) => read(tx, from, limit),
-    save: async (tx, { changes, upTo }) => {
-      const progress = { consumer: consumer.name, generation, from, to: upTo, now: now() };
-      return (await save(tx, progress, changes.length)) && (await holdLease(tx, consumer.name, holder));
+    read: (tx, limit) => read(tx, from, limit, place),
+    save: async (tx, page) => {
+      const progress = { consumer: consumer.name, generation, from, to: page.upTo, now: now() };
+      return (await save(tx, progress, page)) && (await holdLease(tx, consumer.name, holder));
     },
-    passed: ({ upTo }) => {
-      from = upTo;
+    passed: (page) => {
+      from = page.upTo;
+      ({ place } = page);
     },
   };
 }

@@ -6,6 +6,7 @@ import type { Log } from '../../node/log.js';
 import type { Metrics } from '../../node/metrics.js';
 import type { DiskLevel } from '../../node/rules-disk.js';
 import type { Database } from '../../postgres/database.js';
+import type { ChangedEvents } from '../changes.sql.js';
 import { readHead } from '../outbox.sql.js';
 import { Consuming } from './consume.js';
 import type { Consumer } from './consumer.js';
@@ -23,6 +24,8 @@ export interface ConsumersOptions {
   readonly communities: Communities;
   readonly consumers: readonly Consumer[];
   readonly wakeups: Wakeups;
+  /** Where the events of changes are; by default in the database. */
+  readonly events?: ChangedEvents | undefined;
   readonly metrics: Metrics;
   readonly log: Log;
   readonly now: () => number;

@@ -29,6 +29,7 @@ const rebuild = {
   startedAt: AT,
   pinnedSeq: 100,
   scannedSeq: 50,
+  scannedPlace: null,
   scanned: 30,
   expected: 60,
   lastSeq: null,

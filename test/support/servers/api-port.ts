@@ -2,6 +2,7 @@
 import type { Route } from '../../../src/api/contract.js';
 import { type ApiOptions, addApi } from '../../../src/api/server.js';
 import { createLog } from '../../../src/node/log.js';
+import { IN_DATABASE } from '../../../src/outbox/changes.sql.js';
 import { createAddressOf } from '../../../src/port/client-address.js';
 import { Http } from '../../../src/port/http.js';
 import { CursorMaker } from '../../../src/relay/cursors/cursor.js';
@@ -21,6 +22,7 @@ export function createApiPort(
   const options: ApiOptions = {
     pool: database.apiPool,
     networkId: '',
+    changed: IN_DATABASE,
     communities,
     verifier,
     bases: () => [`ws://127.0.0.1:${port}`],

@@ -5,16 +5,17 @@
 import { randomBytes } from 'node:crypto';
 import { type Settings, settingsFrom } from '../../../src/communities/rules-settings.js';
 import { Dynamodb } from '../../../src/events/dynamodb/client.js';
-import { type DynamodbStore, startDynamodbStore } from '../../../src/events/dynamodb/store.js';
+import { startDynamodbStore } from '../../../src/events/dynamodb/store.js';
 import { ensureTables } from '../../../src/events/dynamodb/tables.js';
 import { ensurePartitionsOf } from '../../../src/events/postgres/partitions.js';
 import { startPostgresStore } from '../../../src/events/postgres/store.js';
+import type { TagHash } from '../../../src/events/postgres/tag-hash.js';
 import { type NostrEvent, serializeEvent } from '../../../src/events/rules/event.js';
 import type { Filter } from '../../../src/events/rules/filter.js';
 import { REGULAR_KEEPS } from '../../../src/events/rules/keep.js';
 import { isRefusal, words } from '../../../src/events/rules/reply.js';
 import type { Retention, TopicRule } from '../../../src/events/rules/retention.js';
-import type { FoundEvent } from '../../../src/events/store.js';
+import type { EventStore, FoundEvent } from '../../../src/events/store.js';
 import { createLog } from '../../../src/node/log.js';
 import { createMetrics } from '../../../src/node/metrics.js';
 import type { Database } from '../../../src/postgres/database.js';
@@ -33,7 +34,8 @@ export interface Contract {
   readonly name: StoreName;
   /** Of the tables in DynamoDB. */
   readonly prefix: string | undefined;
-  readonly stores: readonly DynamodbStore[];
+  readonly stores: readonly EventStore[];
+  readonly tagHash: TagHash;
   readonly database: Database;
   /** Milliseconds. */
   now: number;
@@ -78,14 +80,15 @@ export async function openContract(name: StoreName, options: ContractOptions = {
   const rules = new Map<number, Rules>();
   const settingsOf = (community: number) => rules.get(community)?.settings ?? settingsFrom(new Map());
   const topicsOf = (community: number) => rules.get(community)?.topics ?? new Map<string, TopicRule>();
-  const common = { database: test.database, now, settingsOf, topicsOf, log: createLog('silent') };
+  const { database, tagHash } = test;
+  const common = { database, tagHash, now, settingsOf, topicsOf, log: createLog('silent') };
   const { endpoints, writers = endpoints?.length ?? 2 } = options;
   const clients = name === 'dynamodb' ? await openDynamodb(writers, endpoints) : [];
   const communities = () => [...rules.keys()];
-  const stores = Array.from({ length: writers }, (_, writer): DynamodbStore => {
+  const stores = Array.from({ length: writers }, (_, writer): EventStore => {
     const db = clients[writer];
     return db === undefined
-      ? startPostgresStore({ ...common, tagHash: test.tagHash, metrics: createMetrics() })
+      ? startPostgresStore({ ...common, metrics: createMetrics() })
       : startDynamodbStore({ ...common, db, communities });
   });
   const find: Contract['find'] = (community, filter = {}, { limit = 5_000, rules: retention } = {}) =>
@@ -97,7 +100,8 @@ export async function openContract(name: StoreName, options: ContractOptions = {
     name,
     prefix: clients[0]?.prefix,
     stores,
-    database: test.database,
+    tagHash,
+    database,
     get now() {
       return clock.now;
     },

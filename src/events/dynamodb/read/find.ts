@@ -50,7 +50,8 @@ export interface Reading {
   readonly now: () => number;
 }
 
-type Served = EventItem & { readonly payload: string };
+export type Served = EventItem & { readonly payload: string };
+export { isServedItem };
 
 export async function findEvents(reading: Reading, query: Query): Promise<FoundEvent[]> {
   const { limit } = query;
@@ -189,7 +190,10 @@ async function* candidates(
   }
 }
 
-function mayMatch({ kind, author }: Entry, { kinds, authors }: Filter): boolean {
+export function mayMatch(
+  { kind, author }: Pick<Entry, 'kind' | 'author'>,
+  { kinds, authors }: Filter,
+): boolean {
   return (kinds?.has(kind) ?? true) && (authors?.has(author) ?? true);
 }
 
@@ -197,7 +201,7 @@ const byPlace = (a: Placed, b: Placed) =>
   b.createdAt - a.createdAt || (a.id < b.id ? -1 : a.id > b.id ? 1 : 0);
 
 /** The served items at these places, in their order. */
-async function served(db: Dynamodb, community: number, places: readonly Placed[]): Promise<Served[]> {
+export async function served(db: Dynamodb, community: number, places: readonly Placed[]): Promise<Served[]> {
   const items = await itemsByRef(
     db,
     places.map(({ id }) => ({ community, id })),
@@ -208,7 +212,11 @@ async function served(db: Dynamodb, community: number, places: readonly Placed[]
   });
 }
 
-function doesMatch(item: Served, { filter, rules, now }: Query, pending: readonly PendingMark[]): boolean {
+export function doesMatch(
+  item: Served,
+  { filter, rules, now }: Query,
+  pending: readonly PendingMark[],
+): boolean {
   if (item.kind === KIND_VANISH || (item.expires_at ?? Number.POSITIVE_INFINITY) <= Math.floor(now / 1_000))
     return false;
   if (isVanished(item, pending)) return false;
@@ -221,7 +229,7 @@ function doesMatch(item: Served, { filter, rules, now }: Query, pending: readonl
   return matched !== undefined && matchFilter(filter, matched);
 }
 
-function isVanished(item: Served, pending: readonly PendingMark[]): boolean {
+export function isVanished(item: Served, pending: readonly PendingMark[]): boolean {
   return pending.length > 0 && pending.some((mark) => covers(mark, eventOf(item)));
 }
 
@@ -245,7 +253,7 @@ function foundOf(reading: Reading, item: Served): FoundEvent {
   };
 }
 
-const readOf = (reading: Reading, item: Served): ReadEvent => ({
+export const readOf = (reading: Reading, item: Served): ReadEvent => ({
   seq: positionOf(reading, item),
   ingestedAt: item.ingested_at,
   payload: item.payload,

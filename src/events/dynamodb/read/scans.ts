@@ -6,7 +6,7 @@ import { classify } from '../../rules/classify.js';
 import type { Filter, TagCondition } from '../../rules/filter.js';
 import { type Dynamodb, eachOf } from '../client.js';
 import type { Entry } from '../items.js';
-import { END, GSI_PK_KIND, newestKey, type Placed, partitions, pkKind } from '../keys.js';
+import { END, GSI_PK_KIND, newestKey, type Placed, partitions, pkKind, placeOf } from '../keys.js';
 
 /**
  * Up to this many pairs of author and kind are read one by one. Above it, each author is read and the kinds
@@ -147,20 +147,116 @@ export class Scan {
   }
 
   private async readPage(cursor: Cursor): Promise<void> {
-    const { partition, from } = cursor;
-    const isIndex = partition.of === 'index';
-    const [hash, range] = isIndex ? ['pk', 'sk'] : ['pk_kind', 'newest'];
-    const { items, next } = await this.db.query(isIndex ? 'index' : 'events', {
-      ...(isIndex ? {} : { IndexName: GSI_PK_KIND }),
-      KeyConditionExpression: `${hash} = :pk AND ${range} BETWEEN :from AND :to`,
-      ExpressionAttributeValues: { ':pk': partition.pk, ':from': from, ':to': this.to },
-      Limit: this.pageSize,
-    });
-    cursor.entries = isIndex ? (items as Entry[]) : items.map((item) => entryOf(partition, item));
+    const range = { from: cursor.from!, to: this.to, limit: this.pageSize, isBackwards: false };
+    const { entries, last } = await pageOf(this.db, cursor.partition, range);
+    cursor.entries = entries;
     cursor.at = 0;
-    const last = (next?.[range] ?? cursor.entries.at(-1)?.sk) as string | undefined;
-    cursor.from = next === undefined || last === undefined || `${last} ` > this.to ? undefined : `${last} `;
+    cursor.from = last === undefined || `${last} ` > this.to ? undefined : `${last} `;
   }
+}
+
+/** An entry with the place that its key names. */
+export type PlacedEntry = Placed & Pick<Entry, 'kind' | 'author'>;
+
+/** Entries of one second that are held at once. With more of them the filter is refused. */
+const SECOND_MAX = 50_000;
+
+/**
+ * Entries of all partitions of a plan from the oldest second to the newest. Each partition is read backwards,
+ * and a second is complete when every partition has passed it.
+ */
+export class RisingScan {
+  private readonly cursors: Cursor[];
+  private readonly last: string;
+
+  constructor(
+    private readonly db: Dynamodb,
+    { partitions: list }: Plan,
+    { since, until }: { readonly since: number; readonly until: number },
+  ) {
+    this.last = newestKey(until, '');
+    const from = `${newestKey(since, '')}${END}`;
+    const start = until < 0 || this.last > from ? undefined : from;
+    this.cursors = list.map((partition) => ({ partition, entries: [], at: 0, from: start }));
+  }
+
+  /** The entries of the next second that has any, by rising id, each once. Undefined at the end. */
+  async nextSecond(): Promise<PlacedEntry[] | undefined> {
+    await this.fill();
+    const seconds = this.cursors.flatMap(({ entries, at }) =>
+      at < entries.length ? [placeOf(entries[at]!.sk).createdAt] : [],
+    );
+    if (seconds.length === 0) return undefined;
+    const second = seconds.reduce((least, one) => Math.min(least, one));
+    const found = new Map<string, PlacedEntry>();
+    for (let isMore = true; isMore; ) {
+      for (const cursor of this.cursors) this.take(cursor, second, found);
+      if (found.size > SECOND_MAX) throw new QueryTooCostly();
+      isMore = this.cursors.some(({ entries, at, from }) => at >= entries.length && from !== undefined);
+      if (isMore) await this.fill();
+      isMore &&= this.cursors.some(
+        ({ entries, at }) => at < entries.length && placeOf(entries[at]!.sk).createdAt === second,
+      );
+    }
+    return [...found.values()].sort((a, b) => (a.id < b.id ? -1 : 1));
+  }
+
+  private take(cursor: Cursor, second: number, found: Map<string, PlacedEntry>): void {
+    for (; cursor.at < cursor.entries.length; cursor.at += 1) {
+      const { sk, kind, author } = cursor.entries[cursor.at]!;
+      const place = placeOf(sk);
+      if (place.createdAt !== second) return;
+      found.set(place.id, { ...place, kind, author });
+    }
+  }
+
+  private async fill(): Promise<void> {
+    const empty = this.cursors.filter(({ entries, at, from }) => at >= entries.length && from !== undefined);
+    await eachOf(empty, AT_ONCE, async (cursor) => {
+      do await this.readPage(cursor);
+      while (cursor.entries.length === 0 && cursor.from !== undefined);
+    });
+  }
+
+  private async readPage(cursor: Cursor): Promise<void> {
+    const range = { from: this.last, to: cursor.from!, limit: PAGE_MAX, isBackwards: true };
+    const { entries, last } = await pageOf(this.db, cursor.partition, range);
+    cursor.entries = entries;
+    cursor.at = 0;
+    cursor.from = last === undefined ? undefined : before(last);
+    if (cursor.from !== undefined && cursor.from < this.last) cursor.from = undefined;
+  }
+}
+
+/** Follows every key below this one: keys end with a hex digit, and END sorts after all of them. */
+const before = (key: string) =>
+  `${key.slice(0, -1)}${String.fromCharCode(key.charCodeAt(key.length - 1) - 1)}${END}`;
+
+interface PageRange {
+  readonly from: string;
+  readonly to: string;
+  readonly limit: number;
+  readonly isBackwards: boolean;
+}
+
+/** `last`: the key of the last entry, where there are more. */
+async function pageOf(
+  db: Dynamodb,
+  partition: Partition,
+  { from, to, limit, isBackwards }: PageRange,
+): Promise<{ readonly entries: readonly Entry[]; readonly last: string | undefined }> {
+  const isIndex = partition.of === 'index';
+  const [hash, range] = isIndex ? ['pk', 'sk'] : ['pk_kind', 'newest'];
+  const { items, next } = await db.query(isIndex ? 'index' : 'events', {
+    ...(isIndex ? {} : { IndexName: GSI_PK_KIND }),
+    KeyConditionExpression: `${hash} = :pk AND ${range} BETWEEN :from AND :to`,
+    ExpressionAttributeValues: { ':pk': partition.pk, ':from': from, ':to': to },
+    ScanIndexForward: !isBackwards,
+    Limit: limit,
+  });
+  const entries = isIndex ? (items as Entry[]) : items.map((item) => entryOf(partition, item));
+  const last = next === undefined ? undefined : ((next[range] ?? entries.at(-1)?.sk) as string | undefined);
+  return { entries, last };
 }
 
 /** The partition has the author and the kind. */

@@ -7,6 +7,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Pool } from 'pg';
 import type { Log } from '../../../node/log.js';
+import type { TagHash } from '../../postgres/tag-hash.js';
 import { type Dynamodb, DynamodbFailure, eachOf } from '../client.js';
 import { IteratorExpired, type RecordsPage, type Streams, Trimmed } from './client.js';
 import {
@@ -37,10 +38,11 @@ export interface FollowOptions {
   readonly db: Dynamodb;
   readonly streams: Streams;
   readonly pool: Pool;
+  readonly tagHash: TagHash;
   readonly log: Log;
   readonly now: () => number;
-  /** Called with the number of records of each page. */
-  readonly onRead?: (records: number) => void;
+  /** Called with the age of the last record of each page, in milliseconds; 0 when there is none. */
+  readonly onLag?: (ms: number) => void;
 }
 
 export class StreamFollower {
@@ -116,7 +118,7 @@ export class StreamFollower {
 
   /** One page of a shard. */
   private async read(lease: Lease, after: string | null): Promise<number> {
-    const { pool, log, now, onRead } = this.options;
+    const { pool, log, now, tagHash, onLag } = this.options;
     const page = await this.page(lease, after).catch(async (error: unknown) => {
       this.iterators.delete(lease.shard);
       if (error instanceof IteratorExpired) return undefined;
@@ -133,7 +135,8 @@ export class StreamFollower {
     const checkpoint = records.at(-1)?.dynamodb?.SequenceNumber ?? after;
     if (records.length > 0 || isDone) {
       const entries = records.flatMap((record) => entryOf(record) ?? []);
-      const isMine = await append(pool, { ...lease, after, checkpoint, isDone, entries, now: now() });
+      const step = { ...lease, after, checkpoint, isDone, entries, tagHash, now: now() };
+      const isMine = await append(pool, step);
       // Another worker has taken the shard over: its checkpoint is the truth.
       if (!isMine) {
         this.iterators.delete(lease.shard);
@@ -144,7 +147,8 @@ export class StreamFollower {
       this.iterators.delete(lease.shard);
       this.shardsAt = Number.NEGATIVE_INFINITY;
     } else this.iterators.set(lease.shard, { after: checkpoint, next });
-    onRead?.(records.length);
+    const createdAt = records.at(-1)?.dynamodb?.ApproximateCreationDateTime;
+    onLag?.(createdAt === undefined ? 0 : Math.max(0, now() - createdAt.getTime()));
     return records.length;
   }
 

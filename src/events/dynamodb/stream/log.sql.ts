@@ -8,9 +8,16 @@ import type { Pool, PoolClient } from 'pg';
 import { isDenial } from '../../../api/rules-errors.js';
 import { hexArray, int4Array, int8Array, textArray } from '../../../postgres/binary.js';
 import { inTransaction } from '../../../postgres/transaction.js';
+import { withdrawReports, writeReports } from '../../../reports/reports.sql.js';
+import { KIND_REPORT, WITHDRAWS } from '../../../reports/rules.js';
 import { OUTBOX_CHANNEL, printable } from '../../postgres/batch.js';
 import { lowerTopicTotals, raiseTopicTotals } from '../../postgres/capacity.js';
 import { LANE_LOCK } from '../../postgres/lane/lock.js';
+import { type TagHash, tagKeys } from '../../postgres/tag-hash.js';
+import { reportsOf } from '../../rules/batch/batch.js';
+import { KIND_DELETION } from '../../rules/classify.js';
+import { deletionTargets } from '../../rules/deletion.js';
+import { type Announced, OUTBOX_REASONS, OUTLINE_TAGS_MAX } from '../../rules/hidden.js';
 import type { LogEntry, ViewEntry } from './rules-records.js';
 
 // ── Shards and their leases ────────────────────────────────────────────────────────────────────────────────
@@ -95,12 +102,13 @@ export interface Appended extends Lease {
   readonly checkpoint: string | null;
   readonly isDone: boolean;
   readonly entries: readonly LogEntry[];
+  readonly tagHash: TagHash;
   readonly now: number;
 }
 
 /** False when another worker holds the shard: nothing is appended. */
 export async function append(pool: Pool, appended: Appended): Promise<boolean> {
-  const { stream, shard, holder, after, checkpoint, isDone, entries, now } = appended;
+  const { stream, shard, holder, after, checkpoint, isDone, entries, tagHash, now } = appended;
   const done = await inTransaction(pool, BEGIN, async (tx) => {
     await tx.query(LOCK);
     const { rowCount } = await tx.query(
@@ -109,7 +117,7 @@ export async function append(pool: Pool, appended: Appended): Promise<boolean> {
       [stream, shard, holder, after, checkpoint, isDone],
     );
     if (rowCount !== 1) return false;
-    if (entries.length > 0) await writeEntries(tx, entries, now);
+    if (entries.length > 0) await writeEntries(tx, entries, tagHash, now);
     return true;
   });
   return !isDenial(done) && done;
@@ -119,13 +127,15 @@ const ENTRIES_SQL = `
   WITH entries AS (
     SELECT s.last_seq + e.place AS seq, e.*
     FROM lane_state s, unnest($1::int[], $2::bigint[], $3::int[], $4::text[], $5::text[], $6::bytea[],
-      $7::bytea[], $8::text[], $9::text[], $10::bigint[]) WITH ORDINALITY
-      AS e (community, created_at, kind, op, reason, event_id, author, topics, effective_key, bytes, place)
+      $7::bytea[], $8::text[], $9::text[], $10::bigint[], $13::text[], $14::text[]) WITH ORDINALITY
+      AS e (community, created_at, kind, op, reason, event_id, author, topics, effective_key, bytes, tags,
+        came_by, place)
   ), announced AS (
     INSERT INTO events_outbox
-      (seq, ingested_at, created_at, community, kind, op, reason, event_id, author, topics, effective_key)
+      (seq, ingested_at, created_at, community, kind, op, reason, event_id, author, topics, effective_key,
+       tags, came_by)
     SELECT seq, $11::bigint, created_at, community, kind, op, nullif(reason, ''), event_id, author,
-      string_to_array(topics, E'\\n'), effective_key
+      string_to_array(topics, E'\\n'), effective_key, string_to_array(tags, ',')::bigint[], came_by
     FROM entries WHERE op <> 'mark'
   ), totalled AS (
     INSERT INTO community_totals AS t (community, events, bytes)
@@ -139,7 +149,12 @@ const ENTRIES_SQL = `
   )
   SELECT pg_notify('${OUTBOX_CHANNEL}', '')`;
 
-async function writeEntries(tx: PoolClient, entries: readonly LogEntry[], now: number): Promise<void> {
+async function writeEntries(
+  tx: PoolClient,
+  entries: readonly LogEntry[],
+  tagHash: TagHash,
+  now: number,
+): Promise<void> {
   const view = (entry: LogEntry): ViewEntry | undefined => (entry.op === 'mark' ? undefined : entry);
   const each = <T>(read: (entry: ViewEntry) => T, otherwise: T) =>
     entries.map((entry) => {
@@ -159,8 +174,11 @@ async function writeEntries(tx: PoolClient, entries: readonly LogEntry[], now: n
     int8Array(each(({ payload }) => Buffer.byteLength(payload), 0)),
     now,
     entries.length,
+    textArray(each((entry) => outlineTags(entry, tagHash), undefined)),
+    textArray(each(({ op, cameBy }) => (op === 'upsert' ? cameBy : undefined), undefined)),
   ]);
   const viewed = entries.flatMap((entry) => view(entry) ?? []);
+  await noteReports(tx, viewed, now);
   await raiseTopicTotals(
     tx,
     viewed.filter(({ op }) => op === 'upsert'),
@@ -169,6 +187,37 @@ async function writeEntries(tx: PoolClient, entries: readonly LogEntry[], now: n
     tx,
     viewed.filter(({ op }) => op === 'delete'),
   );
+}
+
+/** In the order of the log: an event that comes and is withdrawn in one page leaves no report. */
+async function noteReports(tx: PoolClient, entries: readonly ViewEntry[], now: number): Promise<void> {
+  for (const { op, reason, community, event } of entries) {
+    if (op === 'upsert' && event.kind === KIND_REPORT) {
+      const reports = reportsOf({ submission: { community, event }, ingestedAt: now });
+      if (reports.length > 0) await writeReports(tx, reports);
+    } else if (op === 'upsert' && event.kind === KIND_DELETION) {
+      // A report outlives its event when that is purged by retention; deleting the event withdraws it.
+      const { pubkey } = event;
+      const ids = deletionTargets(event).flatMap((target) => (target.type === 'id' ? [target.id] : []));
+      await withdrawReports(
+        tx,
+        ids.map((id) => ({ community, event: { id, pubkey } })),
+      );
+    } else if (reason !== undefined && event.kind === KIND_REPORT && WITHDRAWN_BY.has(reason))
+      await withdrawReports(tx, [{ community, event }]);
+  }
+}
+const WITHDRAWN_BY = new Set(
+  (Object.keys(OUTBOX_REASONS) as Announced[])
+    .filter((hidden) => WITHDRAWS[hidden])
+    .map((hidden) => OUTBOX_REASONS[hidden]),
+);
+
+/** The tags of an event that is hidden, for those who may hold it. An empty list is known to be empty. */
+function outlineTags({ op, community, event, topics }: ViewEntry, tagHash: TagHash): string | undefined {
+  if (op === 'upsert') return undefined;
+  const keys = tagKeys(community, event, tagHash, topics);
+  return keys.length > OUTLINE_TAGS_MAX ? undefined : keys.join(',');
 }
 
 /**

@@ -34,6 +34,7 @@ describe('a record of the stream', () => {
       event,
       payload: served.payload!.S,
       topics: ['sea', 'wind'],
+      cameBy: undefined,
       effectiveKey: `30023:${event.pubkey}:x`,
     });
   });

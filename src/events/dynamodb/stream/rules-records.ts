@@ -5,6 +5,7 @@
 import { allTopics, UNBOUND } from '../../../topics/rules.js';
 import { addressOf } from '../../rules/classify.js';
 import type { NostrEvent } from '../../rules/event.js';
+import type { CameBy } from '../../rules/facts.js';
 import { type Announced, type Hidden, OUTBOX_REASONS } from '../../rules/hidden.js';
 import type { OutboxReason } from '../../rules/writes.js';
 
@@ -21,6 +22,7 @@ export interface StreamRecord {
   readonly dynamodb?:
     | {
         readonly SequenceNumber?: string | undefined;
+        readonly ApproximateCreationDateTime?: { getTime(): number } | undefined;
         readonly OldImage?: Image | undefined;
         readonly NewImage?: Image | undefined;
       }
@@ -36,6 +38,8 @@ export interface ViewEntry {
   readonly event: NostrEvent;
   readonly payload: string;
   readonly topics: readonly string[];
+  /** How it came here, if it was not posted here. */
+  readonly cameBy: CameBy | undefined;
   readonly effectiveKey: string | undefined;
 }
 
@@ -60,6 +64,7 @@ interface EventItem {
   readonly community: number;
   readonly payload?: string;
   readonly bound?: readonly string[];
+  readonly came_by?: CameBy;
   readonly hidden_as?: Hidden;
 }
 type ServedItem = EventItem & { readonly payload: string };
@@ -70,8 +75,8 @@ const isServed = (item: EventItem | undefined): item is ServedItem =>
 function viewEntry(item: ServedItem, op: ViewEntry['op'], reason: OutboxReason | undefined): ViewEntry {
   const event = JSON.parse(item.payload) as NostrEvent;
   const topics = allTopics(event, item.bound ?? UNBOUND);
-  const { community, payload } = item;
-  return { op, reason, community, event, payload, topics, effectiveKey: addressOf(event) };
+  const { community, payload, came_by: cameBy } = item;
+  return { op, reason, community, event, payload, topics, cameBy, effectiveKey: addressOf(event) };
 }
 
 function itemIn(image: Image | undefined): EventItem | undefined {

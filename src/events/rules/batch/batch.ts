@@ -49,7 +49,13 @@ function isReport({ submission, hidden }: NewRow): boolean {
   return submission.event.kind === KIND_REPORT && hidden === undefined;
 }
 
-function reportsOf({ submission: { community, event }, ingestedAt }: NewRow): ReportedTarget[] {
+/** What a stored event of kind 1984 reports. */
+export function reportsOf({
+  submission: { community, event },
+  ingestedAt,
+}: Pick<NewRow, 'ingestedAt'> & {
+  readonly submission: Pick<Submission, 'community' | 'event'>;
+}): ReportedTarget[] {
   const { id: eventId, pubkey: reporter, created_at } = event;
   const comment = commentOf(event);
   const createdAt = Math.min(created_at * 1_000, ingestedAt);

@@ -1,0 +1,51 @@
+/**
+ * Opens the data plane in DynamoDB for a node: the tables, the store, and the worker that reads the stream.
+ * Capacity units, throttling and the delay of the stream are in the metrics.
+ */
+import type { DynamodbPlace } from '../../node/config.js';
+import type { Metrics } from '../../node/metrics.js';
+import { Dynamodb } from './client.js';
+import { type DynamodbStore, type DynamodbStoreOptions, startDynamodbStore } from './store.js';
+import { Streams } from './stream/client.js';
+import { StreamFollower } from './stream/follow.js';
+import { ensureTables } from './tables.js';
+
+export interface DynamodbEvents {
+  readonly db: Dynamodb;
+  readonly store: DynamodbStore;
+  /** Appends the stream to the log, until the function that it returns is called. */
+  follow(): () => Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface OpenOptions extends Omit<DynamodbStoreOptions, 'db' | 'onRemovalsLeft'> {
+  readonly place: DynamodbPlace;
+  readonly metrics: Metrics;
+}
+
+export async function openDynamodbEvents(options: OpenOptions): Promise<DynamodbEvents> {
+  const { place, metrics, database, tagHash, log, now } = options;
+  const db = new Dynamodb(place, {
+    used: (operation, units) => metrics.dynamodbUnits.inc({ operation }, units),
+    throttled: (operation) => metrics.dynamodbThrottled.inc({ operation }),
+  });
+  await ensureTables(db);
+  const onRemovalsLeft = (count: number) => metrics.dynamodbRemovalsLeft.inc(count);
+  const store = startDynamodbStore({ ...options, db, onRemovalsLeft });
+  const streams = new Streams(place);
+  return {
+    db,
+    store,
+    follow: () => {
+      const onLag = (ms: number) => metrics.dynamodbStreamLag.set(ms / 1_000);
+      const follower = new StreamFollower({ db, streams, pool: database.ownPool, tagHash, log, now, onLag });
+      follower.start();
+      return () => follower.stop();
+    },
+    close: async () => {
+      await store.close();
+      await streams.close();
+      await db.close();
+    },
+  };
+}
