@@ -302,6 +302,26 @@ export function createMetrics() {
       help: 'Gossip topics that this process has joined',
       registers,
     }),
+    replicaReads: new Counter({
+      name: 'minato_replica_reads_total',
+      help:
+        'Reads of stored events by where they ran: served (by the replica); by the primary because the ' +
+        'replica was behind, failed, or was resting after that',
+      labelNames: ['result'],
+      registers,
+    }),
+    replicaUsed: new Gauge({
+      name: 'minato_replica_used',
+      aggregator: 'min',
+      help: '1 while stored events are read from DATABASE_READ_URL, 0 while it fails or without it',
+      registers,
+    }),
+    replicaBehind: new Gauge({
+      name: 'minato_replica_behind_offsets',
+      aggregator: 'max',
+      help: 'Offsets of the outbox that the replica lacked when it was last asked',
+      registers,
+    }),
     archiveFailing: new Gauge({
       name: 'minato_wal_archive_failing',
       help: '1 when MINATO_BACKUP_DIR is set and the log is not archived there',

@@ -15,6 +15,7 @@ import type { Erasing } from '../erasure/stores/registry.js';
 import { sessionDeleters } from '../erasure/stores/sessions.js';
 import { type Admission, createAdmission } from '../events/admission.js';
 import { readKeptBytes } from '../events/postgres/capacity.js';
+import { Replica } from '../events/postgres/replica.js';
 import { startPostgresStore } from '../events/postgres/store.js';
 import type { TagHash } from '../events/postgres/tag-hash.js';
 import { RecentIds } from '../events/recent-ids.js';
@@ -56,6 +57,8 @@ export interface Writer {
   readonly communities: Communities;
   readonly verifier: Verifier;
   readonly store: EventStore;
+  /** Undefined without DATABASE_READ_URL. */
+  readonly replica: Replica | undefined;
   readonly tagHash: TagHash;
   readonly keys: NodeKeys;
   readonly erasing: Erasing;
@@ -114,10 +117,12 @@ export async function startWriter(
     metrics,
     log,
   });
+  const replica = await openReplica(database, config, metrics, log);
   const verifier = await startVerifier();
   const settingsOf = (community: number) => communities.get(community)?.settings ?? settingsFrom(new Map());
   const store = startPostgresStore({
     database,
+    replica,
     subjectKey,
     tagHash,
     metrics,
@@ -182,6 +187,7 @@ export async function startWriter(
     communities,
     verifier,
     store,
+    replica,
     tagHash,
     keys,
     erasing,
@@ -194,6 +200,7 @@ export async function startWriter(
       await disk.stop();
       await room?.close();
       await store.close();
+      await replica?.close();
       await audit?.close();
       await stopSeen();
       await verifier.close();
@@ -201,6 +208,26 @@ export async function startWriter(
       await sharing.withdraw().catch(() => undefined);
     },
   };
+}
+
+function openReplica(
+  primary: Database,
+  { databaseReadUrl: url }: Config,
+  { replicaReads, replicaUsed, replicaBehind }: Metrics,
+  log: Log,
+): Promise<Replica> | undefined {
+  if (url === undefined) return undefined;
+  replicaUsed.set(1);
+  return Replica.open({
+    url,
+    primary,
+    log,
+    onRead: (result) => replicaReads.inc({ result }),
+    onState: (isUsed, behind) => {
+      replicaUsed.set(Number(isUsed));
+      replicaBehind.set(behind);
+    },
+  });
 }
 
 /**
