@@ -157,6 +157,9 @@ describe('folders', () => {
       'src/cli/doctor*.ts',
       // The list of the commands, and the node itself.
       'src/cli/main.ts',
+      'src/cli/serve-instance.ts',
+      'src/cli/serve-instances.ts',
+      'src/cli/serve-node.ts',
       'src/cli/serve.ts',
       // The defaults of the boot settings.
       'src/cli/variables.ts',

@@ -7,9 +7,11 @@ import { archiveExtras } from '../backup/wal-archive.js';
 import { type Finding, fail, info, messageOf, warn } from '../health/finding.js';
 import { checkServer } from '../health/server.js';
 import type { Config } from '../node/config.js';
+import { checkSessions, POOLED } from '../postgres/database.js';
 import { openPostgres } from '../postgres/open.js';
 import { checkBackups } from './doctor-backup.js';
 import { exists } from './doctor-configuration.js';
+import { checkReplica } from './doctor-replica.js';
 import { checkSchema } from './doctor-schema.js';
 
 const STATEMENT_MS_MAX = 10_000;
@@ -30,6 +32,11 @@ export async function* checkDatabase(config: Config, holder: number | undefined)
   const extras = () => archiveExtras(config);
   const opened = await openPostgres({ databaseUrl, dataDir, user, log, extras, attach: true });
   try {
+    const pooled = await checkSessions(opened.database).catch(messageOf);
+    if (pooled === POOLED) {
+      yield fail(`${opened.where} is a pooler`, POOLED);
+      return;
+    }
     const client = await opened.database.connect({ statementTimeoutMs: STATEMENT_MS_MAX }).catch(messageOf);
     if (typeof client === 'string') {
       const advice = databaseUrl === undefined ? EMBEDDED_ADVICE : REACH_ADVICE;
@@ -38,6 +45,7 @@ export async function* checkDatabase(config: Config, holder: number | undefined)
     }
     try {
       yield* checkServer(client, opened.where);
+      if (config.databaseReadUrl !== undefined) yield* checkReplica(client, config.databaseReadUrl);
       yield* checkSchema(client, opened.database, config);
       yield* checkBackups(client, config, Date.now());
     } finally {

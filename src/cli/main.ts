@@ -2,6 +2,7 @@
  * `minato`: one command per file. An error is printed as one sentence and sets the exit code; its stack is
  * shown only at log level debug.
  */
+import cluster from 'node:cluster';
 import { Command } from 'commander';
 import { SOFTWARE_VERSION } from '../node/version.js';
 import { EarlyPort } from '../port/early-port.js';
@@ -13,7 +14,8 @@ const [wanted = '', ...others] = process.argv.slice(2);
  * Before the rest is loaded, which takes four times as long as all until here (0.24 of 0.30 s of CPU time):
  * clients that a restart has cut off come back within a second, and some of them try only once.
  */
-const isServing = wanted === 'serve' && !others.some((word) => word === '--help' || word === '-h');
+const isServing =
+  cluster.isPrimary && wanted === 'serve' && !others.some((word) => word === '--help' || word === '-h');
 const address = isServing ? earlyAddress(process.env) : undefined;
 const opening = address && EarlyPort.open(address.host, address.port);
 

@@ -11,6 +11,7 @@ const VARIABLES: Record<Variable, string> = {
   MINATO_PORT: 'port for everything: websocket, API, pages, metrics; 0 takes a free one',
   MINATO_DATA_DIR: 'folder of the embedded PostgreSQL and of the keys of the node',
   DATABASE_URL: 'your own PostgreSQL, 15 or newer, instead of the embedded one',
+  DATABASE_READ_URL: 'a streaming replica of it, for reads of stored events (docs/scale.md)',
   REDIS_URL: 'keeps rate limits and sessions that instances share, instead of PostgreSQL: redis://host:6379',
   DYNAMODB_ENDPOINT: 'keeps the audit log there: https://dynamodb.eu-central-1.amazonaws.com',
   AWS_REGION: 'region of that endpoint; the AWS SDK finds the credentials',
@@ -37,6 +38,7 @@ const VARIABLES: Record<Variable, string> = {
 /** What applies if a variable without a default is not set. */
 const OTHERWISE: Partial<Record<Variable, string>> = {
   DATABASE_URL: 'the embedded one',
+  DATABASE_READ_URL: 'everything is read from DATABASE_URL',
   REDIS_URL: 'PostgreSQL',
   DYNAMODB_ENDPOINT: 'PostgreSQL',
   MINATO_PUBLIC_URL: 'the address on which it listens',

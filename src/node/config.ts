@@ -58,6 +58,7 @@ const environment = z.object({
   MINATO_PORT: port.default(PORT_DEFAULT),
   MINATO_DATA_DIR: z.string().min(1).default('./data'),
   DATABASE_URL: databaseUrl.optional(),
+  DATABASE_READ_URL: databaseUrl.optional(),
   REDIS_URL: z
     .url({ protocol: /^rediss?$/, error: 'must look like redis://user:password@host:6379' })
     .optional(),
@@ -119,6 +120,8 @@ export interface Config {
   readonly port: number;
   readonly dataDir: string;
   readonly databaseUrl: string | undefined;
+  /** A streaming replica of it, for reads of stored events. */
+  readonly databaseReadUrl: string | undefined;
   readonly publicUrl: string | undefined;
   readonly networkId: string | undefined;
   readonly adminPubkeys: readonly string[];
@@ -176,11 +179,17 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     throw new ConfigError(`These environment variables are wrong:\n${problems.join('\n')}`);
   }
   const value = result.data;
+  if (value.DATABASE_READ_URL !== undefined && value.DATABASE_URL === undefined)
+    throw new ConfigError(
+      'These environment variables are wrong:\n' +
+        '  DATABASE_READ_URL: needs DATABASE_URL, whose replica it is; the embedded PostgreSQL has none',
+    );
   return {
     host: value.MINATO_HOST,
     port: value.MINATO_PORT,
     dataDir: value.MINATO_DATA_DIR,
     databaseUrl: value.DATABASE_URL,
+    databaseReadUrl: value.DATABASE_READ_URL,
     publicUrl: value.MINATO_PUBLIC_URL,
     networkId: value.MINATO_NETWORK_ID,
     adminPubkeys: value.MINATO_ADMIN_PUBKEYS,

@@ -6,6 +6,7 @@ import type { Communities } from '../communities/communities.js';
 import { LoopTurns } from '../limits/loop-turns.js';
 import { Work } from '../limits/work.js';
 import { type AddressOf, createAddresses } from '../port/client-address.js';
+import { CONNECTION_BOUNDS } from '../port/connections.js';
 import { RESERVED_DESCRIPTORS, readDescriptorLimit, roomFor } from '../port/descriptors.js';
 import type { EarlyPort } from '../port/early-port.js';
 import { Entrance } from '../port/entrance.js';
@@ -14,6 +15,7 @@ import type { ServerBounds } from '../port/server.js';
 import { HeldBytes, INPUT_BYTES_MAX, OUTPUT_BYTES_MAX } from '../relay/input/held-bytes.js';
 import { QueryGate } from '../relay/query-gate.js';
 import type { Config } from './config.js';
+import type { PassedPort } from './instances/instance.js';
 import type { Log } from './log.js';
 import type { Metrics } from './metrics.js';
 import type { Privileges } from './privileges.js';
@@ -25,6 +27,9 @@ export interface EntryOptions {
   readonly now: () => number;
   /** Replaces some of the default limits of HTTP connections. */
   readonly httpBounds?: Partial<ServerBounds> | undefined;
+  /** What /metrics answers; by default the metrics of this process. */
+  readonly scrape?: (() => Promise<string>) | undefined;
+  readonly passed?: PassedPort | undefined;
 }
 
 export interface Entry {
@@ -41,7 +46,7 @@ export interface Entry {
 }
 
 export async function openEntry(
-  { config, log, now, httpBounds }: EntryOptions,
+  { config, log, now, httpBounds, scrape, passed }: EntryOptions,
   { rates, writer: { communities, metrics, store } }: Stores,
 ): Promise<Entry> {
   const work = new Work();
@@ -51,6 +56,7 @@ export async function openEntry(
   const addressOf = addresses.of;
   const http = new Http({
     metrics,
+    scrape,
     metricsToken: config.metricsToken,
     ready: async () => {
       await store.head();
@@ -60,21 +66,31 @@ export async function openEntry(
     work,
     proxyProtocol: config.proxyProtocol,
     room: await connectionRoom(log),
-    ...(httpBounds && { bounds: httpBounds }),
+    bounds: { perAddressMax: shareOf(CONNECTION_BOUNDS.perAddressMax, passed), ...httpBounds },
   });
   const gate = new QueryGate({ work, communities: () => communities.all().length });
   const output = new HeldBytes(OUTPUT_BYTES_MAX);
   return { http, addressOf, work, gate, turns, input, output };
 }
 
+/** The part of a limit per address that applies here: the port gives the instances to an address in turn. */
+export const shareOf = (max: number, passed: PassedPort | undefined) =>
+  Math.ceil(max / (passed?.instances ?? 1));
+
 export interface ListenOptions {
   readonly config: Config;
   readonly privileges?: Privileges | undefined;
   readonly early?: EarlyPort | undefined;
+  readonly passed?: PassedPort | undefined;
 }
 
 /** The port on which it listens. */
-export async function listen(http: Http, { config, privileges, early }: ListenOptions): Promise<number> {
+export async function listen(http: Http, options: ListenOptions): Promise<number> {
+  const { config, privileges, early, passed } = options;
+  if (passed !== undefined) {
+    passed.onConnection(await http.serve());
+    return passed.port;
+  }
   await privileges?.prepare();
   const port = await http.listen(config.host, config.port, early);
   // In the same pass of the event loop: no connection has been accepted yet.

@@ -54,10 +54,16 @@ export class LogLines {
 }
 
 /** A server logs to stdout; a command keeps that for its result and logs to stderr. */
-export function createLog(level: string, to: 'stdout' | 'stderr' = 'stdout', lines?: LogLines): Log {
+export function createLog(
+  level: string,
+  to: 'stdout' | 'stderr' = 'stdout',
+  lines?: LogLines,
+  /** The instance, where a node has several. */
+  instance?: string,
+): Log {
   const options = {
     level,
-    base: null,
+    base: instance === undefined ? null : { instance },
     timestamp: pino.stdTimeFunctions.isoTime,
     formatters: { level: (label: string) => ({ level: label }) },
   };

@@ -1,4 +1,7 @@
-/** Prometheus metrics of one process. No label names a community, an author or an address (I13). */
+/**
+ * Prometheus metrics of one process. No label names a community, an author or an address (I13). Of several
+ * instances values are added, unless a metric has another `aggregator`.
+ */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import { bucketOf, TIME_BUCKETS } from '../overview/rules.js';
 
@@ -52,6 +55,10 @@ export function createMetrics() {
   let disk = (): DiskState => ({ level: 0, freeBytes: undefined });
   const consumerGauge = (name: string, help: string) =>
     new Gauge({ name: `minato_consumer_${name}`, help, labelNames: ['consumer'], registers });
+  const collectAll = (): void => {
+    if (!isScraped) collectDefaultMetrics({ register: registry });
+    isScraped = true;
+  };
   return {
     registry,
     figures: new Figures(),
@@ -60,9 +67,13 @@ export function createMetrics() {
      * that watches the event loop fires a hundred times a second, more than all else in an idle node.
      */
     scrape: (): Promise<string> => {
-      if (!isScraped) collectDefaultMetrics({ register: registry });
-      isScraped = true;
+      collectAll();
       return registry.metrics();
+    },
+    /** The same as values, to be combined with those of other instances. */
+    report: (): Promise<readonly object[]> => {
+      collectAll();
+      return registry.getMetricsAsJSON();
     },
     events: new Counter({
       name: 'minato_events_total',
@@ -157,6 +168,7 @@ export function createMetrics() {
     }),
     capacityStep: new Gauge({
       name: 'minato_capacity_step',
+      aggregator: 'max',
       help:
         'The highest capacity step of any community or topic: 0 fine, 1 no backfill, ' +
         '2 only topics of higher priority, 3 purging',
@@ -167,6 +179,7 @@ export function createMetrics() {
     }),
     capacityScopes: new Gauge({
       name: 'minato_capacity_scopes',
+      aggregator: 'max',
       help: 'How many communities, and topics with limits of their own, are in a capacity step',
       labelNames: ['scope', 'step'],
       registers,
@@ -184,6 +197,7 @@ export function createMetrics() {
     },
     diskLevel: new Gauge({
       name: 'minato_disk_level',
+      aggregator: 'max',
       help:
         'How full the disk of the embedded PostgreSQL is: ' +
         '0 fine, 1 no backfill, 2 no posts, 3 nothing is stored',
@@ -194,6 +208,7 @@ export function createMetrics() {
     }),
     diskFree: new Gauge({
       name: 'minato_disk_free_bytes',
+      aggregator: 'min',
       help: 'Free space of that disk; NaN where it cannot be known (DATABASE_URL)',
       registers,
       collect() {
@@ -309,6 +324,26 @@ export function createMetrics() {
       help: 'Gossip topics that this process has joined',
       registers,
     }),
+    replicaReads: new Counter({
+      name: 'minato_replica_reads_total',
+      help:
+        'Reads of stored events by where they ran: served (by the replica); by the primary because the ' +
+        'replica was behind, failed, or was resting after that',
+      labelNames: ['result'],
+      registers,
+    }),
+    replicaUsed: new Gauge({
+      name: 'minato_replica_used',
+      aggregator: 'min',
+      help: '1 while stored events are read from DATABASE_READ_URL, 0 while it fails or without it',
+      registers,
+    }),
+    replicaBehind: new Gauge({
+      name: 'minato_replica_behind_offsets',
+      aggregator: 'max',
+      help: 'Offsets of the outbox that the replica lacked when it was last asked',
+      registers,
+    }),
     archiveFailing: new Gauge({
       name: 'minato_wal_archive_failing',
       help: '1 when MINATO_BACKUP_DIR is set and the log is not archived there',
@@ -321,6 +356,7 @@ export function createMetrics() {
     }),
     outboxHead: new Gauge({
       name: 'minato_outbox_head',
+      aggregator: 'min',
       help: 'Last outbox offset that this process has delivered',
       registers,
     }),

@@ -22,6 +22,7 @@ import type { Fanout } from '../relay/fanout.js';
 import type { HeldBytes } from '../relay/input/held-bytes.js';
 import type { Memory } from '../relay/memory.js';
 import { listen, openEntry } from './entry.js';
+import type { PassedPort } from './instances/instance.js';
 import type { Log, LogLines } from './log.js';
 import type { Metrics } from './metrics.js';
 import type { Privileges } from './privileges.js';
@@ -52,6 +53,12 @@ export interface NodeOptions extends WriterOptions {
   readonly logLines?: LogLines | undefined;
   /** The port, if it is open already. */
   readonly early?: EarlyPort | undefined;
+  /** The port of another process, which passes its connections to this one and others. */
+  readonly passed?: PassedPort | undefined;
+  /** What /metrics answers; by default the metrics of this process. */
+  readonly scrape?: (() => Promise<string>) | undefined;
+  /** Runs a job soon in the process with the role worker, if that is another one. */
+  readonly runSoon?: ((job: string) => Promise<void>) | undefined;
 }
 
 export interface Node {
@@ -93,7 +100,7 @@ export async function startNode(options: NodeOptions): Promise<Node> {
   const hasApi = roles.has('api');
   const pages = hasApi ? await BuiltPages.open() : undefined;
   const relay = roles.has('relay') ? startRelay({ ...parts, hasApi, pages }, stores, entry) : undefined;
-  const runSoon = async (job: string) => worker?.schedule.trigger(job);
+  const runSoon = options.runSoon ?? (async (job: string) => worker?.schedule.trigger(job));
   const sessions = pages && (await startApi({ ...parts, pages, runSoon }, stores, entry));
   const closeStores = async (): Promise<void> => {
     await stores.close();

@@ -6,7 +6,7 @@
 import { ensureDefaultCommunity } from '../communities/communities.sql.js';
 import { ensurePartitions } from '../events/postgres/partitions.js';
 import { createTagHash, type TagHash } from '../events/postgres/tag-hash.js';
-import { checkVersion, type Database } from '../postgres/database.js';
+import { checkSessions, checkVersion, type Database } from '../postgres/database.js';
 import { MIGRATION_MS_MAX, migrate } from '../postgres/migrate.js';
 import type { Config } from './config.js';
 import type { Log } from './log.js';
@@ -28,6 +28,7 @@ export async function prepareDatabase(
   now: () => number,
   log: Log,
 ): Promise<Prepared> {
+  await checkSessions(database);
   const client = await database.connect({ statementTimeoutMs: MIGRATION_MS_MAX });
   try {
     await checkVersion(client);

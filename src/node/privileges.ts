@@ -45,7 +45,10 @@ export interface Privileges {
   drop(): void;
 }
 
-type About = Pick<Config, 'dataDir' | 'databaseUrl' | 'user'>;
+type About = Pick<Config, 'dataDir' | 'databaseUrl' | 'user'> & {
+  /** Programs that the node starts later. */
+  readonly starts?: readonly string[];
+};
 
 /** Undefined: there are no privileges to drop, or no user to become. Called when the database is open. */
 export async function planPrivileges(about: About, log: Log): Promise<Privileges | undefined> {
@@ -161,7 +164,10 @@ async function give(path: string, user: SystemUser, withContents = true): Promis
 }
 
 /** The first path that the node needs and that this user cannot access; undefined if it can access all. */
-async function firstClosed({ dataDir, databaseUrl }: About, user: SystemUser): Promise<string | undefined> {
+async function firstClosed(
+  { dataDir, databaseUrl, starts = [] }: About,
+  user: SystemUser,
+): Promise<string | undefined> {
   const self = fileURLToPath(import.meta.url);
   const socket = databaseUrl === undefined ? undefined : socketOf(databaseUrl);
   const wanted = [
@@ -169,6 +175,7 @@ async function firstClosed({ dataDir, databaseUrl }: About, user: SystemUser): P
     ['-r', createRequire(import.meta.url).resolve('pg')],
     ...(socket === undefined ? [] : [['-w', socket]]),
     ['-w', resolve(dataDir)],
+    ...starts.map((path) => ['-x', path]),
   ].flat();
   const script = 'while [ $# -gt 0 ]; do test "$1" "$2" || { printf %s "$2"; exit 1; }; shift 2; done';
   const options = { ...user, cwd: '/', timeout: PROBE_MS_MAX };

@@ -13,7 +13,8 @@ import { OpenValues } from '../relay/open-values.js';
 import type { SearchUse } from '../relay/search-use.js';
 import { addRelay, type Relay } from '../relay/server.js';
 import type { Config } from './config.js';
-import type { Entry } from './entry.js';
+import { type Entry, shareOf } from './entry.js';
+import type { PassedPort } from './instances/instance.js';
 import type { Log } from './log.js';
 import type { Stores } from './stores.js';
 
@@ -26,16 +27,18 @@ export interface RelayRoleOptions {
   readonly hasApi: boolean;
   /** The built pages, where the API answers. */
   readonly pages: BuiltPages | undefined;
+  readonly passed?: PassedPort | undefined;
 }
 
 export function startRelay(
-  { database, config, log, now, hasApi, pages }: RelayRoleOptions,
+  { database, config, log, now, hasApi, pages, passed }: RelayRoleOptions,
   { rates, fanout, memory, cursors, writer }: Stores,
   { http, addressOf, work, gate, turns, input, output }: Entry,
 ): Relay {
   const { admission, bases, communities, keys, metrics, store, tagHash, verifier } = writer;
   return addRelay(http, {
     hasApi,
+    shareOf: (max) => shareOf(max, passed),
     membersPage: pages?.has('members')
       ? (reply, fill) => pages.sendPage(reply, 'members', {}, fill)
       : undefined,

@@ -101,6 +101,10 @@ export async function openStores(options: WriterOptions, { roles, port }: Stores
   });
   if (roles.has('relay')) {
     await fanout.start();
+    writer.replica?.follow(async () => {
+      await fanout.caughtUp();
+      return fanout.passed;
+    });
     filling.kick();
     memory.onCleared = () => filling.kick();
     communities.afterPoll(() => {

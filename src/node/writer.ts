@@ -17,6 +17,7 @@ import { type Admission, createAdmission } from '../events/admission.js';
 import { changedEventsOf } from '../events/dynamodb/changed-events.js';
 import { type DynamodbEvents, openDynamodbEvents } from '../events/dynamodb/open.js';
 import { readKeptBytes } from '../events/postgres/capacity.js';
+import { Replica } from '../events/postgres/replica.js';
 import { startPostgresStore } from '../events/postgres/store.js';
 import type { TagHash } from '../events/postgres/tag-hash.js';
 import { RecentIds } from '../events/recent-ids.js';
@@ -66,6 +67,8 @@ export interface Writer {
   readonly elsewhere: SearchedEvents | undefined;
   /** Undefined where events are in PostgreSQL. */
   readonly dynamodb: DynamodbEvents | undefined;
+  /** Undefined without DATABASE_READ_URL. */
+  readonly replica: Replica | undefined;
   readonly tagHash: TagHash;
   readonly keys: NodeKeys;
   readonly erasing: Erasing;
@@ -126,10 +129,12 @@ export async function startWriter(
     metrics,
     log,
   });
+  const replica = await openReplica(database, config, metrics, log);
   const verifier = await startVerifier({ checksAtOnce: true });
   const settingsOf = (community: number) => communities.get(community)?.settings ?? settingsFrom(new Map());
   const common = {
     database,
+    replica,
     subjectKey,
     tagHash,
     metrics,
@@ -217,6 +222,7 @@ export async function startWriter(
     changed,
     elsewhere: dynamodb && { events: store, changed },
     dynamodb,
+    replica,
     tagHash,
     keys,
     erasing,
@@ -229,6 +235,8 @@ export async function startWriter(
       await disk.stop();
       await room?.close();
       await (dynamodb ?? store).close();
+      await store.close();
+      await replica?.close();
       await audit?.close();
       await stopSeen();
       await verifier.close();
@@ -236,6 +244,26 @@ export async function startWriter(
       await sharing.withdraw().catch(() => undefined);
     },
   };
+}
+
+function openReplica(
+  primary: Database,
+  { databaseReadUrl: url }: Config,
+  { replicaReads, replicaUsed, replicaBehind }: Metrics,
+  log: Log,
+): Promise<Replica> | undefined {
+  if (url === undefined) return undefined;
+  replicaUsed.set(1);
+  return Replica.open({
+    url,
+    primary,
+    log,
+    onRead: (result) => replicaReads.inc({ result }),
+    onState: (isUsed, behind) => {
+      replicaUsed.set(Number(isUsed));
+      replicaBehind.set(behind);
+    },
+  });
 }
 
 /**

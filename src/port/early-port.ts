@@ -1,7 +1,8 @@
 /**
  * Opens the port before the database, and holds connections until the node serves. A client that is refused
  * may not retry: NDK tries once, a second after a disconnect, and snort once, after four. The number and the
- * time of held connections are bounded (I14), and nothing is read from them.
+ * time of held connections are bounded (I14), and nothing is read from them. With several instances it stays
+ * the port of all of them.
  */
 import { once } from 'node:events';
 import { createServer, isIP, type Server, type Socket } from 'node:net';
@@ -22,6 +23,7 @@ export interface EarlyPortOptions {
 
 export class EarlyPort {
   private readonly held = new Map<Socket, NodeJS.Timeout>();
+  private give: ((socket: Socket) => boolean) | undefined;
 
   private constructor(
     private readonly server: Server,
@@ -40,15 +42,16 @@ export class EarlyPort {
     options: EarlyPortOptions = {},
   ): Promise<EarlyPort | undefined> {
     if (isIP(host) === 0) return undefined;
+    return EarlyPort.openAt(host, port, options).catch(() => undefined);
+  }
+
+  /** Rejects if the port cannot be opened. */
+  static async openAt(host: string, port: number, options: EarlyPortOptions = {}): Promise<EarlyPort> {
     const server = createServer({ pauseOnConnect: true, allowHalfOpen: true, noDelay: true });
     const early = new EarlyPort(server, options);
     server.listen(port, host);
-    try {
-      await once(server, 'listening');
-      return early;
-    } catch {
-      return undefined;
-    }
+    await once(server, 'listening');
+    return early;
   }
 
   get size(): number {
@@ -75,7 +78,22 @@ export class EarlyPort {
     this.held.clear();
   }
 
-  /** After a start that failed. */
+  /** From now on each connection is offered to `give`. One that it does not take is held. */
+  passTo(give: (socket: Socket) => boolean): void {
+    this.give = give;
+    this.offer();
+  }
+
+  /** Offers the held connections again. */
+  offer(): void {
+    for (const [socket, timer] of this.held) {
+      if (this.give?.(socket) !== true) continue;
+      clearTimeout(timer);
+      this.held.delete(socket);
+    }
+  }
+
+  /** After a start that failed, or when the node stops. */
   close(): void {
     for (const [socket, timer] of this.held) {
       clearTimeout(timer);
@@ -87,6 +105,7 @@ export class EarlyPort {
 
   private hold(socket: Socket): void {
     socket.on('error', () => undefined);
+    if (this.give?.(socket) === true) return;
     const { heldMax = HELD_MAX, heldMsMax = HELD_MS_MAX } = this.options;
     if (this.held.size >= heldMax) {
       socket.destroy();

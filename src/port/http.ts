@@ -3,9 +3,8 @@
  * own routes before it listens.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
-import { lookup } from 'node:dns/promises';
 import type { IncomingMessage } from 'node:http';
-import { createServer, type Server } from 'node:net';
+import { createServer, type Server, type Socket } from 'node:net';
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import { type Denial, ERRORS } from '../api/rules-errors.js';
 import { FRAME_BYTES_MAX } from '../communities/rules-settings.js';
@@ -16,6 +15,7 @@ import { type Addresses, createAddresses } from './client-address.js';
 import type { Room } from './descriptors.js';
 import type { EarlyPort } from './early-port.js';
 import { type Entrance, SLICE_BYTES } from './entrance.js';
+import { addressesOf } from './host.js';
 import { type BoundedServer, createBoundedServer, SERVER_BOUNDS, type ServerBounds } from './server.js';
 
 export { hostOf } from './host.js';
@@ -55,6 +55,8 @@ declare module 'fastify' {
 
 export interface HttpOptions {
   readonly metrics: Metrics;
+  /** What /metrics answers; by default the metrics of this process. */
+  readonly scrape?: (() => Promise<string>) | undefined;
   readonly metricsToken: string | undefined;
   /** Resolves when the database answers. */
   readonly ready: () => Promise<void>;
@@ -151,10 +153,27 @@ export class Http {
     return chosen;
   }
 
+  /** Serves connections that another process has accepted, which are passed to the returned function. */
+  async serve(): Promise<(socket: Socket) => void> {
+    await this.app.ready();
+    const { server } = this.app;
+    // From this event on Node.js checks the deadlines of the connections.
+    server.emit('listening');
+    return (socket) => {
+      server.emit('connection', socket);
+      socket.resume();
+    };
+  }
+
   async close(): Promise<void> {
     this.stopping = true;
     for (const server of this.others) server.close();
+    const { server } = this.app;
+    const isOwnPort = server.listening;
     await this.app.close();
+    if (isOwnPort) return;
+    server.closeAllConnections();
+    server.close();
   }
 
   /** An address on which it cannot listen (IPv6 is off) is skipped. */
@@ -189,7 +208,7 @@ export class Http {
   }
 
   private addHealth(): void {
-    const { metrics, metricsToken } = this.options;
+    const { metrics, metricsToken, scrape = metrics.scrape } = this.options;
     const health = { config: { entry: 'health' } } as const;
     const isReady = this.keepReady();
     this.app.get('/healthz', health, () => ({ status: 'ok' }));
@@ -205,7 +224,7 @@ export class Http {
           .code(403)
           .send('metrics are served to this machine, or with the bearer token MINATO_METRICS_TOKEN\n');
       }
-      return reply.type(metrics.registry.contentType).send(await metrics.scrape());
+      return reply.type(metrics.registry.contentType).send(await scrape());
     });
   }
 
@@ -241,11 +260,4 @@ function isBearer({ headers }: FastifyRequest, token: string | undefined): boole
   if (token === undefined) return false;
   const hash = (text: string) => createHash('sha256').update(text).digest();
   return timingSafeEqual(hash(headers.authorization ?? ''), hash(`Bearer ${token}`));
-}
-
-/** The IPv4 and the IPv6 address of `localhost`; any other host unchanged. */
-async function addressesOf(host: string): Promise<string[]> {
-  if (host !== 'localhost') return [host];
-  const found = await lookup(host, { all: true }).catch(() => []);
-  return found.length === 0 ? [host] : [...new Set(found.map(({ address }) => address))];
 }

@@ -5,6 +5,7 @@
 import pg from 'pg';
 import type { QueryClass } from '../events/rules/query-cost.js';
 import type { EmbeddedConnection } from './embedded.js';
+import { errorCode, SQLSTATE } from './rules-error-code.js';
 import { asNoAnswer, Session, SessionPool } from './session.js';
 import { stepBack } from './step-back.js';
 
@@ -110,12 +111,17 @@ const types = {
 };
 
 /** The time-out of the server, and that of this process for a server that hangs. */
-const withinMs = (statementMs: number) => ({
+const withinMs = (statementMs: number, silenceMs = SILENCE_MS) => ({
   statement_timeout: statementMs,
-  query_timeout: statementMs + SILENCE_MS,
+  query_timeout: statementMs + silenceMs,
 });
 
-export function openDatabase(target: ConnectionTarget): Database {
+export interface OpenDatabaseOptions {
+  /** How much later than the server this process gives up; for a server that another one replaces. */
+  readonly silenceMs?: number;
+}
+
+export function openDatabase(target: ConnectionTarget, { silenceMs }: OpenDatabaseOptions = {}): Database {
   const where = 'url' in target ? { connectionString: target.url } : target;
   const open = new Set<Session>();
   let isCut = false;
@@ -131,19 +137,19 @@ export function openDatabase(target: ConnectionTarget): Database {
   const plain = {
     ...where,
     application_name: 'minato',
-    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    connectionTimeoutMillis: silenceMs ?? CONNECT_TIMEOUT_MS,
     keepAlive: true,
   };
   const base = { ...plain, types };
   const poolOf = (config: pg.PoolConfig) => new SessionPool({ ...config, Client: OwnSession });
-  const reading = { ...base, ...withinMs(READ_TIMEOUT_MS), options: INDEX_WALKS };
+  const reading = { ...base, ...withinMs(READ_TIMEOUT_MS, silenceMs), options: INDEX_WALKS };
   const pool = poolOf({ ...reading, max: POOL_SIZE });
   const ownPool = poolOf({ ...reading, max: OWN_POOL_SIZE });
   const apiPool = poolOf({ ...reading, max: API_POOL_SIZE });
   const limitsPool = poolOf({ ...reading, max: LIMITS_POOL_SIZE });
   const queryPool = (kind: QueryClass, options = INDEX_WALKS) => {
     const { size, timeoutMs } = QUERY_POOLS[kind];
-    const opened = poolOf({ ...base, ...withinMs(timeoutMs), options, max: size });
+    const opened = poolOf({ ...base, ...withinMs(timeoutMs, silenceMs), options, max: size });
     // Only for the embedded server: the processes of another one may be on another machine.
     if (kind !== 'light' && !('url' in target)) {
       opened.on('connect', (client: pg.PoolClient & { readonly processID?: number | null }) => {
@@ -193,6 +199,25 @@ export function openDatabase(target: ConnectionTarget): Database {
       for (const each of pools) await each.end();
     },
   };
+}
+
+/** What a pooler in between takes away, and what to do. */
+export const POOLED =
+  'DATABASE_URL leads to a pooler such as PgBouncer, which does not pass on the settings of a session. ' +
+  'Minato needs sessions of its own (LISTEN, prepared statements, time-outs, advisory locks) and pools ' +
+  'them itself: connect to PostgreSQL directly.';
+
+/** A pooler refuses the settings of a session with this code. */
+export const isPooled = (error: unknown) => errorCode(error) === SQLSTATE.protocolViolation;
+
+/** Throws if the settings of a session do not reach the server. */
+export async function checkSessions({ ownPool }: Database): Promise<void> {
+  const { rows } = await ownPool
+    .query<{ mode: string }>("SELECT current_setting('plan_cache_mode') AS mode")
+    .catch((error: unknown) => {
+      throw isPooled(error) ? new Error(POOLED) : error;
+    });
+  if (rows[0]!.mode !== 'force_generic_plan') throw new Error(POOLED);
 }
 
 /** Throws if the server is older than PostgreSQL 15, or its encoding is not UTF-8. */

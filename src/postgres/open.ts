@@ -4,7 +4,13 @@
 
 import { acquireDataLock, type DataLock, dataLockHolder } from './data-lock.js';
 import { type Database, openDatabase } from './database.js';
-import { type EmbeddedServer, runningEmbedded, type ServerLog, startEmbedded } from './embedded.js';
+import {
+  type EmbeddedConnection,
+  type EmbeddedServer,
+  runningEmbedded,
+  type ServerLog,
+  startEmbedded,
+} from './embedded.js';
 import type { ServerExtras } from './embedded-site.js';
 import { withoutPassword } from './rules-database-url.js';
 
@@ -12,6 +18,8 @@ export interface OpenedDatabase {
   readonly database: Database;
   /** A description of the database for people. */
   readonly where: string;
+  /** The embedded server, if this process has started it. */
+  readonly connection?: EmbeddedConnection;
   close(): Promise<void>;
 }
 
@@ -69,6 +77,7 @@ async function startOwn(options: OpenOptions): Promise<OpenedDatabase> {
   return {
     database,
     where: `embedded PostgreSQL in ${dataDir}`,
+    connection: server.connection,
     close: async () => {
       await database.close();
       await server.stop();

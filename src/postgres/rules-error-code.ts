@@ -3,6 +3,8 @@
  */
 
 export const SQLSTATE = {
+  /** Also from a pooler that does not know a setting of a session. */
+  protocolViolation: '08P01',
   uniqueViolation: '23505',
   /** Also for a row without a partition. */
   checkViolation: '23514',

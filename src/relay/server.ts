@@ -60,6 +60,8 @@ export interface RelayOptions extends ConnectionContext {
   readonly ticketOf?: ((community: Community) => string | undefined) | undefined;
   readonly ownPool: Pool;
   readonly addressOf: AddressOf;
+  /** The part of a limit per address that applies to this process. */
+  readonly shareOf: (max: number) => number;
 }
 
 export interface Relay {
@@ -213,7 +215,7 @@ function acceptSockets(http: Http, options: RelayOptions, sockets: Map<Connectio
     if (http.closing || sockets.size + opening >= http.room.websockets) return '503 Service Unavailable';
     const share = options.communities.share() * http.room.websockets;
     if (communities.of(client.community) >= share) return '503 Service Unavailable';
-    const max = settings['limits.connectionsPerAddressMax'];
+    const max = options.shareOf(settings['limits.connectionsPerAddressMax']);
     const isFull =
       addresses.of(client.rateKey) >= max || networks.of(client.networkKey) >= max * ADDRESSES_PER_NETWORK;
     return isFull && !client.isLoopback ? TOO_MANY_REQUESTS : undefined;

@@ -3,6 +3,7 @@
 import { changeNodeSetting } from '../../src/communities/node-settings.sql.js';
 import type { Job } from '../../src/jobs/job.js';
 import { type Config, readConfig } from '../../src/node/config.js';
+import type { PassedPort } from '../../src/node/instances/instance.js';
 import { createLog, type Log, LogLines } from '../../src/node/log.js';
 import { type Node, startNode } from '../../src/node/node.js';
 import type { Role } from '../../src/node/roles.js';
@@ -48,10 +49,24 @@ export interface TestNodeOptions {
   readonly early?: EarlyPort;
   /** Where its events are; PostgreSQL by default. Instances on one database share their tables. */
   readonly store?: StoreName;
+  /** The port of another process. */
+  readonly passed?: PassedPort;
 }
 
 export async function startTestNode(options: TestNodeOptions = {}): Promise<TestNode> {
-  const { env = {}, now, on, roles, consumers, jobs, trust = false, upkeepMs, httpBounds, early } = options;
+  const {
+    env = {},
+    now,
+    on,
+    roles,
+    consumers,
+    jobs,
+    trust = false,
+    upkeepMs,
+    httpBounds,
+    early,
+    passed,
+  } = options;
   const test = on ?? (await createTestDatabase(now === undefined ? READY : TEMPLATE));
   const database = openDatabase(test.connection);
   const read = readConfig({
@@ -74,6 +89,7 @@ export async function startTestNode(options: TestNodeOptions = {}): Promise<Test
     ...(upkeepMs === undefined ? {} : { upkeepMs }),
     ...(httpBounds ? { httpBounds } : {}),
     ...(early === undefined ? {} : { early }),
+    ...(passed === undefined ? {} : { passed }),
     ...(roles ? { roles: new Set(roles) } : {}),
     consumers: consumers ?? ((listed) => listed.filter(({ name }) => trust || name !== 'trust')),
   });

@@ -4,7 +4,6 @@
  */
 import { readChangesOf } from '../../outbox/changes.sql.js';
 import { readAnchor, readBus, readBusHead, readHead, readOutbox } from '../../outbox/outbox.sql.js';
-import type { QueryClass } from '../rules/query-cost.js';
 import type { EventStore } from '../store.js';
 import { positionsWithoutRow, withUnnamed } from '../unnamed-changes.js';
 import { passHistory, pendingHistory } from './history.js';
@@ -13,13 +12,19 @@ import { countEvents } from './read/count.js';
 import { findEvents, readEventsById, readNewest, readPayloads } from './read/find.js';
 import { readMarks } from './read/hidden-at-read.js';
 import { readKnown, readRecords } from './read/records.js';
+import type { Replica } from './replica.js';
 import { isServed, writeSeen } from './seen.js';
 
-export function startPostgresStore(options: LaneOptions): EventStore {
-  const { database, tagHash } = options;
+export interface PostgresStoreOptions extends LaneOptions {
+  readonly replica?: Replica | undefined;
+}
+
+export function startPostgresStore(options: PostgresStoreOptions): EventStore {
+  const { database, tagHash, replica } = options;
   const { pool, ownPool, queryPools } = database;
   const lane = startLane(options);
-  const poolOf = (as: QueryClass | undefined) => (as === undefined ? ownPool : queryPools[as]);
+  const reading: Replica['read'] =
+    replica === undefined ? (as, work) => work(queryPools[as]) : (as, work) => replica.read(as, work);
   return {
     get depth() {
       return lane.depth;
@@ -38,11 +43,12 @@ export function startPostgresStore(options: LaneOptions): EventStore {
       return { versions, found: true };
     },
     countSeen: (seen) => writeSeen(pool, seen),
-    find: (query, as) => findEvents({ pool: queryPools[as], tagHash }, query),
+    find: (query, as) => reading(as, (pool) => findEvents({ pool, tagHash }, query)),
     count: (query, inSlot) =>
-      countEvents((filter, ask) => inSlot(filter, (as) => ask(queryPools[as])), tagHash, query),
-    payloads: (rows, as) => readPayloads(queryPools[as], rows),
-    byIds: (refs, as) => readEventsById(poolOf(as), refs),
+      countEvents((filter, ask) => inSlot(filter, (as) => reading(as, ask)), tagHash, query),
+    payloads: (rows, as) => reading(as, (pool) => readPayloads(pool, rows)),
+    byIds: (refs, as) =>
+      as === undefined ? readEventsById(ownPool, refs) : reading(as, (pool) => readEventsById(pool, refs)),
     newest: (community, after) => readNewest(pool, community, after),
     records: (query, as) => readRecords({ pool: queryPools[as], tagHash }, query),
     known: (community, ids) => readKnown(pool, community, ids),

@@ -47,6 +47,13 @@ export const findCaddy = (): Promise<Program> =>
       'Fedora: dnf install caddy; Alpine: apk add caddy; Arch: pacman -S caddy; macOS: brew install caddy',
   });
 
+export const findPgbouncer = (): Promise<Program> =>
+  findProgram({
+    program: 'pgbouncer',
+    packages: ['pgbouncer'],
+    elsewhere: 'Fedora: dnf install pgbouncer; Alpine: apk add pgbouncer; macOS: brew install pgbouncer',
+  });
+
 /** For the units of systemd. */
 export const findSystemdAnalyze = (): Promise<Program> =>
   findProgram({

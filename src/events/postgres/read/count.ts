@@ -2,7 +2,7 @@
  * COUNT (NIP-45): how many different events match, up to a maximum. Rows after the maximum are not read, so a
  * count of everything costs as much as its maximum, not as much as the store holds.
  */
-import type { Pool } from 'pg';
+import type { ClientBase, Pool } from 'pg';
 import type { Filter } from '../../rules/filter.js';
 import type { CountQuery } from '../../store.js';
 import type { TagHash } from '../tag-hash.js';
@@ -10,7 +10,7 @@ import { COLUMNS, drivingTag, selectRows } from './query.js';
 import { Parameters, run } from './statement.js';
 
 /** Runs the query of one filter on a connection of its own. */
-type OnPool = <T>(filter: Filter, query: (pool: Pool) => Promise<T>) => Promise<T>;
+type OnPool = <T>(filter: Filter, query: (pool: Pool | ClientBase) => Promise<T>) => Promise<T>;
 
 /**
  * An event with several of the requested tags is found by several scans. So this many rows are read for each
@@ -62,7 +62,7 @@ interface CountedRows {
 }
 
 async function countRows(
-  pool: Pool,
+  pool: Pool | ClientBase,
   select: (params: Parameters) => string,
   { withSeqs, prepared }: { readonly withSeqs: boolean; readonly prepared: boolean },
 ): Promise<CountedRows> {

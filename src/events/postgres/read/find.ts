@@ -25,7 +25,7 @@ export type PostgresQuery = Query & Pick<SelectOf, 'generation' | 'after'>;
 
 /** Where a query runs, and how its tags are hashed. */
 export interface Tables {
-  readonly pool: Pool;
+  readonly pool: Pool | ClientBase;
   readonly tagHash: TagHash;
 }
 
@@ -97,7 +97,10 @@ const PAYLOAD_SQL = `
   WHERE e.hidden IS NULL`;
 
 /** Payloads in the order of the rows; undefined where a row is no longer effective. */
-export async function readPayloads(pool: Pool, rows: readonly RowRef[]): Promise<(string | undefined)[]> {
+export async function readPayloads(
+  pool: Pool | ClientBase,
+  rows: readonly RowRef[],
+): Promise<(string | undefined)[]> {
   const payloads = new Array<string | undefined>(rows.length).fill(undefined);
   const result = await run<[number, string]>(pool, {
     text: PAYLOAD_SQL,

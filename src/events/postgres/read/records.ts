@@ -5,7 +5,7 @@
  * one index for each, so a page of it also ends after a span of time, which grows and shrinks with what it
  * found.
  */
-import type { Pool } from 'pg';
+import type { ClientBase, Pool } from 'pg';
 import { hexArray } from '../../../postgres/binary.js';
 import { type Bound, RECORD_BYTES, recordAt } from '../../../sync/rules-negentropy.js';
 import type { Filter } from '../../rules/filter.js';
@@ -96,7 +96,10 @@ function isWideFilter(filter: Filter): boolean {
 }
 
 /** The years before the first event are not walked. */
-async function notBeforeFirst(pool: Pool, { community, lower, filter }: RecordsQuery): Promise<Bound> {
+async function notBeforeFirst(
+  pool: Pool | ClientBase,
+  { community, lower, filter }: RecordsQuery,
+): Promise<Bound> {
   if (lower.time > (filter.since ?? 0)) return lower;
   const { rows } = await run<[number | null]>(pool, {
     text: 'SELECT min(e.created_at) FROM events e WHERE e.community = $1::int AND e.hidden IS NULL',
@@ -108,7 +111,7 @@ async function notBeforeFirst(pool: Pool, { community, lower, filter }: RecordsQ
 
 /** Which of these ids have a dedupe row. */
 export async function readKnown(
-  pool: Pool,
+  pool: Pool | ClientBase,
   community: number,
   ids: readonly string[],
 ): Promise<ReadonlySet<string>> {
