@@ -52,6 +52,7 @@ export async function openEntry(
   const http = new Http({
     metrics,
     metricsToken: config.metricsToken,
+    log,
     ready: async () => {
       await store.head();
     },
