@@ -77,7 +77,8 @@ export const requests: PureTarget = {
     must(address === undefined || addressIn(address) === address, 'the normal form of an address is stable');
     hostOf({ host: input });
     for (const normalize of [normalizeHttpUrl, normalizeRelayUrl]) {
-      const url = normalize(input);
+      // Other schemes are never compared with an address of the node.
+      const url = /^(https?|wss?):/i.test(input) ? normalize(input) : undefined;
       must(url === undefined || URL.canParse(url), 'the normal form of a URL is a URL');
     }
     peerUrl(input);
