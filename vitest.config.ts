@@ -15,6 +15,7 @@ const ALONE = [
 /** The longest by their wall time; the others by their size. Then no long file is left for the end. */
 const LONGEST = [
   'test/console/walk.test.ts',
+  'test/fuzz/fuzz.test.ts',
   'test/personal-data/personal-data-worker.test.ts',
   'test/events/lane.test.ts',
   'test/node/hung-peers.test.ts',
@@ -63,6 +64,7 @@ class LongestFirst extends BaseSequencer {
 }
 
 const common = {
+  setupFiles: ['test/support/secrets/watch.ts'],
   // Written for bundlers: it imports its own files without their endings.
   server: { deps: { inline: [/@snort\//] } },
   // A busy machine is slow, not broken: tests wait for conditions.

@@ -5,11 +5,11 @@
  */
 import { addressesOf } from '../communities/addresses.js';
 import type { Communities, Community } from '../communities/communities.js';
-import { PATTERN_STEP_MS } from '../limits/costs.js';
+import { PATTERN_STEP_MS, WORD_CHARACTER_MS } from '../limits/costs.js';
 import { rateKey } from '../limits/keys.js';
 import type { Rates } from '../limits/rates.js';
 import { type LineClient, lineOf, verifyLineOf } from '../limits/rules-lines.js';
-import { judgeArrival, patternWork, ratedRefusals, refusesAtOnce } from '../moderation/arrival/rules.js';
+import { judgeArrival, ratedRefusals, refusesAtOnce, ruleWork } from '../moderation/arrival/rules.js';
 import { inSteps } from '../moderation/patterns/thread.js';
 import { Texts } from '../moderation/rules-texts.js';
 import type { Metrics } from '../node/metrics.js';
@@ -143,7 +143,8 @@ class Pipeline implements Admission {
     if (short !== undefined) return this.duplicateOr(community.id, event, short);
     const texts = new Texts(event, community.settings);
     // Before anything is awaited: a client in debt sends no more.
-    sender?.charge?.(patternWork(event, community, texts) * PATTERN_STEP_MS);
+    const { steps, words } = ruleWork(event, community, texts);
+    sender?.charge?.(steps * PATTERN_STEP_MS + words * WORD_CHARACTER_MS);
     const wrong = await this.refuseForgedOrBlocked(community, checked, sender, texts);
     if (wrong !== undefined) return wrong;
     const line = verifyLineOf(community.id, waitingClient(sender), event.pubkey);

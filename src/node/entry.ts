@@ -58,6 +58,7 @@ export async function openEntry(
     metrics,
     scrape,
     metricsToken: config.metricsToken,
+    log,
     ready: async () => {
       await store.head();
     },

@@ -10,12 +10,14 @@ import { type Denial, ERRORS } from '../api/rules-errors.js';
 import { FRAME_BYTES_MAX } from '../communities/rules-settings.js';
 import { inTime, isNoAnswer } from '../limits/in-time.js';
 import type { Work } from '../limits/work.js';
+import type { Log } from '../node/log.js';
 import type { Metrics } from '../node/metrics.js';
 import { type Addresses, createAddresses } from './client-address.js';
 import type { Room } from './descriptors.js';
 import type { EarlyPort } from './early-port.js';
 import { type Entrance, SLICE_BYTES } from './entrance.js';
 import { addressesOf } from './host.js';
+import { SAFE_HEADERS } from './safe-headers.js';
 import { type BoundedServer, createBoundedServer, SERVER_BOUNDS, type ServerBounds } from './server.js';
 
 export { hostOf } from './host.js';
@@ -27,16 +29,6 @@ const READY_KEPT_MS = 500;
 /** A client in debt waits at most this long for /healthz: a load balancer may use the same address. */
 const HEALTH_WAIT_MS_MAX = 1_000;
 export const ROOM: Room = { http: SERVER_BOUNDS.connectionsMax, websockets: 10_000 };
-
-/**
- * No framing, no content sniffing, no referrer. Pages have policies of their own.
- */
-const SAFE_HEADERS = {
-  'x-content-type-options': 'nosniff',
-  'referrer-policy': 'no-referrer',
-  'x-frame-options': 'DENY',
-  'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
-};
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -68,6 +60,7 @@ export interface HttpOptions {
   /** The maximum numbers of connections. */
   readonly room?: Room;
   readonly bounds?: Partial<ServerBounds>;
+  readonly log?: Pick<Log, 'error'>;
 }
 
 export class Http {
@@ -117,12 +110,12 @@ export class Http {
     });
     this.addHealth();
     this.app.setErrorHandler((error, _request, reply) => {
-      if (!isNoAnswer(error)) return reply.send(error);
-      const { status, message } = ERRORS.UNAVAILABLE;
-      return reply
-        .code(status)
-        .header('retry-after', '5')
-        .send({ code: 'UNAVAILABLE', message, details: {} });
+      if (isNoAnswer(error)) return refuse(reply.header('retry-after', '5'), { denied: 'UNAVAILABLE' });
+      // An error of the client is explained to it. The message of one of ours may name paths and hosts.
+      const { statusCode = 500 } = error as { statusCode?: number };
+      if (statusCode < 500) return reply.send(error);
+      options.log?.error({ error: String((error as Error).stack ?? error) }, 'a request failed');
+      return refuse(reply, { denied: 'INTERNAL' });
     });
   }
 

@@ -15,6 +15,7 @@ import type { Work } from '../limits/work.js';
 import type { Addresses } from './client-address.js';
 import { CONNECTION_BOUNDS, type ConnectionBounds, Connections } from './connections.js';
 import { readProxied } from './proxy-protocol.js';
+import { SAFE_HEADERS } from './safe-headers.js';
 
 export interface ServerBounds extends ConnectionBounds {
   /** From the connection to the first byte, and from the first byte to the end of the head of a request. */
@@ -110,6 +111,7 @@ const CONNECTIONS_REFUSED = JSON.stringify({
 
 function refuseConnection(response: ServerResponse): void {
   const headers = {
+    ...SAFE_HEADERS,
     'content-type': 'application/json; charset=utf-8',
     'retry-after': '1',
     connection: 'close',

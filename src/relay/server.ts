@@ -25,6 +25,7 @@ import { ADDRESSES_PER_NETWORK } from '../limits/work.js';
 import type { AddressOf } from '../port/client-address.js';
 import { type Http, hostOf } from '../port/http.js';
 import { isExempt } from '../port/rate.js';
+import { SAFE_HEADERS } from '../port/safe-headers.js';
 import { topicsOf } from '../topics/rules.js';
 import { Connection, type ConnectionContext } from './connection.js';
 import { FRAGMENTS_MAX, FRAME_READS_MAX } from './input/arrivals.js';
@@ -290,9 +291,14 @@ function connectionRate(
   return rates.take(key, settings['rate.connectionsPerSecond'], settings['rate.connectionsBurst'], now());
 }
 
+const SAFE_LINES = Object.entries(SAFE_HEADERS)
+  .map(([name, value]) => `${name}: ${value}\r\n`)
+  .join('');
+
 function refuseUpgrade(socket: Duplex, status: string, retryAfterMs = 0): void {
   const retryAfter = retryAfterMs > 0 ? `Retry-After: ${Math.ceil(retryAfterMs / 1_000)}\r\n` : '';
-  const head = `HTTP/1.1 ${status}\r\n${retryAfter}Connection: close\r\nContent-Length: 0\r\n\r\n`;
+  const end = 'Connection: close\r\nContent-Length: 0\r\n\r\n';
+  const head = `HTTP/1.1 ${status}\r\n${retryAfter}${SAFE_LINES}${end}`;
   // Not left to the client: one that does not disconnect would delay the shutdown.
   socket.end(head, () => socket.destroy());
 }

@@ -5,6 +5,7 @@ import { once } from 'node:events';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { ledger } from './secrets/ledger.js';
 import { canRunWarm, runWarm } from './warm-cli.js';
 
 /** The longest pause between two looks. */
@@ -80,13 +81,25 @@ export function runCli(
   return runProgram(args, environmentOf(env), stdin);
 }
 
+/** The output of a command, and the secrets in its environment. */
+async function noted(env: Record<string, string>, ended: Promise<Ended>): Promise<Ended> {
+  const { DATABASE_URL: url, MINATO_METRICS_TOKEN: token } = env;
+  if (url !== undefined && URL.canParse(url)) ledger.keep('password', new URL(url).password);
+  if (token !== undefined) ledger.keep('metrics token', token);
+  const { stdout, stderr } = await ended;
+  ledger.note('command', stdout);
+  ledger.note('command', stderr);
+  return ended;
+}
+
 /** With exactly this environment. It need not have a new process: warm-cli.ts says why. */
 export function runProgram(
   args: readonly string[],
   env: Record<string, string>,
   stdin?: string | Buffer,
 ): Promise<Ended> {
-  return canRunWarm(args, env) ? runWarm(args, env, stdin) : startProgram(args, env, stdin).ended;
+  const ended = canRunWarm(args, env) ? runWarm(args, env, stdin) : startProgram(args, env, stdin).ended;
+  return noted(env, ended);
 }
 
 /**

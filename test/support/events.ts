@@ -2,8 +2,11 @@
  * Real signed events, short to write in a test. The native signer takes a fortieth of noble's time;
  * src/keys/sign.test.ts holds that they agree.
  */
+
+import * as nip19 from 'nostr-tools/nip19';
 import { generateSecretKey, getPublicKey, type VerifiedEvent } from 'nostr-tools/pure';
 import { signEvent } from '../../src/keys/sign.js';
+import { ledger } from './secrets/ledger.js';
 
 export interface Author {
   readonly secret: Uint8Array;
@@ -12,6 +15,8 @@ export interface Author {
 
 export function newAuthor(): Author {
   const secret = generateSecretKey();
+  ledger.keep('secret key', Buffer.from(secret).toString('hex'));
+  ledger.keep('secret key', nip19.nsecEncode(secret));
   return { secret, pubkey: getPublicKey(secret) };
 }
 

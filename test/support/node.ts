@@ -13,6 +13,9 @@ import type { ServerBounds } from '../../src/port/server.js';
 import { type Database, openDatabase } from '../../src/postgres/database.js';
 import { eventually } from './cli.js';
 import { writeTopic } from './domains/topics.js';
+import { ledger } from './secrets/ledger.js';
+import { keepNodeKeys } from './secrets/node-keys.js';
+import { notedLog } from './secrets/noted-log.js';
 import { createTestDatabase, type TestDatabase } from './servers/database.js';
 import { sharedDynamodb } from './servers/dynamodb.js';
 import { READY, TEMPLATE } from './servers/templates.js';
@@ -78,7 +81,8 @@ export async function startTestNode(options: TestNodeOptions = {}): Promise<Test
   });
   const config = options.store === 'dynamodb' ? await inDynamodb(read, test) : read;
   const logLines = new LogLines(Date.now());
-  const log = createLog(config.logLevel, 'stdout', logLines);
+  const log = notedLog(createLog(config.logLevel, 'stdout', logLines));
+  if (config.metricsToken !== undefined) ledger.keep('metrics token', config.metricsToken);
   const node = await startNode({
     database,
     config,
@@ -103,6 +107,7 @@ export async function startTestNode(options: TestNodeOptions = {}): Promise<Test
     close: async () => {
       await node.close();
       await database.close();
+      await keepNodeKeys(test.folder);
       if (on === undefined) await test.drop();
     },
   };

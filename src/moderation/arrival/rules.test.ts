@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { author, eventOf, ruleOf, openSettings as settings } from '../../../test/support/domains/rules.js';
 import { type ArrivalFacts, Rulings, rateKey } from '../../events/rules/batch/judged.js';
 import type { NostrEvent } from '../../events/rules/event.js';
+import { WORD_CHARACTER_MS } from '../../limits/costs.js';
 import { RULE_STEPS_MAX, RULE_TEXT_MAX, type Rule } from '../rules.js';
 import { answerOf, type CompiledRule, compileRule } from '../rules-match.js';
 import { TEXT_LENGTH_MAX, Texts } from '../rules-texts.js';
@@ -10,9 +11,9 @@ import {
   ARRIVAL_WORK_MAX,
   arrivalRules,
   judgeArrival,
-  patternWork,
   ratedRefusals,
   refusesAtOnce,
+  ruleWork,
 } from './rules.js';
 
 const judgeBy = (
@@ -128,31 +129,41 @@ describe('an event past the work limit', () => {
   });
 });
 
-describe('the work of patterns, which the sender is charged for', () => {
+describe('the work of rules, which the sender is charged for', () => {
   const workFor = (rules: readonly Rule[], draft: Partial<NostrEvent> = {}) => {
     const event = eventOf(draft);
     const compiled = { ...arrivalRules(rules.map(compileRule)), version: 7, own: new Set<string>() };
-    return patternWork(event, { settings, topics: new Map(), rules: compiled }, new Texts(event, settings));
+    return ruleWork(event, { settings, topics: new Map(), rules: compiled }, new Texts(event, settings));
   };
   const rule = ruleOf({ patterns: ['a+b', 'c+d'] });
   const { steps } = compileRule(rule);
 
   it('is the length of the text times the steps, of label rules too', () => {
-    expect(workFor([rule], { content: 'x'.repeat(100) })).toBe(200 * steps);
+    expect(workFor([rule], { content: 'x'.repeat(100) }).steps).toBe(200 * steps);
     const label = ruleOf({ patterns: ['a+b', 'c+d'] }, 'label');
-    expect(workFor([rule, label], { content: 'x'.repeat(100) })).toBe(400 * steps);
+    expect(workFor([rule, label], { content: 'x'.repeat(100) }).steps).toBe(400 * steps);
   });
 
   it('is bounded by the text that patterns read', () => {
-    expect(workFor([rule], { content: 'x'.repeat(100_000) })).toBe(RULE_TEXT_MAX * steps);
+    expect(workFor([rule], { content: 'x'.repeat(100_000) }).steps).toBe(RULE_TEXT_MAX * steps);
   });
 
-  it('is nothing for rules without patterns, other kinds, encrypted events and requests to delete', () => {
+  it('is the length of the text for each rule that has words', () => {
+    const content = 'x'.repeat(100_000);
+    const rules = Array.from({ length: 100 }, () => ruleOf({ words: ['casino'] }));
+    expect(workFor(rules, { content })).toEqual({ steps: 0, words: 100 * 200_000 });
+    // The bytes alone, which are charged in any case, would be 10 ms.
+    expect(workFor(rules, { content }).words * WORD_CHARACTER_MS).toBeGreaterThan(200);
+  });
+
+  it('is nothing for rules without texts, other kinds, encrypted events and requests to delete', () => {
     const content = 'x'.repeat(100);
-    expect(workFor([ruleOf({ words: ['casino'] })], { content })).toBe(0);
-    expect(workFor([ruleOf({ kinds: [2], patterns: ['a+b'] })], { content })).toBe(0);
-    expect(workFor([rule], { content, kind: 4 })).toBe(0);
-    expect(workFor([rule], { content, kind: 5 })).toBe(0);
+    const nothing = { steps: 0, words: 0 };
+    expect(workFor([ruleOf({ kinds: [1] })], { content })).toEqual(nothing);
+    expect(workFor([ruleOf({ kinds: [2], patterns: ['a+b'] })], { content })).toEqual(nothing);
+    expect(workFor([ruleOf({ kinds: [2], words: ['a'] })], { content })).toEqual(nothing);
+    expect(workFor([rule], { content, kind: 4 })).toEqual(nothing);
+    expect(workFor([rule], { content, kind: 5 })).toEqual(nothing);
   });
 });
 

@@ -81,20 +81,36 @@ function* meet(
   return met;
 }
 
+/** The work of all rules for one event, in characters that are read. */
+export interface RuleWork {
+  /** Characters times the steps of patterns. */
+  readonly steps: number;
+  /** Characters that words are looked for in, of every rule that has words. */
+  readonly words: number;
+}
+
+const NO_WORK: RuleWork = { steps: 0, words: 0 };
+
 /**
- * The work of the patterns of all rules for one event: characters times steps. Label rules count too, because
- * the consumer tests them later.
+ * What the rules of a community cost for one event. Label rules count too, because the consumer tests them
+ * later.
  */
-export function patternWork(
+export function ruleWork(
   event: NostrEvent,
   { settings, topics, rules }: JudgingCommunity,
   texts: Texts,
-): number {
-  const patterned = rules.ordered.filter(({ steps }) => steps > 0);
-  if (patterned.length === 0 || isProtectedKind(event.kind) || rules.own.has(event.pubkey)) return 0;
+): RuleWork {
+  const reading = rules.ordered.filter(({ steps, words }) => steps > 0 || words !== undefined);
+  if (reading.length === 0 || isProtectedKind(event.kind) || rules.own.has(event.pubkey)) return NO_WORK;
   const matched = asMatched(event, impliedTopics(event, settings, topics));
-  const steps = patterned.reduce((sum, rule) => sum + (rule.meets(matched) ? rule.steps : 0), 0);
-  return Math.min(texts.extent.characters, RULE_TEXT_MAX) * steps;
+  const { characters } = texts.extent;
+  let [steps, worded] = [0, 0];
+  for (const rule of reading) {
+    if (!rule.meets(matched)) continue;
+    steps += rule.steps;
+    if (rule.words !== undefined) worded += 1;
+  }
+  return { steps: Math.min(characters, RULE_TEXT_MAX) * steps, words: characters * worded };
 }
 
 function workOf({ words, steps }: CompiledRule, characters: number): number {

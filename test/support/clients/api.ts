@@ -2,9 +2,11 @@
  * A client of the HTTP API that signs each request (NIP-98). It checks that the OpenAPI document names every
  * refusal it gets.
  */
-import { createHash } from 'node:crypto';
 import { expect } from 'vitest';
-import { type Author, type Draft, nowSeconds, sign } from '../events.js';
+import type { Author } from '../events.js';
+import { authorization, credential, textOf } from './credential.js';
+
+export { authorization, credential, sha256, textOf } from './credential.js';
 
 export interface Answer<T = Record<string, unknown>> {
   readonly status: number;
@@ -23,27 +25,6 @@ export interface Asking {
   /** An object is sent as JSON, a string unchanged. */
   readonly body?: unknown;
   readonly headers?: Record<string, string>;
-}
-
-export const sha256 = (text: string) => createHash('sha256').update(text).digest('hex');
-
-export const textOf = (body: unknown) =>
-  body === undefined || typeof body === 'string' ? body : JSON.stringify(body);
-
-/** The signed event that authenticates one request. */
-export function credential(
-  as: Author,
-  { method, url, body }: { method: string; url: string; body?: unknown },
-  draft: Draft = {},
-) {
-  const text = textOf(body);
-  const payload = text === undefined || text === '' ? [] : [['payload', sha256(text)]];
-  const tags = [['u', url], ['method', method], ...payload];
-  return sign(as, { kind: 27_235, created_at: nowSeconds(), tags, ...draft });
-}
-
-export function authorization(event: unknown): string {
-  return `Nostr ${Buffer.from(JSON.stringify(event)).toString('base64')}`;
 }
 
 /** Sends requests to the node at this address. */

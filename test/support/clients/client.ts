@@ -3,6 +3,7 @@
  * separately.
  */
 import WebSocket from 'ws';
+import { ledger } from '../secrets/ledger.js';
 
 export type Frame = [string, ...unknown[]];
 
@@ -17,7 +18,9 @@ export class RawClient {
 
   private constructor(readonly ws: WebSocket) {
     ws.on('message', (data) => {
-      const frame = JSON.parse(String(data)) as Frame;
+      const text = String(data);
+      ledger.note('frame', text);
+      const frame = JSON.parse(text) as Frame;
       if (frame[0] === 'AUTH') this.challenges.push(String(frame[1]));
       else if (frame[1] !== CHALLENGE) this.frames.push(frame);
       this.changed();

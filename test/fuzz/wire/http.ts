@@ -1,0 +1,219 @@
+/**
+ * HTTP requests made from the OpenAPI document: parameters, bodies, headers and credentials (NIP-98, tokens,
+ * cookies), good and bad. No answer is an error of the node, and each is as documented.
+ */
+import { Dice } from '../../../src/demo/rules-dice.js';
+import { authorization, credential } from '../../support/clients/credential.js';
+import { AUTHORS } from '../make/events.js';
+import { fromSchema } from '../make/from-schema.js';
+import { bytes, hex, oddJson, oddText } from '../make/values.js';
+import { mutate } from '../mutate.js';
+import { Broken, type Done } from '../target.js';
+import { ApiDocument, type Operation } from './http-answers.js';
+import type { FuzzedNode } from './node.js';
+
+const LINES = 4;
+const ANSWER_MS_MAX = 30_000;
+/**
+ * Not with the operator's key: they would change how this run itself goes (settings of the node and of the
+ * community, who may post), or add communities without end.
+ */
+const UNSAFE =
+  /(communities|node-settings|settings|policies|blocks\/addresses|operators|capacity|plans|sessions)/;
+const PATHS = [
+  '/',
+  '/admin/',
+  '/docs',
+  '/docs/json',
+  '/stats',
+  '/healthz',
+  '/readyz',
+  '/v1/',
+  '/c/default/v1/topics',
+  '/c/none/',
+  '/assets/x.js',
+  '/certificates/x',
+];
+
+export interface Asked {
+  readonly method: string;
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: string;
+}
+
+export async function runHttp(node: FuzzedNode, seed: string, inputs: number): Promise<Done> {
+  const began = performance.now();
+  const document = await ApiDocument.read(node.http);
+  const share = Math.ceil(inputs / LINES);
+  const statuses = new Map<number, number>();
+  const line = async (at: number) => {
+    const dice = new Dice(`${seed}/http ${at}`);
+    for (let done = 0; done < share; done += 1) {
+      const { asked, operation } = makeRequest(dice, node, document);
+      const status = await send(node, document, asked, operation);
+      statuses.set(status, (statuses.get(status) ?? 0) + 1);
+    }
+  };
+  await Promise.all(Array.from({ length: LINES }, (_, at) => line(at)));
+  const seconds = (performance.now() - began) / 1_000;
+  const notes = Object.fromEntries(
+    [...statuses].sort().map(([status, count]) => [`answers ${status}`, count]),
+  );
+  return { target: 'http', inputs: share * LINES, seconds, notes };
+}
+
+export async function replayHttp(node: FuzzedNode, input: string): Promise<void> {
+  const document = await ApiDocument.read(node.http);
+  const { operation, ...asked } = JSON.parse(input) as Asked & { operation: string | null };
+  const found = document.operations.find(({ method, path }) => `${method} ${path}` === operation);
+  await send(node, document, asked, found);
+}
+
+async function send(
+  node: FuzzedNode,
+  document: ApiDocument,
+  asked: Asked,
+  operation: Operation | undefined,
+): Promise<number> {
+  const { method, path, headers, body } = asked;
+  const name = operation === undefined ? null : `${operation.method} ${operation.path}`;
+  const input = JSON.stringify({ ...asked, operation: name });
+  const stop = AbortSignal.timeout(ANSWER_MS_MAX);
+  let response: Response;
+  try {
+    response = await fetch(node.http + path, {
+      method,
+      headers,
+      signal: stop,
+      redirect: 'manual',
+      ...(body === undefined ? {} : { body }),
+    });
+  } catch (error) {
+    node.check();
+    throw new Broken('http', input, `no answer: ${String((error as Error).cause ?? error)}`);
+  }
+  const type = response.headers.get('content-type') ?? '';
+  const isJson = type.startsWith('application/json');
+  // A stream has no end: its head is what is checked.
+  const text = isJson ? await response.text() : '';
+  if (!isJson) await response.body?.cancel();
+  node.check();
+  const problem = document.problemOf(
+    method === 'HEAD' ? undefined : operation,
+    response.status,
+    response.headers,
+    text,
+  );
+  if (problem !== undefined) throw new Broken('http', input, problem);
+  return response.status;
+}
+
+function makeRequest(
+  dice: Dice,
+  node: FuzzedNode,
+  document: ApiDocument,
+): { asked: Asked; operation: Operation | undefined } {
+  if (dice.chance(0.1)) return { asked: oddRequest(dice), operation: undefined };
+  const operation = dice.pick(document.operations);
+  const value = (name: string, schema: Operation['body']) => {
+    const made = fromSchema(dice, schema, document.resolve);
+    return asText(made ?? name);
+  };
+  const path = operation.path.replace(/\{([^}]+)\}/g, (_, name: string) => {
+    const parameter = operation.parameters.find((one) => one.name === name);
+    const text = value(name, parameter?.schema);
+    return encodeURIComponent(text === '' || /^\.+$/.test(text) ? 'x' : text);
+  });
+  const query = new URLSearchParams();
+  for (const { name, in: place, schema } of operation.parameters)
+    if (place === 'query' && dice.chance(0.4)) query.append(name, value(name, schema));
+  if (dice.chance(0.03)) query.append(oddText(dice, 6).toWellFormed(), oddText(dice).toWellFormed());
+  const search = query.size === 0 ? '' : `?${query}`;
+  const body = makeBody(dice, operation, document);
+  const method = operation.method.toUpperCase();
+  const below = `${path}${search}`;
+  const headers = {
+    ...(body === undefined ? {} : { 'content-type': dice.chance(0.97) ? 'application/json' : 'text/plain' }),
+    ...makeHeaders(dice),
+    ...makeCredential(
+      dice,
+      { method, url: node.http + below, ...(body === undefined ? {} : { body }) },
+      operation,
+    ),
+  };
+  return { asked: { method, path: below, headers, ...(body === undefined ? {} : { body }) }, operation };
+}
+
+function makeBody(dice: Dice, { method, body }: Operation, document: ApiDocument): string | undefined {
+  if (method === 'get') return undefined;
+  if (body === undefined) return dice.chance(0.1) ? JSON.stringify(oddJson(dice)) : undefined;
+  const made = JSON.stringify(fromSchema(dice, body, document.resolve)) ?? 'null';
+  return dice.chance(0.15) ? mutate(dice, made, [made]).toWellFormed() : made;
+}
+
+function makeCredential(
+  dice: Dice,
+  request: { readonly method: string; readonly url: string; readonly body?: string },
+  { needsAuth, path, method }: Operation,
+): Record<string, string> {
+  if (!needsAuth && dice.chance(0.9)) return {};
+  const kind = dice.next();
+  const [operator, ...members] = AUTHORS;
+  const isSafe = method === 'get' || !UNSAFE.test(path);
+  if (kind < 0.75) {
+    const author = isSafe && dice.chance(0.7) ? operator! : dice.pick(members);
+    // Two equal requests in one second would have the same signature.
+    const event = credential(author, request, { content: hex(dice, 16) });
+    return {
+      authorization: authorization(
+        dice.chance(0.95) ? event : { ...event, [dice.pick(Object.keys(event))]: oddJson(dice) },
+      ),
+    };
+  }
+  if (kind < 0.8) return { authorization: printable(`Bearer ${oddText(dice, 60)}`) };
+  if (kind < 0.85)
+    return { authorization: printable(`Nostr ${Buffer.from(bytes(dice, 60)).toString('base64')}`) };
+  if (kind < 0.9) return { cookie: printable(`minato_session=${oddText(dice, 40)}`) };
+  return {};
+}
+
+const HEADERS = [
+  'accept',
+  'x-request-id',
+  'last-event-id',
+  'if-none-match',
+  'origin',
+  'accept-language',
+  'range',
+  'x-csrf-token',
+  'forwarded',
+  'accept-encoding',
+];
+function makeHeaders(dice: Dice): Record<string, string> {
+  if (dice.chance(0.7)) return {};
+  return Object.fromEntries(
+    Array.from({ length: dice.between(1, 3) }, () => [dice.pick(HEADERS), printable(oddText(dice, 30))]),
+  );
+}
+
+/** A path that no route may know, or a page. */
+function oddRequest(dice: Dice): Asked {
+  const odd = `/${oddText(dice, 30).toWellFormed()}`;
+  const path = dice.chance(0.5)
+    ? dice.pick(PATHS)
+    : dice.chance(0.5)
+      ? encodeURI(odd)
+      : `/${dice.pick(['%zz', '%00', '..%2f..', '%', 'v1/%ff', 'v1/topics/%00'])}`;
+  const method = dice.pick(['GET', 'GET', 'HEAD', 'OPTIONS', 'POST', 'PUT', 'DELETE', 'PATCH']);
+  return { method, path, headers: makeHeaders(dice) };
+}
+
+/** What fetch can send in a header. */
+function printable(text: string): string {
+  return text.replace(/[^\x20-\x7e]/g, '?').trim();
+}
+
+function asText(value: unknown): string {
+  return (typeof value === 'string' ? value : (JSON.stringify(value) ?? '')).toWellFormed();
+}
