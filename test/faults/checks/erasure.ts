@@ -25,7 +25,8 @@ export async function readErasures(client: pg.Client): Promise<ErasureRow[]> {
 
 export function checkFollowers(rows: readonly ErasureRow[], violations: Violations): void {
   for (const { id, stage, neededSeq, acknowledgedSeq, unacknowledged } of rows) {
-    if (stage !== 'completed') continue;
+    // In a community without a follower there is nothing to wait for.
+    if (stage !== 'completed' || acknowledgedSeq === null) continue;
     const isNamed = unacknowledged.some(({ name }) => name === 'mirror');
     if (!isNamed && Number(acknowledgedSeq) < Number(neededSeq ?? 0))
       violations.add(

@@ -15,8 +15,8 @@ export interface WatcherOptions {
   readonly community: number;
   readonly kinds: readonly number[];
   readonly violations: Violations;
-  /** An event that may come again: a moderator has restored it. */
-  readonly mayRepeat: (id: string) => boolean;
+  /** An event that may come again. */
+  readonly mayRepeat: (event: VerifiedEvent) => boolean;
   readonly isForged: (id: string) => boolean;
   /** The clock of the node is right. */
   readonly clockIsRight: () => boolean;
@@ -80,7 +80,7 @@ export class Watcher {
     const { violations, community, mayRepeat, isForged, clockIsRight } = this.options;
     const about = `${event.id} "${event.content}"`;
     this.received += 1;
-    if (this.seen.has(event.id) && !mayRepeat(event.id))
+    if (this.seen.has(event.id) && !mayRepeat(event))
       violations.add('I10', `a subscription got ${about} twice`);
     this.seen.add(event.id);
     if (event.content.includes(HELD_WORD)) violations.add('I16', `a held event was delivered: ${about}`);
