@@ -120,6 +120,17 @@ it('an erased member may post events signed from the next second on; the reply n
   expect(await submit(pubkey, { created_at: seconds() + 1 })).toBe('stored');
 });
 
+it('ephemeral events that are still on their way are erased too, and those of others stay', async () => {
+  const [pubkey, other] = [newKey(), newKey()];
+  for (const key of [pubkey, other]) expect(await submit(key, { kind: 20_001 })).toBe('broadcast');
+  await ask(pubkey);
+  await run();
+  const { rows } = await life.client.query<{ payload: string }>('SELECT payload FROM live_bus');
+  const authors = rows.map(({ payload }) => (JSON.parse(payload) as { pubkey: string }).pubkey);
+  expect(authors).toContain(other);
+  expect(authors).not.toContain(pubkey);
+});
+
 it('while a member is being erased the reply says that nothing of theirs is accepted', async () => {
   const pubkey = newKey();
   await submit(pubkey);

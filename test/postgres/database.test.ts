@@ -2,10 +2,12 @@
 import { readFile } from 'node:fs/promises';
 import { getPriority } from 'node:os';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { isNoAnswer } from '../../src/limits/in-time.js';
 import { type Database, openDatabase } from '../../src/postgres/database.js';
 import { DEAR_NICENESS } from '../../src/postgres/step-back.js';
 import { eventually } from '../support/cli.js';
 import { createTestDatabase, type TestDatabase } from '../support/servers/database.js';
+import { FaultProxy } from '../support/servers/fault-proxy.js';
 
 let test: TestDatabase;
 let database: Database;
@@ -55,3 +57,22 @@ it.runIf(process.platform === 'linux')(
       expect(await niceness(await pidOf(pool))).toEqual([0, 0]);
   },
 );
+
+it('a query whose connection breaks has no answer, also when the pool runs it', async () => {
+  const proxy = await FaultProxy.start(test.connection);
+  const behind = openDatabase(proxy.connection);
+  try {
+    for (const kind of ['cut', 'cut-after', 'lose-answer'] as const) {
+      void proxy.when('SELECT 4711', { kind });
+      const failure = await behind.pool.query('SELECT 4711').then(
+        () => undefined,
+        (error: unknown) => error,
+      );
+      expect(isNoAnswer(failure), `${kind}: ${failure}`).toBe(true);
+    }
+    expect((await behind.pool.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }]);
+  } finally {
+    await behind.close();
+    await proxy.stop();
+  }
+});

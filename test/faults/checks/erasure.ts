@@ -1,0 +1,93 @@
+/** I12, I17: after an erasure no store names the person, and the follower had acknowledged the deletes. */
+import { connect } from 'node:net';
+import type pg from 'pg';
+import { CREDENTIALS } from '../environment.js';
+import type { Violations } from '../violations.js';
+
+export interface ErasureRow {
+  readonly id: string;
+  readonly stage: string;
+  readonly failures: Record<string, string>;
+  readonly neededSeq: string | null;
+  readonly unacknowledged: readonly { readonly name?: string }[];
+  readonly acknowledgedSeq: string | null;
+}
+
+export async function readErasures(client: pg.Client): Promise<ErasureRow[]> {
+  const { rows } = await client.query<ErasureRow>(
+    `SELECT e.erasure_id AS id, e.stage, e.failures, e.outbox_seq AS "neededSeq", e.unacknowledged,
+       (SELECT f.acknowledged_seq FROM outbox_followers f
+        WHERE f.community = e.community AND f.name = 'mirror') AS "acknowledgedSeq"
+     FROM erasures e`,
+  );
+  return rows;
+}
+
+export function checkFollowers(rows: readonly ErasureRow[], violations: Violations): void {
+  for (const { id, stage, neededSeq, acknowledgedSeq, unacknowledged } of rows) {
+    // In a community without a follower there is nothing to wait for.
+    if (stage !== 'completed' || acknowledgedSeq === null) continue;
+    const isNamed = unacknowledged.some(({ name }) => name === 'mirror');
+    if (!isNamed && Number(acknowledgedSeq) < Number(neededSeq ?? 0))
+      violations.add(
+        'I17',
+        `erasure ${id} is certified; the follower is at ${acknowledgedSeq} of ${neededSeq}`,
+      );
+  }
+}
+
+/** Every column of every table that can hold a key, as bytes or as text. */
+export async function findInTables(client: pg.Client, pubkey: string): Promise<string[]> {
+  const { rows: columns } = await client.query<{ table: string; column: string; type: string }>(
+    `SELECT c.table_name AS table, c.column_name AS column, c.data_type AS type
+     FROM information_schema.columns c JOIN information_schema.tables t USING (table_schema, table_name)
+     WHERE c.table_schema = 'public' AND t.table_type = 'BASE TABLE'
+       AND c.data_type IN ('bytea', 'text', 'jsonb', 'json', 'ARRAY')`,
+  );
+  const found: string[] = [];
+  for (const { table, column, type } of columns) {
+    const name = `"${column}"`;
+    const condition =
+      type === 'bytea' ? `position(decode($1, 'hex') in ${name}) > 0` : `${name}::text LIKE '%' || $1 || '%'`;
+    const { rows } = await client.query<{ count: string }>(
+      `SELECT count(*) FROM "${table}" WHERE ${condition}`,
+      [pubkey],
+    );
+    if (Number(rows[0]!.count) > 0) found.push(`${table}.${column}: ${rows[0]!.count}`);
+  }
+  return found;
+}
+
+/** Keys of Redis, by its inline protocol. */
+export function findInRedis(port: number, pubkey: string): Promise<boolean> {
+  return new Promise((resolve, reject) => {
+    let said = '';
+    const socket = connect(port, '127.0.0.1', () => socket.write('KEYS *\r\nQUIT\r\n'));
+    socket.setTimeout(20_000, () => socket.destroy(new Error('Redis does not answer')));
+    socket.on('data', (data) => {
+      said += String(data);
+    });
+    socket.on('error', reject);
+    socket.on('close', () => resolve(said.includes(pubkey)));
+  });
+}
+
+export async function findInDynamodb(endpoint: string, pubkey: string): Promise<string[]> {
+  const { DynamoDBClient, ListTablesCommand, ScanCommand } = await import('@aws-sdk/client-dynamodb');
+  const credentials = {
+    accessKeyId: CREDENTIALS.AWS_ACCESS_KEY_ID,
+    secretAccessKey: CREDENTIALS.AWS_SECRET_ACCESS_KEY,
+  };
+  const client = new DynamoDBClient({ endpoint, region: 'us-east-1', credentials });
+  try {
+    const { TableNames = [] } = await client.send(new ListTablesCommand({}));
+    const found: string[] = [];
+    for (const TableName of TableNames) {
+      const { Items = [] } = await client.send(new ScanCommand({ TableName }));
+      if (JSON.stringify(Items).includes(pubkey)) found.push(TableName);
+    }
+    return found;
+  } finally {
+    client.destroy();
+  }
+}

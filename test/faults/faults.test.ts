@@ -1,0 +1,139 @@
+/**
+ * A few rounds of faults with a fresh seed, which is printed. `npm run test:faults` runs more of them, and
+ * replays one by its seed. The pure parts of it are tested here as well.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { finalizeEvent, type VerifiedEvent } from 'nostr-tools/pure';
+import { describe, expect, it } from 'vitest';
+import { personOf } from './keys.js';
+import { expectedView, type Sent } from './model.js';
+import { readOptions } from './options.js';
+import { LINKS, type PlannedFault, PROCESSES, planWorld, ROUNDS_PER_WORLD } from './plan.js';
+
+const ROUNDS = 3;
+
+describe('real nodes while things break', () => {
+  it('keep every invariant', { timeout: 900_000 }, async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'minato-faults-state-'));
+    const seed = Math.floor(Math.random() * 1_000_000_000);
+    const args = ['--seed', `${seed}`, '--rounds', `${ROUNDS}`, '--state', join(folder, 'state.json')];
+    const child = spawn(process.execPath, ['--import', 'tsx', 'test/faults/main.ts', ...args], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    let said = '';
+    child.stdout.on('data', (chunk: Buffer) => {
+      said += chunk;
+      process.stdout.write(chunk);
+    });
+    const [code] = await once(child, 'exit');
+    await rm(folder, { recursive: true, force: true });
+    expect(code, said).toBe(0);
+    expect(said.match(/^round \d+: ok, /gm)).toHaveLength(ROUNDS);
+  });
+});
+
+describe('a plan', () => {
+  it('follows from the seed and the world alone', () => {
+    expect(planWorld(7, 3)).toEqual(planWorld(7, 3));
+    expect(planWorld(7, 3)).not.toEqual(planWorld(8, 3));
+    expect(planWorld(7, 3)).not.toEqual(planWorld(7, 4));
+  });
+
+  it('reaches every process and every link in every way, and every other fault', () => {
+    const nameOf = (fault: PlannedFault) =>
+      fault.fault === 'link'
+        ? `${fault.how} ${fault.link}`
+        : fault.fault === 'kill' || fault.fault === 'freeze'
+          ? `${fault.fault} ${fault.process}`
+          : fault.fault;
+    const seen = new Set<string>();
+    for (let world = 0; world < 200; world += 1)
+      for (const { faults } of planWorld(1, world).rounds)
+        for (const fault of faults) seen.add(nameOf(fault));
+    const ways = ['cut', 'refuse', 'stall', 'slow', 'half-open', 'lose-answers'];
+    const wanted = [
+      ...PROCESSES.flatMap((name) => [`kill ${name}`, `freeze ${name}`]),
+      ...LINKS.flatMap((name) => ways.map((how) => `${how} ${name}`)),
+      ...['disk-full', 'clock', 'client', 'lost-lease'],
+    ];
+    expect([...seen].sort()).toEqual(wanted.sort());
+  });
+
+  it('has deletions before and after their targets, and each other operation', () => {
+    const { rounds, events } = planWorld(1, 0);
+    expect(rounds).toHaveLength(ROUNDS_PER_WORLD);
+    const sentAt = new Map<number, number>();
+    const orders = new Set<string>();
+    const kinds = new Set<string>();
+    for (const [round, { operations }] of rounds.entries())
+      for (const operation of operations) {
+        kinds.add(operation.do);
+        if (operation.do === 'post') sentAt.set(operation.event, round * 100_000 + operation.atMs);
+      }
+    for (const { number, deletes } of events)
+      for (const target of deletes?.ids ?? [])
+        orders.add((sentAt.get(number) ?? 0) < (sentAt.get(target) ?? 0) ? 'before' : 'after');
+    expect([...orders].sort()).toEqual(['after', 'before']);
+    for (const name of ['post', 'remove', 'erase', 'request-topic']) expect(kinds).toContain(name);
+  });
+});
+
+describe('the model', () => {
+  const [alice, bob] = [personOf('alice'), personOf('bob')];
+  const sign = (by: typeof alice, kind: number, created_at: number, tags: string[][], content = '') =>
+    finalizeEvent({ kind, created_at, tags, content }, by.secret);
+  const sent = (event: VerifiedEvent, more: Partial<Sent> = {}): Sent => ({
+    community: 0,
+    event,
+    isForged: false,
+    isHeld: false,
+    accepted: true,
+    message: '',
+    ...more,
+  });
+  const view = (all: readonly Sent[], removed: readonly string[] = [], erased: readonly string[] = []) =>
+    expectedView(all, 0, { removed: new Set(removed), erased: new Set(erased) }, { from: 1_000, to: 1_060 });
+
+  it('serves the newest version of a key, the lowest id on a tie, in any order', () => {
+    const versions = [10, 20, 20].map((at, number) => sent(sign(alice, 0, at, [], `${number}`)));
+    const [best] = versions.slice(1).sort((a, b) => (a.event.id < b.event.id ? -1 : 1));
+    for (const all of [versions, [...versions].reverse()])
+      expect([...view(all).served.keys()]).toEqual([best!.event.id]);
+  });
+
+  it('obeys deletions of the author only, also when they came first', () => {
+    const post = sent(sign(alice, 1, 10, []));
+    const own = sent(sign(alice, 5, 10, [['e', post.event.id]]));
+    const foreign = sent(sign(bob, 5, 10, [['e', post.event.id]]));
+    expect([...view([own, post]).served.keys()]).toEqual([own.event.id]);
+    expect([...view([foreign, post]).served.keys()]).toEqual([foreign.event.id, post.event.id]);
+    const refused = { ...own, accepted: false };
+    expect(view([refused, post]).served.has(post.event.id)).toBe(true);
+  });
+
+  it('leaves open what expires now or is being erased; held, removed and forged is hidden', () => {
+    const expiring = [999, 1_030, 2_000].map((at) => sent(sign(alice, 1, 10, [['expiration', `${at}`]])));
+    const seen = view(expiring);
+    expect([...seen.open]).toEqual([expiring[1]!.event.id]);
+    expect([...seen.served.keys()]).toEqual([expiring[2]!.event.id]);
+    const post = sent(sign(bob, 1, 10, []));
+    expect([...view([post], [], [bob.pubkey]).open]).toEqual([post.event.id]);
+    expect(view([post], [post.event.id]).served.size).toBe(0);
+    expect(view([{ ...post, isHeld: true }]).served.size).toBe(0);
+    expect(view([{ ...post, isForged: true }]).served.size).toBe(0);
+    expect(view([{ ...post, community: 1 }]).served.size).toBe(0);
+  });
+});
+
+describe('options', () => {
+  it('have a fresh seed by default, and refuse what is no number', () => {
+    expect(readOptions([], () => 0.5).seed).toBe(500_000_000);
+    expect(readOptions(['--seed', '7', '--rounds', '20'])).toMatchObject({ seed: 7, rounds: 20, from: 0 });
+    expect(() => readOptions(['--rounds', 'many'])).toThrow('--rounds must be a whole number');
+    expect(() => readOptions(['--resume'])).toThrow('--seed');
+  });
+});

@@ -1,0 +1,149 @@
+/** Breaks a world as planned, and heals it. A fault that cannot be made here is counted as skipped. */
+import { connect, type Socket as TcpSocket } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { LinkState } from '../support/servers/link.js';
+import { Socket } from './clients/socket.js';
+import type { LinkFault, LinkName, PlannedFault } from './plan.js';
+import type { World } from './world/world.js';
+
+/** What takes a while. The others happen at once. */
+const LASTING: Partial<Record<LinkFault, LinkState>> = {
+  refuse: 'refused',
+  stall: 'stalled',
+  slow: 'slow',
+  'lose-answers': 'answers-stalled',
+};
+
+export const nameOf = (fault: PlannedFault): string => {
+  switch (fault.fault) {
+    case 'kill':
+      return fault.times > 1 ? `restart loop of ${fault.process}` : `kill ${fault.process}`;
+    case 'freeze':
+      return `freeze ${fault.process}`;
+    case 'link':
+      return `${fault.how} ${fault.link}`;
+    case 'clock':
+      return `clock of ${fault.node} ${fault.seconds > 0 ? 'forward' : 'back'}`;
+    case 'client':
+      return `${fault.how} client`;
+    case 'lost-lease':
+      return `lost lease of ${fault.process}`;
+    case 'disk-full':
+      return 'disk full';
+  }
+};
+
+export class Faults {
+  private readonly idle: { destroy(): void }[] = [];
+  /** The furthest that a clock was ahead, in seconds. */
+  aheadMax = 0;
+  /** PostgreSQL forgets which ephemeral events were on their way when it crashes (docs/reliability.md). */
+  databaseMayHaveCrashed = false;
+  /** Clocks that are wrong now. */
+  private wrongClocks = 0;
+  readonly made = new Map<string, number>();
+  readonly skipped = new Map<string, number>();
+
+  constructor(private readonly world: World) {}
+
+  get clocksAreRight(): boolean {
+    return this.wrongClocks === 0;
+  }
+
+  /** Resolves when the fault is over; what it has broken may take longer to recover. */
+  async make(fault: PlannedFault): Promise<void> {
+    await delay(fault.atMs);
+    const isPossible = await this.makeOne(fault);
+    const counts = isPossible ? this.made : this.skipped;
+    counts.set(nameOf(fault), (counts.get(nameOf(fault)) ?? 0) + 1);
+  }
+
+  /**
+   * Slow and dead clients stay until the end of the round, longer than the fault. Clients whose connection is
+   * half open connect again then; the node has to notice that by itself.
+   */
+  dismissClients(): void {
+    for (const name of ['clients-a', 'clients-b'] as const) this.world.links[name].tellDeserted();
+    for (const one of this.idle.splice(0)) one.destroy();
+  }
+
+  private async makeOne(fault: PlannedFault): Promise<boolean> {
+    const { processes, clocks, disk } = this.world;
+    switch (fault.fault) {
+      case 'kill': {
+        if (fault.process === 'postgres') this.databaseMayHaveCrashed = true;
+        for (let time = 0; time < fault.times; time += 1) {
+          await processes[fault.process].kill();
+          await delay(fault.forMs);
+          processes[fault.process].launch();
+        }
+        return true;
+      }
+      case 'freeze':
+      case 'lost-lease': {
+        processes[fault.process].freeze();
+        await delay(fault.forMs);
+        processes[fault.process].thaw();
+        return true;
+      }
+      case 'link':
+        await this.breakLink(fault.link, fault.how, fault.forMs);
+        return true;
+      case 'disk-full': {
+        if (!disk.isSmall) return false;
+        this.databaseMayHaveCrashed = true;
+        await disk.fill();
+        await delay(fault.forMs);
+        await disk.free();
+        return true;
+      }
+      case 'clock': {
+        const clock = clocks[fault.node];
+        if (!clock.canJump) return false;
+        this.aheadMax = Math.max(this.aheadMax, fault.seconds);
+        this.wrongClocks += 1;
+        clock.jump(fault.seconds);
+        await delay(fault.forMs);
+        clock.jump(0);
+        // The library reads its file once a second.
+        await delay(2_000);
+        this.wrongClocks -= 1;
+        return true;
+      }
+      case 'client':
+        this.idle.push(
+          await (fault.how === 'slow' ? this.slowClient(fault.instance) : this.deadClient(fault.instance)),
+        );
+        return true;
+    }
+  }
+
+  private async breakLink(name: LinkName, how: LinkFault, forMs: number): Promise<void> {
+    const link = this.world.links[name];
+    if (how === 'cut') return link.cut();
+    if (how === 'half-open') return link.desert();
+    link.become(LASTING[how]!);
+    await delay(forMs);
+    if (how === 'lose-answers') link.cut();
+    link.become('open');
+  }
+
+  /** Asks for everything, many times, and reads nothing. */
+  private async slowClient(instance: number): Promise<{ destroy(): void }> {
+    const quiet = { onFrame: () => undefined, onClose: () => undefined };
+    const socket = await Socket.open(this.world.port(instance), '/', quiet).catch(() => undefined);
+    socket?.pause();
+    for (let at = 0; at < 20; at += 1) socket?.send(['REQ', `slow${at}`, { limit: 5_000 }]);
+    return { destroy: () => socket?.cut() };
+  }
+
+  /** Half a handshake, half a body: it sends no more and does not close. */
+  private async deadClient(instance: number): Promise<TcpSocket> {
+    const socket = connect(this.world.port(instance), '127.0.0.1');
+    socket.on('error', () => undefined);
+    socket.write(
+      'POST /v1/topic-subscription-requests HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{"top',
+    );
+    return socket;
+  }
+}

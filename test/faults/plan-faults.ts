@@ -1,0 +1,49 @@
+/** The faults of one round: pure. Most rounds have two or three, which overlap. */
+import { INSTANCES, LINK_FAULTS, LINKS, NODES, type PlannedFault, PROCESSES, ROUND_MS } from './plan.js';
+import type { Random } from './random.js';
+
+const KINDS = [
+  'kill',
+  'kill',
+  'freeze',
+  'freeze',
+  'link',
+  'link',
+  'link',
+  'clock',
+  'client',
+  'rare',
+] as const;
+
+export function planFaults(random: Random): PlannedFault[] {
+  const faults = Array.from({ length: random.between(1, 4) }, () => planFault(random));
+  return faults.sort((a, b) => a.atMs - b.atMs);
+}
+
+function planFault(random: Random): PlannedFault {
+  const atMs = random.between(0, ROUND_MS);
+  const forMs = random.between(200, 3_500);
+  const process = random.pick(PROCESSES);
+  switch (random.pick(KINDS)) {
+    case 'kill': {
+      const times = (NODES as readonly string[]).includes(process) && random.chance(0.2) ? 3 : 1;
+      return { fault: 'kill', process, times, atMs, forMs: Math.min(forMs, 1_500) };
+    }
+    case 'freeze':
+      return { fault: 'freeze', process, atMs, forMs };
+    case 'link':
+      return { fault: 'link', link: random.pick(LINKS), how: random.pick(LINK_FAULTS), atMs, forMs };
+    case 'clock': {
+      const seconds = random.pick([-7_200, -600, -30, 30, 600, 7_200]);
+      return { fault: 'clock', node: random.pick(NODES), seconds, atMs, forMs };
+    }
+    case 'client': {
+      const how = random.pick(['slow', 'dead'] as const);
+      return { fault: 'client', how, instance: random.between(0, INSTANCES - 1), atMs, forMs };
+    }
+    case 'rare':
+      return random.chance(0.5)
+        ? { fault: 'disk-full', atMs, forMs: Math.min(forMs, 2_000) }
+        : { fault: 'lost-lease', process: random.pick(['b', 'worker'] as const), atMs: 0, forMs: 6_500 };
+  }
+}
