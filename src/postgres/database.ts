@@ -211,13 +211,18 @@ export const POOLED =
 export const isPooled = (error: unknown) => errorCode(error) === SQLSTATE.protocolViolation;
 
 /** Throws if the settings of a session do not reach the server. */
-export async function checkSessions({ ownPool }: Database): Promise<void> {
-  const { rows } = await ownPool
-    .query<{ mode: string }>("SELECT current_setting('plan_cache_mode') AS mode")
-    .catch((error: unknown) => {
-      throw isPooled(error) ? new Error(POOLED) : error;
-    });
-  if (rows[0]!.mode !== 'force_generic_plan') throw new Error(POOLED);
+export async function checkSessions({ connect }: Pick<Database, 'connect'>): Promise<void> {
+  const session = await connect({ indexWalks: true }).catch((error: unknown) => {
+    throw isPooled(error) ? new Error(POOLED) : error;
+  });
+  try {
+    const { rows } = await session.query<{ mode: string }>(
+      "SELECT current_setting('plan_cache_mode') AS mode",
+    );
+    if (rows[0]!.mode !== 'force_generic_plan') throw new Error(POOLED);
+  } finally {
+    await session.end();
+  }
 }
 
 /** Throws if the server is older than PostgreSQL 15, or its encoding is not UTF-8. */

@@ -398,6 +398,8 @@ export class Fanout {
     for (const { position, community, payload } of entries) {
       this.busPosition = position;
       const event = parse(payload);
+      // A crash of the server empties the bus: an instance that did not read it may send the event once more.
+      if (this.options.recent.has(community, event.id)) continue;
       this.options.recent.add(community, event.id);
       // It has no row that could say what it is bound to.
       const rules = this.options.rulesOf(community);

@@ -11,7 +11,7 @@ import { type Answer, Publisher } from './clients/publisher.js';
 import { Watcher } from './clients/watcher.js';
 import type { Faults } from './faults.js';
 import { type Person, type Signer, topicIdOf } from './keys.js';
-import { type Acts, isEphemeral, type Sent } from './model.js';
+import type { Acts, Sent } from './model.js';
 import { COMMUNITIES, HELD_WORD, INSTANCES, type Operation, type PlannedEvent } from './plan.js';
 import type { Violations } from './violations.js';
 import type { World } from './world/world.js';
@@ -71,8 +71,7 @@ export class Crew {
             community,
             kinds: [0, 1, 10_002, 20_001, 30_023],
             violations,
-            mayRepeat: ({ id, kind }) =>
-              this.restored.has(id) || (isEphemeral(kind) && faults.databaseMayHaveCrashed),
+            mayRepeat: ({ id }) => this.restored.has(id),
             isForged: (id) => forged.has(id),
             clockIsRight: () => faults.clocksAreRight,
           }),

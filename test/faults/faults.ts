@@ -37,8 +37,6 @@ export class Faults {
   private readonly idle: { destroy(): void }[] = [];
   /** The furthest that a clock was ahead, in seconds. */
   aheadMax = 0;
-  /** PostgreSQL forgets which ephemeral events were on their way when it crashes (docs/reliability.md). */
-  databaseMayHaveCrashed = false;
   /** Clocks that are wrong now. */
   private wrongClocks = 0;
   readonly made = new Map<string, number>();
@@ -71,7 +69,6 @@ export class Faults {
     const { processes, clocks, disk } = this.world;
     switch (fault.fault) {
       case 'kill': {
-        if (fault.process === 'postgres') this.databaseMayHaveCrashed = true;
         for (let time = 0; time < fault.times; time += 1) {
           await processes[fault.process].kill();
           await delay(fault.forMs);
@@ -91,7 +88,6 @@ export class Faults {
         return true;
       case 'disk-full': {
         if (!disk.isSmall) return false;
-        this.databaseMayHaveCrashed = true;
         await disk.fill();
         await delay(fault.forMs);
         await disk.free();

@@ -93,6 +93,28 @@ describe('two nodes on one database', () => {
     await reader.close();
   });
 
+  it('an ephemeral event that the database forgets in a crash reaches a reader once', async () => {
+    const author = newAuthor();
+    const reader = await RawClient.connect(nodes[0].url);
+    reader.send(['REQ', 'live', { authors: [author.pubkey] }]);
+    await reader.waitFor((frame) => frame[0] === 'EOSE');
+    const [event, last] = ['typing', 'last'].map((content) => sign(author, { kind: 20_001, content }));
+    expect(await clients[0].publish(event!)).toEqual([true, '']);
+    await reader.waitFor((frame) => frame[0] === 'EVENT');
+    // A crash empties the bus; then an instance that was frozen sends the event once more.
+    await sql(`DELETE FROM live_bus WHERE event_id = decode($1, 'hex')`, [event!.id]);
+    await sql(
+      `INSERT INTO live_bus (sent_at, community, event_id, payload)
+       VALUES ($1, 1, decode($2, 'hex'), $3)`,
+      [Date.now(), event!.id, JSON.stringify(event)],
+    );
+    expect(await clients[1].publish(last!)).toEqual([true, '']);
+    const received = () => reader.frames.filter((frame) => frame[0] === 'EVENT').map((frame) => frame[2]);
+    await reader.until(() => received().length >= 2);
+    expect(received()).toEqual([event, last]);
+    await reader.close();
+  });
+
   it('an ephemeral event sent to both at the same moment reaches a reader once', async () => {
     const author = newAuthor();
     const readers = await Promise.all(nodes.map((node) => RawClient.connect(node.url)));
