@@ -31,6 +31,7 @@ describe('environment variables', () => {
     port: 7447,
     dataDir: './data',
     databaseUrl: undefined,
+    eventStore: 'postgres',
     publicUrl: undefined,
     networkId: undefined,
     adminPubkeys: [],

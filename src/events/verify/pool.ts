@@ -16,7 +16,7 @@ import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import { NoAnswer } from '../../limits/in-time.js';
 import { FairQueue } from '../../limits/rules-fair-queue.js';
-import { checkEvent } from './check.js';
+import { checkEvent } from './event-check.js';
 import { loadSchnorr, type Schnorr, type SchnorrBackend } from './schnorr.js';
 
 export interface VerifyJob {

@@ -4,7 +4,7 @@
  * thread; the pool then decides about its jobs.
  */
 import { parentPort, workerData } from 'node:worker_threads';
-import { checkEvent } from './check.js';
+import { checkEvent } from './event-check.js';
 import { VERDICTS } from './pool.js';
 import { loadSchnorr, type SchnorrBackend } from './schnorr.js';
 
