@@ -187,7 +187,7 @@ async function expectAccessible(page: Page): Promise<void> {
   // Not as a script of the page: its policy allows none but its own.
   if (!(await page.evaluate<boolean>(IN_PAGE.hasAxe))) await page.evaluate(await readFile(axeSource, 'utf8'));
   // What fades in has too little contrast until it is there.
-  await page.waitForFunction(IN_PAGE.isStill);
+  await expect.poll(() => page.evaluate<boolean>(IN_PAGE.isStill)).toBe(true);
   expect(await page.evaluate<string[]>(IN_PAGE.findings)).toEqual([]);
 }
 
