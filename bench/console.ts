@@ -5,18 +5,17 @@
  * filtering, and coming back to the tab.
  */
 
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { finalizeEvent, generateSecretKey, getPublicKey } from 'nostr-tools/pure';
 import type { Page } from 'playwright-core';
 import { launchChromium } from '../test/support/servers/chromium.js';
 import { findChromium } from '../test/support/servers/programs.js';
 import { withDatabase } from './database.js';
+import { withFilledNode } from './filled-node.js';
 import { latency } from './measure.js';
-import { cleanUpOnSignal, makeFolder, removeFolder, startNode, withCleanUp } from './node.js';
+import { cleanUpOnSignal } from './node.js';
 import { untilUpToDate } from './settle.js';
-import { anyAuthor, BUSY_AUTHOR, coldTopic, eventId, fillBySql, HOT_TOPIC, withStore } from './sql-store.js';
+import { anyAuthor, BUSY_AUTHOR, coldTopic, eventId, HOT_TOPIC } from './sql-store.js';
 
 const EVENTS = Number(process.argv[2] ?? 100_000);
 const MEMBERS = 10_000;
@@ -27,37 +26,20 @@ const say = (text: string) => process.stdout.write(`${text}\n`);
 const secret = generateSecretKey();
 
 async function main(): Promise<void> {
-  const folder = makeFolder(tmpdir());
-  await withCleanUp(
-    async () => removeFolder(folder),
-    async () => {
-      const now = Date.now();
-      await withStore(
-        join(folder, 'data'),
-        () => now,
-        (store) => fillBySql(store, { count: EVENTS, ingestedAt: now, say }),
-      );
-      const env = { MINATO_ADMIN_PUBKEYS: getPublicKey(secret) };
-      const node = await startNode(folder, env);
-      await withCleanUp(
-        () => node.stop(),
-        async () => {
-          await node.ready();
-          const base = node.url.replace(/^ws/, 'http');
-          const cookie = await signIn(base);
-          await untilIndexed(base, cookie);
-          say(`consumers: ${Math.round(await untilUpToDate({ node, folder, nodeEnv: env }))} s`);
-          await withDatabase({ node, folder, nodeEnv: env }, async (client) => {
-            await hideSome(client);
-            await addMembers(client);
-          });
-          await askAll(base, cookie);
-          await walk(base, cookie);
-          await browse(base, cookie);
-        },
-      );
-    },
-  );
+  const env = { MINATO_ADMIN_PUBKEYS: getPublicKey(secret) };
+  await withFilledNode(EVENTS, env, say, async (bench) => {
+    const base = bench.node.url.replace(/^ws/, 'http');
+    const cookie = await signIn(base);
+    await untilIndexed(base, cookie);
+    say(`consumers: ${Math.round(await untilUpToDate(bench))} s`);
+    await withDatabase(bench, async (client) => {
+      await hideSome(client);
+      await addMembers(client);
+    });
+    await askAll(base, cookie);
+    await walk(base, cookie);
+    await browse(base, cookie);
+  });
 }
 
 /** The index is built from what is stored, once. */

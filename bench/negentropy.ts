@@ -6,25 +6,14 @@
  */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import WebSocket from 'ws';
 import { smallDigest } from '../src/sync/digest.js';
 import { fromHex, openingMessage, reconcile, toHex } from '../src/sync/rules-negentropy.js';
 import { pauseConsumers } from './consumers.js';
 import { withDatabase } from './database.js';
-import {
-  cleanUpOnSignal,
-  makeFolder,
-  nodeEnvironment,
-  PROGRAM,
-  removeFolder,
-  residentMegabytes,
-  runCommand,
-  startNode,
-  withCleanUp,
-} from './node.js';
-import { fillBySql, withStore } from './sql-store.js';
+import { withFilledNode } from './filled-node.js';
+import { cleanUpOnSignal, nodeEnvironment, PROGRAM, residentMegabytes, runCommand } from './node.js';
 
 const EVENTS = Number(process.argv[2] ?? 1_000_000);
 const PERCENTS = (process.argv[3] ?? '0,0.01,0.1,1,10,100').split(',').map(Number);
@@ -39,33 +28,16 @@ interface Item {
 }
 
 async function main(): Promise<void> {
-  const folder = makeFolder(tmpdir());
-  await withCleanUp(
-    async () => removeFolder(folder),
-    async () => {
-      const now = Date.now();
-      await withStore(
-        join(folder, 'data'),
-        () => now,
-        (store) => fillBySql(store, { count: EVENTS, ingestedAt: now, say }),
-      );
-      // Consumers would index a million events meanwhile.
-      const node = await startNode(folder, {});
-      await withCleanUp(
-        () => node.stop(),
-        async () => {
-          await node.ready();
-          const bench = { node, folder, nodeEnv: {} };
-          await pauseConsumers({ ...bench, program: PROGRAM });
-          // The window of the newest events would fill meanwhile, and hide how much a session needs.
-          await withoutWindow(folder);
-          const items = await readItems(bench);
-          say(`${shown(items.length)} events; the node uses ${shown(residentMegabytes(node.pid))} MB`);
-          for (const percent of PERCENTS) await compare(node, items, percent);
-        },
-      );
-    },
-  );
+  await withFilledNode(EVENTS, {}, say, async (bench) => {
+    const { node, folder } = bench;
+    // Consumers would index a million events meanwhile.
+    await pauseConsumers({ ...bench, program: PROGRAM });
+    // The window of the newest events would fill meanwhile, and hide how much a session needs.
+    await withoutWindow(folder);
+    const items = await readItems(bench);
+    say(`${shown(items.length)} events; the node uses ${shown(residentMegabytes(node.pid))} MB`);
+    for (const percent of PERCENTS) await compare(node, items, percent);
+  });
 }
 
 async function withoutWindow(folder: string): Promise<void> {
