@@ -216,7 +216,9 @@ async function withTree<T>(
     say(`checking out ${commit.slice(0, 10)}`);
     await git(['worktree', 'add', '--detach', tree, commit]);
     if (hasSameDependencies(tree)) {
-      symlinkSync(join(ROOT, 'node_modules'), join(tree, 'node_modules'));
+      // npm installs some packages of a workspace in its own folder.
+      for (const folder of ['node_modules', 'console/node_modules'])
+        if (existsSync(join(ROOT, folder))) symlinkSync(join(ROOT, folder), join(tree, folder));
     } else {
       say('its dependencies differ: npm ci');
       await build('npm', ['ci', '--no-audit', '--no-fund']);
