@@ -66,6 +66,7 @@ describe('relay addresses', () => {
     for (const url of ['WSS://Node.Example', 'wss://node.example:443/', 'https://node.example'])
       expect(normalizeRelayUrl(url)).toBe('https://node.example');
     expect(normalizeRelayUrl('wss://node.example/C/art/')).toBe('https://node.example/C/art');
+    expect(normalizeRelayUrl('wss://node.example/C/art//'), 'stable').toBe('https://node.example/C/art');
     expect(normalizeRelayUrl('ws://node.example')).not.toBe(normalizeRelayUrl('wss://node.example'));
     expect(normalizeRelayUrl('node')).toBeUndefined();
   });

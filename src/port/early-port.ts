@@ -6,6 +6,7 @@
  */
 import { once } from 'node:events';
 import { createServer, isIP, type Server, type Socket } from 'node:net';
+import { SAFE_HEADERS } from './safe-headers.js';
 
 const HELD_MAX = 10_000;
 /**
@@ -13,8 +14,14 @@ const HELD_MAX = 10_000;
  * longer: then the client gets 503.
  */
 const HELD_MS_MAX = 30_000;
-const NOT_YET =
-  'HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: close\r\nContent-Length: 0\r\n\r\n';
+const NOT_YET = [
+  'HTTP/1.1 503 Service Unavailable',
+  'Retry-After: 5',
+  'Connection: close',
+  'Content-Length: 0',
+  ...Object.entries(SAFE_HEADERS).map(([name, value]) => `${name}: ${value}`),
+  '\r\n',
+].join('\r\n');
 
 export interface EarlyPortOptions {
   readonly heldMax?: number;

@@ -57,7 +57,11 @@ it('answers clients that wait too long, and holds a limited number', async () =>
   await once(second, 'close');
   const [answer] = await once(first, 'data');
   expect(String(answer).split('\r\n')).toEqual(
-    expect.arrayContaining(['HTTP/1.1 503 Service Unavailable', 'Retry-After: 5']),
+    expect.arrayContaining([
+      'HTTP/1.1 503 Service Unavailable',
+      'Retry-After: 5',
+      'x-content-type-options: nosniff',
+    ]),
   );
   await isHolding(early, 0);
 });

@@ -1,12 +1,14 @@
 /** Compares relay URLs: one relay can be written in several ways. Pure. */
 
 /**
- * Ignores the case of scheme and host, a default port and a trailing slash. Undefined when it is not a URL.
+ * Ignores the case of scheme and host, a default port and trailing slashes. Undefined when it is not a URL.
  */
 export function normalizeRelayUrl(url: string): string | undefined {
   if (!URL.canParse(url)) return undefined;
   const { protocol, host, pathname } = new URL(toHttp(url));
-  return `${protocol}//${host}${pathname.replace(/\/$/, '')}`;
+  let end = pathname.length;
+  while (pathname[end - 1] === '/') end -= 1;
+  return `${protocol}//${host}${pathname.slice(0, end)}`;
 }
 
 export function isSameRelay(one: string, other: string): boolean {
