@@ -40,8 +40,11 @@ import type { QueryClass } from './rules/query-cost.js';
 import type { Outcome, Refusal } from './rules/reply.js';
 import type { HistoryRetention, Retention } from './rules/retention.js';
 import type { VanishMark } from './rules/writes.js';
+import type { StoredEvents } from './stored-events.js';
 
 export interface EventStore extends EventWrites, EventReads, EventChanges {
+  /** Events beside what is served, for operators, moderation, trust and gossip. */
+  readonly stored: StoredEvents;
   /** Accepts nothing more and finishes what waits. */
   close(): Promise<void>;
 }
