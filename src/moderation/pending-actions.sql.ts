@@ -32,13 +32,18 @@ export async function readPendingActions(db: Db, limit: number, about?: EventRef
   return rows;
 }
 
-/** Those that no other process has carried out meanwhile. */
+/**
+ * Those that no other process has carried out meanwhile. Where events are not in the database, there is no
+ * lane: then the rows are locked, so that others wait until the outcome is noted.
+ */
 export async function stillPending(
   client: ClientBase,
+  { inDatabase }: StoredEvents,
   actions: readonly PendingAction[],
 ): Promise<PendingAction[]> {
   const { rows } = await client.query<PendingAction>({
-    text: `${PENDING} ${FOR_THE_LANE} AND position = ANY ($1::bigint[]) ORDER BY position`,
+    text: `${PENDING} ${FOR_THE_LANE} AND position = ANY ($1::bigint[]) ORDER BY position
+      ${inDatabase ? '' : 'FOR UPDATE'}`,
     values: [int8Array(actions.map(({ position }) => position))],
   });
   return rows;

@@ -68,7 +68,7 @@ function whilePending<T>(
   let taken: readonly PendingAction[] = [];
   return {
     due: async (tx) => {
-      taken = await stillPending(tx, actions);
+      taken = await stillPending(tx, stored, actions);
       return taken;
     },
     note: (tx, results, now) => note(tx, stored, taken, results, now),
