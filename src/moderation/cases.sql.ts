@@ -157,8 +157,10 @@ async function lockCase(tx: ClientBase, community: number, caseId: string): Prom
 // ── Opening ────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** The one open case about a target. */
-export const OPEN_EVENT = `(community, target_event) WHERE status IN ('open', 'held') AND target_event IS NOT NULL`;
-export const OPEN_PERSON = `(community, target_pubkey) WHERE status IN ('open', 'held') AND target_event IS NULL`;
+export const OPEN_EVENT = `(community, target_event)
+  WHERE status IN ('open', 'held') AND target_event IS NOT NULL`;
+export const OPEN_PERSON = `(community, target_pubkey)
+  WHERE status IN ('open', 'held') AND target_event IS NULL`;
 
 export interface Opening extends Target {
   readonly community: number;
