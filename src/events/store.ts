@@ -27,6 +27,7 @@
  * hidden rows, forgetting ids, dropping months, dry runs and the counts of an erasure use the tables of
  * PostgreSQL directly. Two readers have a seam of their own, so that PostgreSQL keeps its joins: the events
  * of changes (`ChangedEvents` in outbox/changes.sql.ts) and search (`elsewhere` in search/search.sql.ts).
+ * Parts of the control plane read events beside what is served through `stored` (events/stored-events.ts).
  */
 import type { ControlTx } from '../postgres/transaction.js';
 import type { Bound } from '../sync/rules-negentropy.js';
