@@ -65,7 +65,7 @@ const NODE_MACHINERY = /^src\/node\/(config|roles|log|metrics|version)\.ts$/;
  */
 const STAGES: readonly (readonly [name: string, fits: RegExp])[] = [
   // The contract of the event store, and the files that assemble its PostgreSQL implementation.
-  ['machinery', /^src\/events\/store\.ts$/],
+  ['machinery', /^src\/events\/(store|stored-events)\.ts$/],
   ['domain', /^src\/events\/postgres\/(store|lane\/(?!lock\.)[a-z]+)\.ts$/],
   ['rules', /^src\/events\/rules\/|\/rules(-[a-z0-9-]+)?\.ts$/],
   ['sql', /^src\/events\/postgres\/|\.sql\.ts$/],

@@ -1,11 +1,15 @@
 /** Opens what most commands need: the checked configuration and a database that answers. */
 import { archiveExtras } from '../backup/wal-archive.js';
 import { type Communities, type Community, watchCommunities } from '../communities/communities.js';
+import { settingsFrom } from '../communities/rules-settings.js';
+import { storedInPostgres } from '../events/postgres/read/stored-events.js';
+import type { StoredEvents } from '../events/stored-events.js';
 import { type Config, readConfig } from '../node/config.js';
 import { createLog, type Log } from '../node/log.js';
 import { type Prepared, prepareDatabase } from '../node/prepare.js';
 import type { Database } from '../postgres/database.js';
 import { type OpenedDatabase, openPostgres } from '../postgres/open.js';
+import type { SearchedEvents } from '../search/search.sql.js';
 
 export interface CommandContext {
   readonly config: Config;
@@ -47,16 +51,54 @@ async function openInterruptibly(config: Config, log: Log): Promise<OpenedDataba
   }
 }
 
+/** Where events are read: in the database, or elsewhere. */
+export interface CommandEvents {
+  readonly stored: StoredEvents;
+  /** For searches. */
+  readonly elsewhere: SearchedEvents | undefined;
+  close(): Promise<void>;
+}
+
+interface CommunityContext extends CommandContext, Prepared {
+  readonly events: CommandEvents;
+}
+
 /** The same, after the schema is migrated, for one community. */
 export async function withCommunity<T>(
   slug: string,
-  work: (context: CommandContext & Prepared, community: Community) => Promise<T>,
+  work: (context: CommunityContext, community: Community) => Promise<T>,
 ): Promise<T> {
   return withDatabase(async (context) => {
     const prepared = await prepareDatabase(context.database, context.config, Date.now, context.log);
     const communities = await watchCommunities(context.database.pool, context.log);
     await communities.stop();
-    return work({ ...context, ...prepared }, chooseCommunity(communities, slug));
+    const community = chooseCommunity(communities, slug);
+    const events = await openEvents(context, prepared, communities);
+    try {
+      return await work({ ...context, ...prepared, events }, community);
+    } finally {
+      await events.close();
+    }
+  });
+}
+
+/** DynamoDB is loaded only where it is used. */
+async function openEvents(
+  { config, database, log }: CommandContext,
+  { tagHash }: Prepared,
+  communities: Communities,
+): Promise<CommandEvents> {
+  if (config.eventStore === 'postgres')
+    return { stored: storedInPostgres(tagHash), elsewhere: undefined, close: async () => undefined };
+  const { openDynamodbReads } = await import('../events/dynamodb/open.js');
+  return openDynamodbReads({
+    place: config.dynamodb!,
+    database,
+    tagHash,
+    log,
+    now: Date.now,
+    communities: () => communities.all().map(({ id }) => id),
+    settingsOf: (community) => communities.get(community)?.settings ?? settingsFrom(new Map()),
   });
 }
 

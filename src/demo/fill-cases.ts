@@ -27,12 +27,16 @@ async function report(
   { place, at, event, pubkey, reason, comment }: Reporting,
 ): Promise<void> {
   checkInterrupt(filling);
-  const { pool, community, story, tally } = filling;
+  const { pool, store, community, story, tally } = filling;
   const { id } = community();
   const reporter = story.people[place]!.pubkey;
   const about = { community: id, pubkey: reporter, targetEvent: event, targetPubkey: pubkey };
   const isNew = unless(await listReports(pool, about, PAGE), [])!.items.length === 0;
-  if (isNew) unless(await addWeighedReport(pool, { ...about, reason, comment }, community(), at * 1_000), []);
+  if (isNew)
+    unless(
+      await addWeighedReport(pool, store.stored, { ...about, reason, comment }, community(), at * 1_000),
+      [],
+    );
   tally.note('reports', isNew);
 }
 
@@ -51,12 +55,12 @@ async function decide(filling: Filling, deciding: Deciding): Promise<void> {
     const acting = { community: id, caseId: found.caseId, action, note, actor: actorOf(filling) };
     const put = label === undefined ? {} : { label: labelSchema.parse({ label, policy: POLICY }) };
     const privateKinds = settings['auth.privateKinds'];
-    unless(await act(pool, { ...acting, ...put, privateKinds }, { fixed }, at), []);
+    unless(await act(pool, { ...acting, ...put, privateKinds, events: store.stored }, { fixed }, at), []);
   }
   await carryOut({ store, pool, now }, { community: id, id: event });
   if (deciding.appeal === undefined) return;
   const said = { community: id, pubkey: author, event, text: deciding.appeal };
-  const made = unless(await appeal(pool, said, at + 20 * HOUR * 1_000), ['STATUS_CONFLICT']);
+  const made = unless(await appeal(pool, store.stored, said, at + 20 * HOUR * 1_000), ['STATUS_CONFLICT']);
   tally.note('appeals', made !== undefined);
 }
 

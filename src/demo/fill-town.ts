@@ -8,7 +8,7 @@ import { changeMember, readMember } from '../members/members.sql.js';
 import { ruleSchema } from '../moderation/rules.js';
 import { compileRule } from '../moderation/rules-match.js';
 import { changeRule, createRule, listRules, noteTried } from '../moderation/stored-rules.sql.js';
-import { tryRule } from '../moderation/trial.sql.js';
+import { tryRule } from '../moderation/trial.js';
 import { assignPlan, createPlan, readMemberPlan, readPlan } from '../plans/plans.sql.js';
 import { countUse } from '../plans/usage.sql.js';
 import { giveConsent, readRequired } from '../policies/consents.sql.js';
@@ -126,7 +126,7 @@ async function writeTerms(filling: Filling): Promise<void> {
 
 /** One rule is tried and enabled, the other one is a draft. */
 async function writeRules(filling: Filling): Promise<void> {
-  const { pool, community, story, tally } = filling;
+  const { pool, store, community, story, tally } = filling;
   const { id } = community();
   const start = ms(story.span.start);
   const scope = { community: id, actor: actorOf(filling) };
@@ -137,7 +137,7 @@ async function writeRules(filling: Filling): Promise<void> {
     const rule = known ?? unless(await createRule(pool, scope, spec, start), []);
     tally.note('rules', isNew);
     if (given !== RULE || rule === undefined || rule.enabled) continue;
-    await tryRule(pool, community(), compileRule(rule), 1);
+    await tryRule(pool, store.stored, community(), compileRule(rule), 1);
     await noteTried(pool, rule);
     const ref = { ...scope, ruleId: rule.ruleId };
     unless(await changeRule(pool, ref, { enabled: true }, () => spec, start), []);

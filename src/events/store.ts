@@ -27,6 +27,7 @@
  * hidden rows, forgetting ids, dropping months, dry runs and the counts of an erasure use the tables of
  * PostgreSQL directly. Two readers have a seam of their own, so that PostgreSQL keeps its joins: the events
  * of changes (`ChangedEvents` in outbox/changes.sql.ts) and search (`elsewhere` in search/search.sql.ts).
+ * Parts of the control plane read events beside what is served through `stored` (events/stored-events.ts).
  */
 import type { ControlTx } from '../postgres/transaction.js';
 import type { Bound } from '../sync/rules-negentropy.js';
@@ -40,8 +41,11 @@ import type { QueryClass } from './rules/query-cost.js';
 import type { Outcome, Refusal } from './rules/reply.js';
 import type { HistoryRetention, Retention } from './rules/retention.js';
 import type { VanishMark } from './rules/writes.js';
+import type { StoredEvents } from './stored-events.js';
 
 export interface EventStore extends EventWrites, EventReads, EventChanges {
+  /** Events beside what is served, for operators, moderation, trust and gossip. */
+  readonly stored: StoredEvents;
   /** Accepts nothing more and finishes what waits. */
   close(): Promise<void>;
 }

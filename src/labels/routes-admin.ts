@@ -4,6 +4,8 @@ import { z } from 'zod';
 import { type Route, route } from '../api/contract.js';
 import { type Denial, isDenial } from '../api/rules-errors.js';
 import { milliseconds, pageOf, pageQuery, plainText, pubkey, showPage } from '../api/schemas.js';
+import type { EventStore } from '../events/store.js';
+import type { StoredEvents } from '../events/stored-events.js';
 import { actInBatch, closeCaseBatch, openCaseBatch } from '../moderation/case-batches.sql.js';
 import { act, openByHand } from '../moderation/cases.sql.js';
 import { eventId } from '../reports/routes.js';
@@ -46,10 +48,11 @@ function show(put: KeptLabel): z.output<typeof labelInForce> {
 
 interface LabelOptions {
   readonly pool: Pool;
+  readonly events: Pick<EventStore, 'stored'>;
   readonly adminPubkeys: readonly string[];
 }
 
-export function labelAdminRoutes({ pool, adminPubkeys }: LabelOptions): Route[] {
+export function labelAdminRoutes({ pool, adminPubkeys, events }: LabelOptions): Route[] {
   const shared = { tags: ['admin: labels'], who: 'operator' } as const;
   const withdrawn = z.strictObject({
     case_id: z.uuid().describe('The case that has the withdrawal'),
@@ -92,7 +95,7 @@ export function labelAdminRoutes({ pool, adminPubkeys }: LabelOptions): Route[] 
         const put = await findInForce(pool, community.id, labelId, now);
         if (isDenial(put)) return put;
         const privateKinds = community.settings['auth.privateKinds'];
-        const scope = { community: community.id, actor, note, privateKinds };
+        const scope = { community: community.id, actor, note, privateKinds, events: events.stored };
         return withdraw(pool, scope, put, { fixed: adminPubkeys }, now);
       },
     }),
@@ -104,6 +107,7 @@ interface Withdrawing {
   readonly actor: string;
   readonly note: string;
   readonly privateKinds: Parameters<typeof act>[1]['privateKinds'];
+  readonly events: StoredEvents;
 }
 
 /** In the case of the label, or in the open case about its target, or in a case that is closed again. */
@@ -116,7 +120,8 @@ async function withdraw(
 ): Promise<{ case_id: string; batch_id: string } | Denial> {
   const { community, actor, note } = scope;
   const about = { community, event, pubkey: event === undefined ? targetPubkey : undefined, actor };
-  const opened = known === null ? await openByHand(pool, { ...about, note: `label: ${label}` }, now) : known;
+  const opened =
+    known === null ? await openByHand(pool, scope.events, { ...about, note: `label: ${label}` }, now) : known;
   if (typeof opened !== 'string' && isDenial(opened)) return opened;
   const caseId = typeof opened === 'string' ? opened : opened.caseId;
   const acting = { ...scope, caseId, action: 'unlabel', label: wordOf(label) } as const;

@@ -22,8 +22,8 @@ Examples:
   $ minato events life 5c83da77af1dec6d7289834998ad7aafbd9e2191396d75ec3cc27f5a77226f36`,
     )
     .action((id: string, { community: slug, json }: { community: string; json?: boolean }) =>
-      withCommunity(slug, async ({ database }, community) => {
-        const life = await readLife(database.pool, community, id, Date.now());
+      withCommunity(slug, async ({ database, events }, community) => {
+        const life = await readLife(database.pool, events.stored, community, id, Date.now());
         if (life === undefined) throw new Error(`nothing is known about ${id} in ${slug}`);
         // Loaded only here: the routes load the whole API.
         const text = json

@@ -6,22 +6,13 @@ import type { Pool } from 'pg';
 import { z } from 'zod';
 import { type Denial, denial, isDenial } from '../api/rules-errors.js';
 import type { Community } from '../communities/communities.js';
-import { findEvents } from '../events/postgres/read/find.js';
-import {
-  type ListedHidden,
-  type ListedPlace,
-  placesOfHidden,
-  placesOfIds,
-  readStored,
-  type StoredRow,
-} from '../events/postgres/read/stored.js';
 import { moderatorsView } from '../events/rules/access.js';
 import type { NostrEvent } from '../events/rules/event.js';
 import { type Filter, parseFilter } from '../events/rules/filter.js';
 import { findCost, type QueryCost } from '../events/rules/query-cost.js';
 import { isRefusal } from '../events/rules/reply.js';
+import type { ListedHidden, ListedPlace, StoredEvents, StoredRow } from '../events/stored-events.js';
 import { heldAmong } from '../moderation/cases.sql.js';
-import { deletedAmong } from '../moderation/event.sql.js';
 import { decodeCursor, encodeCursor, notACursor, type Page } from '../postgres/page.js';
 import { type SearchPools, selectSearched } from '../search/search.sql.js';
 import { allTopics } from '../topics/rules.js';
@@ -30,6 +21,7 @@ import { type Concealed, concealedAs, type State, stateOf } from './rules-finder
 
 export interface FinderPools {
   readonly pool: Pool;
+  readonly events: StoredEvents;
   readonly search: SearchPools;
   /** Runs a query in a slot of its class, within the deadline of that class. */
   readonly inSlot: <T>(cost: QueryCost, query: (pool: Pool) => Promise<T>) => Promise<T>;
@@ -80,9 +72,9 @@ export async function findStored(
   const found = await placesOf(pools, community, asked, after, now);
   if (isDenial(found)) return found;
   const { places, next } = withinBytes(found);
-  const rows = await readStored(pools.pool, places);
+  const rows = await pools.events.rows(pools.pool, community.id, places);
   return {
-    items: await show(pools.pool, community, rows, now),
+    items: await show(pools, community, rows, now),
     cursor: next && encodeCursor([next.at, next.id]),
   };
 }
@@ -111,7 +103,7 @@ async function placesOf(
 ): Promise<Places | Denial> {
   const { named, show } = asked;
   if (named !== undefined && 'id' in named)
-    return { places: await placesOfIds(pools.pool, community.id, [named.id]), next: undefined };
+    return { places: await pools.events.placesOfIds(pools.pool, community.id, [named.id]), next: undefined };
   const filter = filterOf(asked, after);
   if (isDenial(filter)) return filter;
   if (show !== 'served') return hiddenPlaces(pools, community, asked, after);
@@ -144,7 +136,7 @@ function filterOf(
 }
 
 async function servedPlaces(
-  { search, inSlot }: FinderPools,
+  { events, inSlot }: FinderPools,
   { id: community }: Community,
   filter: Filter,
   limit: number,
@@ -158,15 +150,13 @@ async function servedPlaces(
     now,
     after: after && { created_at: after.at, id: after.id },
   };
-  const rows = await inSlot(findCost(filter, limit + 1), (pool) =>
-    findEvents({ pool, tagHash: search.tagHash }, query),
-  );
-  const places = rows.slice(0, limit).map((row) => ({ ...row, at: row.createdAt }));
+  const rows = await inSlot(findCost(filter, limit + 1), (pool) => events.find(pool, query));
+  const places = rows.slice(0, limit);
   return { places, next: rows.length > limit ? places.at(-1) : undefined };
 }
 
 async function wordPlaces(
-  { pool, search, inSlot }: FinderPools,
+  { pool, events, search, inSlot }: FinderPools,
   community: Community,
   filter: Filter,
   limit: number,
@@ -179,12 +169,12 @@ async function wordPlaces(
     return selectSearched({ ...search, pool: eventPool }, community, seen, limit, now, behind);
   });
   if (isDenial(found)) return found;
-  const places = await placesOfIds(pool, community.id, found.ids);
+  const places = await events.placesOfIds(pool, community.id, found.ids);
   return { places, next: found.isMore ? places.at(-1) : undefined };
 }
 
 async function hiddenPlaces(
-  { inSlot }: FinderPools,
+  { events, inSlot }: FinderPools,
   { id: community }: Community,
   { named, author: given, topic, kinds, since, until, text, show, limit }: Asked,
   after: Place | undefined,
@@ -199,7 +189,7 @@ async function hiddenPlaces(
   if (topic !== undefined) tags.push(['t', topic]);
   if (address !== undefined && address.d !== '') tags.push(['d', address.d]);
   return inSlot(HIDDEN_COST, (pool) =>
-    placesOfHidden(pool, {
+    events.placesOfHidden(pool, {
       community,
       by,
       kinds: address === undefined ? kinds : [address.kind],
@@ -213,7 +203,7 @@ async function hiddenPlaces(
 }
 
 async function show(
-  pool: Pool,
+  { pool, events }: FinderPools,
   community: Community,
   rows: readonly StoredRow[],
   now: number,
@@ -225,7 +215,7 @@ async function show(
     community.id,
     removed.map(({ id }) => id),
   );
-  const deleted = await deletedAmong(pool, community.id, removed);
+  const deleted = await events.deletedAmong(pool, community.id, removed);
   return parsed.map(({ row, event }) => {
     const state = stateOf({ ...row, event, isHeld: held.has(row.id) }, community, now);
     const { 'auth.privateKinds': privateKinds } = community.settings;

@@ -1,7 +1,7 @@
 /** Collects what each part of the node knows about one event, for its timeline. Reads only. */
 import type { Pool } from 'pg';
 import type { Community } from '../communities/communities.js';
-import { readEventLife } from '../events/postgres/read/event-life.js';
+import type { StoredEvents } from '../events/stored-events.js';
 import { labelsAbout } from '../labels/labels.sql.js';
 import { actionsOnEvent, casesOfEvent } from '../moderation/cases.sql.js';
 import { isIndexed } from '../search/documents.sql.js';
@@ -20,11 +20,12 @@ export interface WholeLife extends Life {
 /** Undefined if nothing is known about this id in this community (I13). */
 export async function readLife(
   pool: Pool,
+  events: StoredEvents,
   { id: community, blocks, refused }: Pick<Community, 'id' | 'blocks' | 'refused'>,
   id: string,
   now: number,
 ): Promise<WholeLife | undefined> {
-  const store = await readEventLife(pool, { community, id });
+  const store = await events.life(pool, { community, id });
   const { known, tombstones } = store;
   const actions = await actionsOnEvent(pool, community, id);
   const labels = await labelsAbout(pool, { community, event: id });

@@ -1,10 +1,11 @@
 /** Reads who is served one stored event: anybody, members, its author, and a key that is asked about. */
 import type { Pool } from 'pg';
 import type { Community } from '../communities/communities.js';
-import { placesOfIds, readStored } from '../events/postgres/read/stored.js';
 import type { Access } from '../events/rules/access.js';
 import type { NostrEvent } from '../events/rules/event.js';
+import { factKey } from '../events/rules/facts.js';
 import { asKept } from '../events/rules/retention.js';
+import type { StoredEvents } from '../events/stored-events.js';
 import { heldAmong } from '../moderation/cases.sql.js';
 import { hasAgreed } from '../policies/rules.js';
 import { allTopics, asMatched } from '../topics/rules.js';
@@ -25,12 +26,14 @@ export interface SeenBy {
 /** Undefined if the event is not stored in this community. */
 export async function readReaders(
   pool: Pool,
+  events: StoredEvents,
   community: Community,
   id: string,
   asked: string | undefined,
   now: number,
 ): Promise<SeenBy | undefined> {
-  const [row] = await readStored(pool, await placesOfIds(pool, community.id, [id]));
+  const ref = { community: community.id, id };
+  const row = (await events.byIds(pool, [ref])).get(factKey(community.id, id));
   if (row === undefined) return undefined;
   const event = JSON.parse(row.payload) as NostrEvent;
   const isHeld = row.hidden === 'removed' && (await heldAmong(pool, community.id, [id])).has(id);

@@ -7,6 +7,8 @@ import { denial } from '../api/rules-errors.js';
 import { milliseconds, pageOf, pageQuery, plainText, pubkey, showPage } from '../api/schemas.js';
 import { isHex64, KIND_MAX } from '../events/rules/event.js';
 import { pubkeyOf } from '../events/rules/public-key-text.js';
+import type { EventStore } from '../events/store.js';
+import type { StoredEvents } from '../events/stored-events.js';
 import { eventId } from '../reports/routes.js';
 import { nostrEvent, orNotRun, type SearchOptions } from '../search/routes.js';
 import { SEARCH_LENGTH_MAX } from '../search/rules.js';
@@ -20,6 +22,7 @@ import { READERS, UNSEEN } from './rules-readers.js';
 
 export interface FinderOptions extends Pick<SearchOptions, 'search' | 'inSlot'> {
   readonly pool: Pool;
+  readonly events: Pick<EventStore, 'stored'>;
 }
 
 const KINDS_MAX = 20;
@@ -103,7 +106,7 @@ author deleted, let expire or vanished with, are listed without content and tags
 Past their retention, events are listed until a job has hidden them. A page of hidden events may have fewer
 items than its limit, or none, and still a next page: it looks at a limited number of them.`;
 
-export function finderRoutes({ pool, search, inSlot }: FinderOptions): Route[] {
+export function finderRoutes({ pool, search, inSlot, events }: FinderOptions): Route[] {
   return [
     route({
       method: 'GET',
@@ -119,6 +122,7 @@ export function finderRoutes({ pool, search, inSlot }: FinderOptions): Route[] {
       handler: async ({ community, client, query: { id: named, kind: kinds, state, ...asked }, now }) => {
         const pools = {
           pool,
+          events: events.stored,
           search,
           inSlot: <T>(cost: Parameters<typeof inSlot>[1], run: (of: Pool) => Promise<T>) =>
             inSlot({ client, community }, cost, run),
@@ -133,7 +137,7 @@ export function finderRoutes({ pool, search, inSlot }: FinderOptions): Route[] {
         }
       },
     }),
-    readersRoute(pool),
+    readersRoute(pool, events.stored),
   ];
 }
 
@@ -168,7 +172,7 @@ function showReaders(id: string, { state, readers: all }: SeenBy): z.output<type
   };
 }
 
-function readersRoute(pool: Pool): Route {
+function readersRoute(pool: Pool, events: StoredEvents): Route {
   return route({
     method: 'GET',
     url: '/admin/events/:event_id/readers',
@@ -186,7 +190,7 @@ function readersRoute(pool: Pool): Route {
     response: readers,
     errors: ['NOT_FOUND'],
     handler: async ({ community, params: { event_id: id }, query: { reader }, now }) => {
-      const seen = await readReaders(pool, community, id, reader, now);
+      const seen = await readReaders(pool, events, community, id, reader, now);
       return seen === undefined ? denial('NOT_FOUND') : showReaders(id, seen);
     },
   });

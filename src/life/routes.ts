@@ -5,6 +5,7 @@ import { type Route, route } from '../api/contract.js';
 import { denial } from '../api/rules-errors.js';
 import { milliseconds, pubkey } from '../api/schemas.js';
 import { HIDDEN_CODES, type Hidden } from '../events/rules/hidden.js';
+import type { EventStore } from '../events/store.js';
 import { eventId } from '../reports/routes.js';
 import { readLife, type WholeLife } from './life.js';
 import { LIFE_STATUSES, LIFE_STEPS } from './rules.js';
@@ -73,7 +74,12 @@ export function showLife(id: string, found: WholeLife): z.output<typeof life> {
   };
 }
 
-export function lifeRoutes({ pool }: { readonly pool: Pool }): Route[] {
+export interface LifeOptions {
+  readonly pool: Pool;
+  readonly events: Pick<EventStore, 'stored'>;
+}
+
+export function lifeRoutes({ pool, events }: LifeOptions): Route[] {
   return [
     route({
       method: 'GET',
@@ -89,7 +95,7 @@ export function lifeRoutes({ pool }: { readonly pool: Pool }): Route[] {
       response: life,
       errors: ['NOT_FOUND'],
       handler: async ({ community, params: { event_id: id }, now }) => {
-        const found = await readLife(pool, community, id, now);
+        const found = await readLife(pool, events.stored, community, id, now);
         return found === undefined ? denial('NOT_FOUND') : showLife(id, found);
       },
     }),

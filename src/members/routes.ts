@@ -2,10 +2,15 @@
 import { z } from 'zod';
 import type { AdminOptions } from '../api/admin.js';
 import { type Route, route } from '../api/contract.js';
-import { denial, isDenial } from '../api/rules-errors.js';
+import { type Denial, denial, isDenial } from '../api/rules-errors.js';
 import { milliseconds, pageOf, pageQuery, plainText, pubkey, showPage } from '../api/schemas.js';
+import type { Community } from '../communities/communities.js';
+import { moderatorsView } from '../events/rules/access.js';
+import { parseFilter } from '../events/rules/filter.js';
+import { isRefusal } from '../events/rules/reply.js';
 import { pubkeyOf } from '../node/config.js';
 import { planId } from '../plans/schemas.js';
+import { selectSearched } from '../search/search.sql.js';
 import { topicIdText, topicIn } from '../topics/schemas.js';
 import { createInvite, type Invite, listInvites, revokeInvite } from './invites.sql.js';
 import { changeMember } from './members.sql.js';
@@ -13,7 +18,7 @@ import { addOperator, listOperators, type Operator, removeOperator } from './ope
 import { MEMBER_NAME, MEMBER_NAME_WORDS, MEMBER_STATUSES } from './rules.js';
 import { type Profile, profileIn, searchFor } from './rules-profile.js';
 import { hasRole, ROLES, type Role } from './rules-roles.js';
-import { type ListedMember, readListedMember, readProfiles, searchMembers } from './search.sql.js';
+import { type ListedMember, readListedMember, searchMembers } from './search.sql.js';
 
 const MEMBERS = '/admin/members';
 const OPERATORS = '/admin/operators';
@@ -87,7 +92,9 @@ function showMember(one: ListedMember, role: Role): z.output<typeof member> {
   };
 }
 
-function aboutMembers({ pool, adminPubkeys }: AdminOptions): Route[] {
+function aboutMembers(options: AdminOptions): Route[] {
+  const { pool, adminPubkeys } = options;
+  const { stored } = options.events;
   const tags = ['admin: members'] as const;
   return [
     route({
@@ -96,7 +103,8 @@ function aboutMembers({ pool, adminPubkeys }: AdminOptions): Route[] {
       summary: 'Members, by key or newest first, and searched',
       description:
         '`q` is a part of a name (of the profile, or NIP-05), an npub, the first 4 or more characters of ' +
-        'a hex key, or for moderators and operators a part of a note. Upper and lower case are the same.',
+        'a hex key, or for moderators and operators a part of a note. Upper and lower case are the same. ' +
+        'Where events are in DynamoDB, names of profiles are found by whole words.',
       tags,
       who: 'operator',
       role: 'viewer',
@@ -106,11 +114,14 @@ function aboutMembers({ pool, adminPubkeys }: AdminOptions): Route[] {
         order: z.enum(['key', 'newest']).default('key'),
       }),
       response: pageOf(member),
-      errors: [],
+      errors: ['SEARCH_NOT_READY'],
       handler: async ({ community, role, query: { status, q, order, ...page }, now }) => {
         const search = q === undefined ? undefined : searchFor(q, pubkeyOf);
         const seesNotes = hasRole(role, 'moderator');
-        const choice = { community: community.id, status, search, seesNotes, order, now };
+        const named = stored.inDatabase || q === undefined ? [] : await keysNamed(options, community, q, now);
+        if (isDenial(named)) return named;
+        const own = { events: stored, named, community: community.id };
+        const choice = { ...own, status, search, seesNotes, order, now };
         return showPage(await searchMembers(pool, choice, page), (one) => showMember(one, role));
       },
     }),
@@ -125,7 +136,7 @@ function aboutMembers({ pool, adminPubkeys }: AdminOptions): Route[] {
       response: member,
       errors: ['NOT_FOUND'],
       handler: async ({ community, role, params, now }) => {
-        const found = await readListedMember(pool, { community: community.id, ...params }, now);
+        const found = await readListedMember(pool, stored, { community: community.id, ...params }, now);
         return found === undefined ? denial('NOT_FOUND') : showMember(found, role);
       },
     }),
@@ -146,11 +157,11 @@ function aboutMembers({ pool, adminPubkeys }: AdminOptions): Route[] {
       response: z.strictObject({ items: z.array(z.strictObject({ pubkey, profile })) }),
       errors: [],
       handler: async ({ community, query: { pubkeys }, now }) => {
-        const found = await readProfiles(pool, community.id, pubkeys, now);
+        const found = await stored.profiles(pool, { community: community.id, pubkeys, now });
         return {
-          items: found.map(({ pubkey: key, payload }) => ({
+          items: [...new Set(pubkeys)].sort().map((key) => ({
             pubkey: key,
-            profile: showProfile(profileIn(payload)),
+            profile: showProfile(profileIn(found.get(key) ?? null)),
           })),
         };
       },
@@ -173,12 +184,31 @@ function aboutMembers({ pool, adminPubkeys }: AdminOptions): Route[] {
         const change = { community: community.id, pubkey: params.pubkey, ...body, actor };
         const changed = await changeMember(pool, change, { fixed: adminPubkeys }, now);
         if (isDenial(changed)) return changed;
-        const after = await readListedMember(pool, { community: community.id, ...params }, now);
+        const after = await readListedMember(pool, stored, { community: community.id, ...params }, now);
         // An erasure came in between: trying again says so.
         return after === undefined ? denial('UNAVAILABLE') : showMember(after, role);
       },
     }),
   ];
+}
+
+/** Profiles that a search of members looks at, where the database does not have them. */
+const NAMED_MAX = 500;
+
+/** Keys whose profile has these words, by the search index. */
+async function keysNamed(
+  { pool, search, events: { stored } }: AdminOptions,
+  community: Community,
+  text: string,
+  now: number,
+): Promise<string[] | Denial> {
+  const filter = parseFilter({ search: text, kinds: [0] }, community.settings);
+  if (isRefusal(filter) || filter.search === undefined) return [];
+  const seen = { ...filter, view: moderatorsView(community) };
+  const found = await selectSearched(search, community, seen, NAMED_MAX, now);
+  if (isDenial(found)) return found;
+  const refs = found.ids.map((id) => ({ community: community.id, id }));
+  return [...(await stored.known(pool, refs)).values()].map(({ author }) => author);
 }
 
 const role = z.enum(ROLES);

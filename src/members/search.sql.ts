@@ -6,6 +6,7 @@
 import type { Pool } from 'pg';
 import { type Denial, isDenial } from '../api/rules-errors.js';
 import { foldedText, hasName, joinProfile, keysWithPairs } from '../events/postgres/read/profiles.js';
+import type { StoredEvents } from '../events/stored-events.js';
 import { FREE_PLAN } from '../plans/rules.js';
 import { named } from '../postgres/named.js';
 import { BY_PUBKEY, NEWEST_PUBKEY, type Page, type PageOf, readPage } from '../postgres/page.js';
@@ -22,6 +23,9 @@ export interface ListedMember extends Member {
 }
 
 export interface MemberChoice {
+  readonly events: StoredEvents;
+  /** Keys whose profile has the searched words, where SQL does not find them. */
+  readonly named?: readonly string[] | undefined;
   readonly community: number;
   readonly status?: MemberStatus | undefined;
   readonly search?: MemberSearch | undefined;
@@ -36,41 +40,35 @@ const PLAN = `CASE WHEN m.plan_until IS NULL OR m.plan_until > :now THEN m.plan
 const NOW_SECONDS = ':now / 1000';
 const COLUMNS = `${MEMBER_COLUMNS}, ${PLAN}, profile.payload`;
 const JOINED = joinProfile(NOW_SECONDS);
+/** Profiles elsewhere are added to the page. */
+const NOT_JOINED = 'CROSS JOIN (SELECT NULL::text AS payload) profile';
+const joined = ({ inDatabase }: StoredEvents) => (inDatabase ? JOINED : NOT_JOINED);
 
 export async function readListedMember(
   db: Db,
+  events: StoredEvents,
   { community, pubkey }: { readonly community: number; readonly pubkey: string },
   now: number,
 ): Promise<ListedMember | undefined> {
   const { rows } = await db.query<ListedMember>(
     named(
-      `SELECT ${COLUMNS} FROM members m ${JOINED} WHERE m.community = :community AND m.pubkey = :pubkey`,
+      `SELECT ${COLUMNS} FROM members m ${joined(events)}
+       WHERE m.community = :community AND m.pubkey = :pubkey`,
       { community: ['int', community], pubkey: ['bytea', bytes(pubkey)], now: ['bigint', now] },
     ),
   );
-  return rows[0];
+  return (await withProfiles(db, events, { community, now }, rows))[0];
 }
 
-/** The stored events of kind 0 of keys, members or not. Each key once, ordered by key. */
-export async function readProfiles(
+async function withProfiles(
   db: Db,
-  community: number,
-  pubkeys: readonly string[],
-  now: number,
-): Promise<{ readonly pubkey: string; readonly payload: string | null }[]> {
-  const { rows } = await db.query<{ pubkey: string; payload: string | null }>(
-    named(
-      `SELECT encode(m.pubkey, 'hex') AS pubkey, profile.payload
-       FROM (SELECT DISTINCT :community AS community, key AS pubkey FROM unnest(:keys) AS key) m ${JOINED}
-       ORDER BY m.pubkey`,
-      {
-        community: ['int', community],
-        keys: ['bytea[]', pubkeys.map((key) => bytes(key))],
-        now: ['bigint', now],
-      },
-    ),
-  );
-  return rows;
+  events: StoredEvents,
+  of: { readonly community: number; readonly now: number },
+  members: ListedMember[],
+): Promise<ListedMember[]> {
+  if (events.inDatabase || members.length === 0) return members;
+  const profiles = await events.profiles(db, { ...of, pubkeys: members.map(({ pubkey }) => pubkey) });
+  return members.map((member) => ({ ...member, payload: profiles.get(member.pubkey) ?? null }));
 }
 
 /** The pools of the API do without bitmap scans, which are the only way to read these indexes. */
@@ -116,16 +114,16 @@ interface Part {
 }
 
 async function read(pool: Pool, choice: MemberChoice, part: Part): Promise<ListedMember[]> {
-  const { community, status, search, seesNotes, now } = choice;
+  const { events, community, status, search, seesNotes, now } = choice;
   const { beyond, order, after, limit } = part;
-  const sought = search === undefined ? undefined : matching(search, seesNotes);
+  const sought = search === undefined ? undefined : matching(search, seesNotes, events);
   const statement = named(
     // OFFSET 0: sorts before it looks into a profile, which costs more than to find and sort its key.
     `SELECT ${COLUMNS} FROM (
          SELECT m.* FROM members m WHERE m.community = :community AND ${beyond}
            ${status === undefined ? '' : 'AND m.status = :status'}
            ${sought === undefined ? '' : `AND m.pubkey IN (${sought.candidates})`}
-         ORDER BY ${order} OFFSET 0) m ${JOINED}
+         ORDER BY ${order} OFFSET 0) m ${joined(events)}
        ${sought === undefined ? '' : `WHERE ${sought.check}`}
        ORDER BY ${order} LIMIT :limit`,
     {
@@ -137,14 +135,16 @@ async function read(pool: Pool, choice: MemberChoice, part: Part): Promise<Liste
       local: ['text', search?.localName ?? null],
       from: ['bytea', search?.keys ? bytes(search.keys.from) : null],
       to: ['bytea', search?.keys ? bytes(search.keys.to) : null],
+      profiles: ['bytea[]', (choice.named ?? []).map((key) => bytes(key))],
       limit: ['int', limit],
       now: ['bigint', now],
     },
   );
-  if (search === undefined) return (await pool.query<ListedMember>(statement)).rows;
+  const page = (rows: ListedMember[]) => withProfiles(pool, events, { community, now }, rows);
+  if (search === undefined) return page((await pool.query<ListedMember>(statement)).rows);
   const found = await inTransaction(pool, BEGIN_SEARCH, (db) => db.query<ListedMember>(statement));
   if (isDenial(found)) throw new Error('a search refuses nothing');
-  return found.rows;
+  return page(found.rows);
 }
 
 /** As the index on the names and notes of members has them. */
@@ -152,7 +152,7 @@ const WORDS = foldedText(`E'\\n' || coalesce(m.name, '') || E'\\n' || coalesce(m
 const TEXT = foldedText(':text');
 
 /** Candidates, each by one index, and the exact condition on `m` and its profile. */
-function matching({ localName, keys }: MemberSearch, seesNotes: boolean) {
+function matching({ localName, keys }: MemberSearch, seesNotes: boolean, { inDatabase }: StoredEvents) {
   const members = (condition: string) =>
     `SELECT m.pubkey FROM members m WHERE m.community = :community AND ${condition}`;
   const hasWords = `(m.name IS NOT NULL OR m.note IS NOT NULL)
@@ -161,10 +161,10 @@ function matching({ localName, keys }: MemberSearch, seesNotes: boolean) {
   const isKey = 'm.pubkey BETWEEN :from AND :to';
   const exact = [...(localName === null ? [] : [isLocal]), ...(keys === null ? [] : [isKey])];
   const visible = seesNotes ? WORDS : `E'\\n' || m.name`;
+  const inProfiles = inDatabase ? keysWithPairs(':community', TEXT) : 'SELECT unnest(:profiles)';
+  const isNamed = inDatabase ? hasName(TEXT) : 'm.pubkey = ANY (:profiles)';
   return {
-    candidates: [keysWithPairs(':community', TEXT), ...[hasWords, ...exact].map(members)].join(
-      '\n UNION ALL ',
-    ),
-    check: [hasName(TEXT), `strpos(${visible}, ${TEXT}) > 0`, ...exact].join(' OR '),
+    candidates: [inProfiles, ...[hasWords, ...exact].map(members)].join('\n UNION ALL '),
+    check: [isNamed, `strpos(${visible}, ${TEXT}) > 0`, ...exact].join(' OR '),
   };
 }

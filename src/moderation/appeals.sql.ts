@@ -6,6 +6,7 @@
 import type { ClientBase, Pool } from 'pg';
 import { type Denial, denial } from '../api/rules-errors.js';
 import { DAY_MS } from '../events/rules/retention.js';
+import type { StoredEvents } from '../events/stored-events.js';
 import { NEWEST_POSITION, type Page, type PageOf, readPage } from '../postgres/page.js';
 import { BEGIN_BRIEFLY, inTransaction } from '../postgres/transaction.js';
 import { bytes, bytesOrNull, type Db } from '../postgres/values.js';
@@ -78,14 +79,19 @@ interface Standing {
 }
 
 /** A member can appeal once against each decision that is in force. */
-export function appeal(pool: Pool, given: Appeal, now: number): Promise<{ appealedAt: number } | Denial> {
+export function appeal(
+  pool: Pool,
+  events: StoredEvents,
+  given: Appeal,
+  now: number,
+): Promise<{ appealedAt: number } | Denial> {
   const { community, pubkey, text } = given;
   return inTransaction(pool, BEGIN_BRIEFLY, async (tx) => {
     const standing = await standingDecision(tx, given);
     if (standing === undefined) return denial('NOT_FOUND');
     const refused = await refusalOf(tx, given, standing, now);
     if (refused !== undefined) return refused;
-    const caseId = await caseOf(tx, given, standing, now);
+    const caseId = await caseOf(tx, events, given, standing, now);
     const { rowCount } = await tx.query(
       `UPDATE moderation_cases SET appeal = $2, appealed_at = $3, appeal_of = $4, updated_at = $3
        WHERE case_id = $1 AND appeal_of IS DISTINCT FROM $4`,
@@ -141,6 +147,7 @@ async function refusalOf(
 /** The open or held case about the target, or the case of the decision, reopened, or a new case. */
 async function caseOf(
   tx: ClientBase,
+  events: StoredEvents,
   { community, pubkey, event }: Appeal,
   { caseId }: Standing,
   now: number,
@@ -153,7 +160,7 @@ async function caseOf(
   );
   const [known] = rows;
   if (known === undefined)
-    return (await openCase(tx, { community, event, pubkey, reason: 'appeal' }, now)).caseId;
+    return (await openCase(tx, events, { community, event, pubkey, reason: 'appeal' }, now)).caseId;
   if (!known.isOpen) await moveCase(tx, known.caseId, 'open', now);
   return known.caseId;
 }

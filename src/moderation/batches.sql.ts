@@ -11,6 +11,7 @@ import { type Change, changeConfig } from '../communities/config-change.sql.js';
 import type { Settings } from '../communities/rules-settings.js';
 import { isAmong } from '../events/rules/kinds.js';
 import { DAY_MS } from '../events/rules/retention.js';
+import type { ServedEvent, StoredEvents } from '../events/stored-events.js';
 import { putLabel } from '../labels/labels.sql.js';
 import type { LabelSpec } from '../labels/rules.js';
 import { rest } from '../limits/time-slices.js';
@@ -34,15 +35,7 @@ import {
   type Selection,
 } from './rules.js';
 import { matchRules } from './rules-match.js';
-import {
-  compiledOf,
-  eventOf,
-  listedRows,
-  nextRows,
-  type Place,
-  PORTION_ROWS,
-  type Row,
-} from './selection.sql.js';
+import { compiledOf, eventOf, listedRows, nextRows, type Place, PORTION_ROWS } from './selection.sql.js';
 
 /** The selection of a batch as it is stored, without its lists, which may be long. */
 export interface KeptSelection extends Selection {
@@ -227,7 +220,12 @@ const NEXT_LISTED = `jsonb_path_query_array(b.conditions -> 'ids', '$[$from to $
 type SettingsOf = (community: number) => Settings | undefined;
 
 /** Handles one portion of the batch that has waited longest. Returns true when there may be more. */
-export async function stepBatch(pool: Pool, settingsOf: SettingsOf, now: number): Promise<boolean> {
+export async function stepBatch(
+  pool: Pool,
+  events: StoredEvents,
+  settingsOf: SettingsOf,
+  now: number,
+): Promise<boolean> {
   const more = await inTransaction(pool, BEGIN_BRIEFLY, async (tx) => {
     const { rows } = await tx.query<OpenBatch>(
       `SELECT ${COLUMNS}, b.action, b.conditions ->> 'case_action' AS "caseAction", b.cursor_at AS "cursorAt",
@@ -248,24 +246,34 @@ export async function stepBatch(pool: Pool, settingsOf: SettingsOf, now: number)
       ]);
       return false;
     }
-    await takePortion(tx, batch, settings, now);
+    await takePortion(tx, events, batch, settings, now);
     return true;
   });
   return more === true;
 }
 
-async function takePortion(tx: ClientBase, batch: OpenBatch, settings: Settings, now: number): Promise<void> {
+async function takePortion(
+  tx: ClientBase,
+  events: StoredEvents,
+  batch: OpenBatch,
+  settings: Settings,
+  now: number,
+): Promise<void> {
   const { batchId, community, conditions, since, createdAt, listed } = batch;
   const looking = { community, conditions, since, arrivedUntil: conditions.as_of ?? createdAt };
-  const rows = listed === null ? await nextRows(tx, looking, batch) : await listedRows(tx, looking, listed);
+  const { rows, next } =
+    listed === null
+      ? await nextRows(tx, events, looking, batch)
+      : { rows: await listedRows(tx, events, looking, listed), next: undefined };
   const looked = listed?.length ?? rows.length;
   const met = await matching(tx, batch, settings, rows);
   const taken = met.slice(0, Math.max(0, BATCH_EVENTS_MAX - batch.matched));
   if (batch.action === 'label') await labelAll(tx, batch, taken, now);
-  else await removeAll(tx, batch, taken, now);
-  const last = rows.at(-1);
+  else await removeAll(tx, events, batch, taken, now);
+  const last = next ?? rows.at(-1);
   const isFull = batch.matched + taken.length >= BATCH_EVENTS_MAX;
-  const isOver = isFull || looked < PORTION_ROWS;
+  const isEnd = listed === null ? next === undefined : looked < PORTION_ROWS;
+  const isOver = isFull || isEnd;
   await tx.query(
     `UPDATE moderation_batches SET cursor_at = $2, cursor_id = $3, looked_at = looked_at + $4,
        matched = matched + $5, status = $6, stopped_early = stopped_early OR $7, updated_at = $8,
@@ -292,7 +300,7 @@ async function matching(
   tx: ClientBase,
   { community, conditions, action, byRule }: OpenBatch,
   settings: Settings,
-  rows: readonly Row[],
+  rows: readonly Pick<ServedEvent, 'payload' | 'bound'>[],
 ): Promise<MatchedEvent[]> {
   const compiled = compiledOf(conditions);
   const own = (await ownKeys(tx)).get(community);
@@ -344,6 +352,7 @@ async function writeActions(
 /** A held event gets a case; removing an event resolves the open case about it. */
 async function removeAll(
   tx: ClientBase,
+  stored: StoredEvents,
   batch: OpenBatch,
   events: readonly MatchedEvent[],
   now: number,
@@ -351,9 +360,11 @@ async function removeAll(
   await writeActions(tx, batch, 'remove', events, now);
   const { batchId, community, note } = batch;
   if (batch.action === 'hold')
-    for (const { id: event, pubkey } of events) {
+    for (const one of events) {
+      const { id: event, pubkey } = one;
       const reason = note === '' ? 'held by a moderator' : note;
-      const { caseId } = await openCase(tx, { community, event, pubkey, reason }, now);
+      const topics = allTopics(one, one.bound ?? UNBOUND);
+      const { caseId } = await openCase(tx, stored, { community, event, pubkey, reason, topics }, now);
       await moveCase(tx, caseId, 'held', now);
     }
   await tx.query(

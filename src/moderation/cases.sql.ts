@@ -9,18 +9,19 @@ import { type Denial, denial, isDenial } from '../api/rules-errors.js';
 import { block, isBlocked, unblock } from '../blocks/blocks.sql.js';
 import { type Change, changeConfig } from '../communities/config-change.sql.js';
 import type { Settings } from '../communities/rules-settings.js';
-import { dedupeOf } from '../events/postgres/places.js';
 import type { NostrEvent } from '../events/rules/event.js';
+import { factKey } from '../events/rules/facts.js';
 import { isAmong } from '../events/rules/kinds.js';
 import type { EventRef } from '../events/store.js';
+import type { StoredEvents, StoredRow } from '../events/stored-events.js';
 import { type LabelTarget, putLabel, withdrawLabel } from '../labels/labels.sql.js';
 import type { LabelSpec } from '../labels/rules.js';
 import type { Fixed } from '../members/members.sql.js';
-import { hexArray, int4Array } from '../postgres/binary.js';
+import { hexArray } from '../postgres/binary.js';
 import { NEWEST_FIRST, type Page, type PageOf, readPage } from '../postgres/page.js';
 import { bytes, bytesOrNull, type Db, isUuid } from '../postgres/values.js';
 import type { ReportReason } from '../reports/rules.js';
-import { allTopics, UNBOUND } from '../topics/rules.js';
+import { allTopics } from '../topics/rules.js';
 import { CASE_STEPS, type CaseAction, type CaseStatus } from './rules.js';
 
 export interface Target {
@@ -156,35 +157,76 @@ async function lockCase(tx: ClientBase, community: number, caseId: string): Prom
 // ── Opening ────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** The one open case about a target. */
-const OPEN_EVENT = `(community, target_event) WHERE status IN ('open', 'held') AND target_event IS NOT NULL`;
-const OPEN_PERSON = `(community, target_pubkey) WHERE status IN ('open', 'held') AND target_event IS NULL`;
+export const OPEN_EVENT = `(community, target_event)
+  WHERE status IN ('open', 'held') AND target_event IS NOT NULL`;
+export const OPEN_PERSON = `(community, target_pubkey)
+  WHERE status IN ('open', 'held') AND target_event IS NULL`;
 
 export interface Opening extends Target {
   readonly community: number;
   readonly reason: string;
   readonly ruleId?: string | undefined;
+  /** The topics of the event, where the caller knows them. */
+  readonly topics?: readonly string[] | undefined;
 }
 
 /** Returns the open case about the target, or opens one. The caller sets another status afterwards. */
 export async function openCase(
   tx: ClientBase,
+  events: StoredEvents,
   opening: Opening,
   now: number,
 ): Promise<{ readonly caseId: string; readonly isNew: boolean }> {
   const { community, event, pubkey, reason, ruleId } = opening;
   const made = randomUUID();
-  const values = [made, community, now, bytesOrNull(event), bytes(pubkey), reason, ruleId ?? null];
+  const values = [
+    made,
+    community,
+    now,
+    bytesOrNull(event),
+    bytes(pubkey),
+    reason,
+    ruleId ?? null,
+    await topicsElsewhere(tx, events, opening),
+  ];
   const conflict = event === undefined ? OPEN_PERSON : OPEN_EVENT;
   const { rows } = await tx.query<{ case_id: string }>(
     `INSERT INTO moderation_cases AS c (case_id, community, status, opened_at, updated_at, target_event,
        target_pubkey, reason, rule_id, topics)
-     VALUES ($1, $2, 'open', $3, $3, $4, $5, $6, $7, topics_of_event($2, $4))
+     VALUES ($1, $2, 'open', $3, $3, $4, $5, $6, $7, coalesce($8::text[], topics_of_event($2, $4)))
      ON CONFLICT ${conflict} DO UPDATE SET updated_at = excluded.updated_at RETURNING c.case_id`,
     values,
   );
   const caseId = rows[0]!.case_id;
   return { caseId, isNew: caseId === made };
 }
+
+/** Null where SQL finds the event itself. */
+async function topicsElsewhere(
+  db: Db,
+  events: StoredEvents,
+  { community, event, topics }: Opening,
+): Promise<readonly string[] | null> {
+  if (events.inDatabase || event === undefined) return null;
+  return (
+    topics ??
+    (await topicsOfEvents(db, events, [{ community, id: event }])).get(factKey(community, event)) ??
+    []
+  );
+}
+
+/** The topics of stored events in any state, by `factKey`. */
+export async function topicsOfEvents(
+  db: Db,
+  events: StoredEvents,
+  refs: readonly EventRef[],
+): Promise<Map<string, string[]>> {
+  const rows = await events.byIds(db, refs);
+  return new Map([...rows].map(([key, row]) => [key, topicsOfRow(row)]));
+}
+
+const topicsOfRow = ({ payload, bound }: Pick<StoredRow, 'payload' | 'bound'>) =>
+  allTopics(JSON.parse(payload) as NostrEvent, bound);
 
 export async function moveCase(tx: ClientBase, caseId: string, to: CaseStatus, now: number): Promise<void> {
   await tx.query(
@@ -195,17 +237,14 @@ export async function moveCase(tx: ClientBase, caseId: string, to: CaseStatus, n
 }
 
 /** The author of an event that this node has received, also of one that it no longer serves. */
-export async function authorOf(db: Db, community: number, event: string): Promise<string | undefined> {
-  const { rows } = await db.query<{ author: string }>(
-    `SELECT encode(author, 'hex') AS author FROM event_dedupe WHERE community = $1 AND event_id = $2`,
-    [community, bytes(event)],
-  );
-  return rows[0]?.author;
+export async function authorOf(db: Db, events: StoredEvents, ref: EventRef): Promise<string | undefined> {
+  return (await events.known(db, [ref])).get(factKey(ref.community, ref.id))?.author;
 }
 
 /** A moderator opens a case, or gets the one that is open. NOT_FOUND for an event that never arrived. */
 export function openByHand(
   pool: Pool,
+  events: StoredEvents,
   {
     community,
     event,
@@ -222,76 +261,13 @@ export function openByHand(
   now: number,
 ): Promise<Case | Denial> {
   return changeConfig(pool, { community, actor, now }, async ({ db, audit }) => {
-    const author = event === undefined ? pubkey : await authorOf(db, community, event);
+    const author = event === undefined ? pubkey : await authorOf(db, events, { community, id: event });
     if (author === undefined) return denial('NOT_FOUND');
     const reason = note === '' ? 'opened by a moderator' : note;
-    const { caseId } = await openCase(db, { community, event, pubkey: author, reason }, now);
+    const { caseId } = await openCase(db, events, { community, event, pubkey: author, reason }, now);
     await audit('moderation.open', caseId, { pubkey: author, event: event ?? null, note });
     return findCase(db, community, caseId);
   });
-}
-
-/**
- * Each report without a case opens one or joins the open one. Reports about events that this node never
- * received are ignored. It is one statement for any number of reports, so that a flood of reports costs the
- * consumer little. The first report about a target gives the reason of its case.
- */
-const caseSql = (source: string) => `
-  WITH found AS (
-    SELECT asked.place, r.report_id, r.community, r.target_event, r.reason,
-      CASE WHEN r.target_event IS NULL THEN r.target_pubkey
-        ELSE (SELECT d.author FROM event_dedupe d
-          WHERE d.community = r.community AND d.event_id = r.target_event)
-      END AS target_pubkey
-    FROM ${source} WHERE r.case_id IS NULL
-  ), of_events AS (
-    INSERT INTO moderation_cases AS c (case_id, community, status, opened_at, updated_at, target_event,
-      target_pubkey, reason, topics)
-    SELECT DISTINCT ON (community, target_event) gen_random_uuid(), community, 'open', $1::bigint, $1::bigint,
-      target_event, target_pubkey, 'reported: ' || reason, topics_of_event(community, target_event)
-    FROM found WHERE target_event IS NOT NULL AND target_pubkey IS NOT NULL
-    ORDER BY community, target_event, place, report_id
-    ON CONFLICT ${OPEN_EVENT} DO UPDATE SET updated_at = excluded.updated_at
-    RETURNING c.case_id, c.community, c.target_event, c.target_pubkey
-  ), of_people AS (
-    INSERT INTO moderation_cases AS c (case_id, community, status, opened_at, updated_at,
-      target_pubkey, reason)
-    SELECT DISTINCT ON (community, target_pubkey) gen_random_uuid(), community, 'open', $1::bigint,
-      $1::bigint, target_pubkey, 'reported: ' || reason
-    FROM found WHERE target_event IS NULL
-    ORDER BY community, target_pubkey, place, report_id
-    ON CONFLICT ${OPEN_PERSON} DO UPDATE SET updated_at = excluded.updated_at
-    RETURNING c.case_id, c.community, c.target_event, c.target_pubkey
-  )
-  UPDATE reports r SET case_id = o.case_id
-  FROM found f JOIN (SELECT * FROM of_events UNION ALL SELECT * FROM of_people) o ON o.community = f.community
-    AND o.target_event IS NOT DISTINCT FROM f.target_event
-    AND (f.target_event IS NOT NULL OR o.target_pubkey = f.target_pubkey)
-  WHERE r.report_id = f.report_id`;
-
-const OF_EVENTS_SQL =
-  caseSql(`unnest($2::int[], $3::bytea[]) WITH ORDINALITY AS asked (community, event_id, place)
-    JOIN reports r ON r.community = asked.community AND r.event_id = asked.event_id`);
-const OF_REPORT_SQL = caseSql(`(SELECT $2::int AS community, $3::uuid AS report_id, 1 AS place) asked
-    JOIN reports r ON r.community = asked.community AND r.report_id = asked.report_id`);
-
-/** For reports that arrived as events. */
-export async function caseReports(tx: ClientBase, events: readonly EventRef[], now: number): Promise<void> {
-  if (events.length === 0) return;
-  await tx.query({
-    name: 'case-reports',
-    text: OF_EVENTS_SQL,
-    values: [now, int4Array(events.map(({ community }) => community)), hexArray(events.map(({ id }) => id))],
-  });
-}
-
-/** For a report that arrived over HTTP. */
-export async function caseReport(
-  tx: ClientBase,
-  { community, reportId }: { readonly community: number; readonly reportId: string },
-  now: number,
-): Promise<void> {
-  await tx.query({ name: 'case-report', text: OF_REPORT_SQL, values: [now, community, reportId] });
 }
 
 // ── Actions ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -345,6 +321,8 @@ export interface Acting {
   readonly actor?: string | undefined;
   /** Events of these kinds get no label: a label is public and would reveal that the event exists. */
   readonly privateKinds: Settings['auth.privateKinds'];
+  /** For the topics of the event that gets a label. */
+  readonly events: StoredEvents;
   /** The batch that this is part of, and the status of the case when the batch began. */
   readonly batch?: { readonly batchId: string; readonly was: CaseStatus } | undefined;
 }
@@ -409,7 +387,7 @@ const changesView = (action: CaseAction) => action === 'remove' || action === 'r
 async function takeStep(
   { db, community, now }: Change,
   found: Case,
-  { action, label, privateKinds, batch }: Acting,
+  { action, label, privateKinds, batch, events }: Acting,
   next: CaseStatus,
 ): Promise<Denial | undefined> {
   const { caseId, targetEvent, targetPubkey, status } = found;
@@ -418,7 +396,7 @@ async function takeStep(
   if (action === 'reopen' && (await hasOpenCase(db, community, found)))
     return denial('STATUS_CONFLICT', { another_case: 'about the same target is open' });
   if (label !== undefined && (action === 'label' || action === 'unlabel')) {
-    const target = await labelTarget(db, community, {
+    const target = await labelTarget(db, events, community, {
       event: targetEvent ?? undefined,
       pubkey: targetPubkey,
     });
@@ -478,22 +456,15 @@ async function writeAction(
 /**
  * The target of a label with the topics of its event, served or hidden. Undefined when the event was purged.
  */
-export async function labelTarget(
+async function labelTarget(
   db: Db,
+  events: StoredEvents,
   community: number,
   { event, pubkey }: Target,
 ): Promise<(LabelTarget & { readonly kind?: number }) | undefined> {
   if (event === undefined) return { community, event, pubkey, topics: [] };
-  const { rows } = await db.query<{ payload: string; bound: string[] | null }>(
-    `SELECT e.payload, e.bound FROM (SELECT $1::int AS community, $2::bytea AS event_id) asked
-     ${dedupeOf('asked.community', 'asked.event_id')}
-     JOIN events e ON e.keep = d.keep AND e.ingested_at = d.ingested_at AND e.seq = d.seq`,
-    [community, bytes(event)],
-  );
-  const [row] = rows;
-  if (row === undefined) return undefined;
-  const parsed = JSON.parse(row.payload) as NostrEvent;
-  return { community, event, pubkey, kind: parsed.kind, topics: allTopics(parsed, row.bound ?? UNBOUND) };
+  const row = (await events.byIds(db, [{ community, id: event }])).get(factKey(community, event));
+  return row && { community, event, pubkey, kind: row.kind, topics: topicsOfRow(row) };
 }
 
 // ── One event ──────────────────────────────────────────────────────────────────────────────────────────────

@@ -8,6 +8,7 @@ import { granted, oneOf, printAll, pubkeyArguments, timeText } from '../cli/answ
 import { COMMUNITY_OPTION, withCommunity } from '../cli/context.js';
 import { count } from '../cli/progress.js';
 import type { Community } from '../communities/communities.js';
+import type { StoredEvents } from '../events/stored-events.js';
 import { LABELS, type LabelSpec, labelSchema } from '../labels/rules.js';
 import type { SearchPools } from '../search/search.sql.js';
 import { type Batch, findBatch, listBatches, startBatch, undoBatch } from './batches.sql.js';
@@ -76,14 +77,15 @@ function applyCommand(): Command {
       .argument('<rule>', 'its name or id')
       .description('apply a rule to stored events; a running node carries it out'),
   ).action((name: string, options: HowOptions) =>
-    withCommunity(options.community, async ({ database: { pool } }, community) => {
+    withCommunity(options.community, async ({ database: { pool }, events }, community) => {
       const all = await listRules(pool, community.id);
       const rule = all.find((one) => one.name === name || one.ruleId === name);
       if (rule === undefined) throw new Error(`there is no rule ${JSON.stringify(name)}`);
       const own = batchOfRule(rule);
       if (own === undefined) throw new Error('a rule with a rate cannot be applied to stored events');
       const note = options.note === '' ? `rule: ${rule.name}` : options.note;
-      await start(pool, community, { ...own, conditions: rule.conditions, byRule: true, note }, options);
+      const spec = { ...own, conditions: rule.conditions, byRule: true, note };
+      await start(pool, events.stored, community, spec, options);
     }),
   );
 }
@@ -113,18 +115,19 @@ function selectCommand(action: BatchAction): Command {
       .option('--confidence <number>', 'how sure, up to 1', Number)
       .option('--days <n>', 'days until the label lapses', Number);
   return withHow(command).action((options: SelectOptions) =>
-    withCommunity(options.community, async ({ database, tagHash }, community) => {
+    withCommunity(options.community, async ({ database, tagHash, events }, community) => {
       const { pool, searchPool } = database;
       const conditions = await conditionsOf(pool, community.id, options);
       const { note, asOf, dryRun } = options;
       const spec = { action, conditions, label: labelOf(options), byRule: false, note, asOf };
-      if (conditions.search === undefined) return start(pool, community, spec, options);
+      if (conditions.search === undefined) return start(pool, events.stored, community, spec, options);
       if (asOf === undefined && dryRun !== true)
         throw new Error('--search needs --as-of: the time that --dry-run prints, or "now"');
       // Taken before the search, because events that arrive while it runs are not part of its result.
       const upTo = asOf ?? Date.now();
-      const found = await searched({ pool, searchPool, tagHash }, community, conditions);
-      return start(pool, community, { ...spec, found, asOf: upTo }, options);
+      const pools = { pool, searchPool, tagHash, elsewhere: events.elsewhere };
+      const found = await searched(pools, community, conditions);
+      return start(pool, events.stored, community, { ...spec, found, asOf: upTo }, options);
     }),
   );
 }
@@ -179,6 +182,7 @@ async function conditionsOf(
 
 async function start(
   pool: Pool,
+  events: StoredEvents,
   community: Community,
   spec: BatchSpec,
   { dryRun = false }: HowOptions,
@@ -187,7 +191,7 @@ async function start(
     write(batchLine(granted(await startBatch(pool, { community: community.id }, spec, Date.now()))));
     return;
   }
-  const found = await previewBatch(pool, community, spec, Date.now());
+  const found = await previewBatch(pool, events, community, spec, Date.now());
   const early = found.stoppedEarly ? ', and there are more' : '';
   write(`of ${count(found.lookedAt)} events${early} it would ${spec.action} ${count(found.met)}`);
   if (spec.found !== undefined) write(`to exclude events that arrive later, use: --as-of ${spec.asOf}`);

@@ -9,11 +9,13 @@ import { COMMUNITY_OPTION, withCommunity } from '../cli/context.js';
 import { count } from '../cli/progress.js';
 import type { Community } from '../communities/communities.js';
 import { DAY_MS } from '../events/rules/retention.js';
+import type { StoredEvents } from '../events/stored-events.js';
 import { labelsAbout } from '../labels/labels.sql.js';
 import { LABELS, type LabelSpec, labelSchema } from '../labels/rules.js';
 import { reportsOfCase } from '../reports/reports.sql.js';
 import { REPORT_REASONS, type ReportReason } from '../reports/rules.js';
 import { actInBatch, BATCH_CASES_MAX, closeCaseBatch, openCaseBatch } from './case-batches.sql.js';
+import { readCaseEvent } from './case-event.js';
 import {
   type Acting,
   type Action,
@@ -26,7 +28,6 @@ import {
   listCases,
 } from './cases.sql.js';
 import { batchCommands } from './command-batches.js';
-import { readCaseEvent } from './event.sql.js';
 import {
   CASE_ACTIONS,
   CASE_STATUSES,
@@ -46,7 +47,7 @@ import {
   listRules,
   noteTried,
 } from './stored-rules.sql.js';
-import { tryRule } from './trial.sql.js';
+import { tryRule } from './trial.js';
 
 /** How long this command waits for a pending action: a running node carries it out within a second. */
 const WAIT_MS = 10_000;
@@ -90,7 +91,9 @@ export function moderationCommand(): Command {
     .option(...COMMUNITY_OPTION)
     .addHelpText('after', EXAMPLES)
     .action((name: string, { community: slug, last }: Chosen & { last: number }) =>
-      withCommunity(slug, ({ database }, community) => attempt(database.pool, community, name, last)),
+      withCommunity(slug, ({ database, events }, community) =>
+        attempt(database.pool, events.stored, community, name, last),
+      ),
     );
   moderation.addCommand(
     withFilters(new Command('cases'))
@@ -110,7 +113,9 @@ export function moderationCommand(): Command {
     .option(...COMMUNITY_OPTION)
     .addHelpText('after', EXAMPLES)
     .action((id: string, { community: slug }: Chosen) =>
-      withCommunity(slug, ({ database }, community) => showCase(database.pool, community.id, id)),
+      withCommunity(slug, ({ database, events }, community) =>
+        showCase(database.pool, events.stored, community.id, id),
+      ),
     );
   moderation.addCommand(actCommand());
   for (const command of batchCommands()) moderation.addCommand(command);
@@ -218,9 +223,16 @@ function ruleLine({
   return `${ruleId}  ${JSON.stringify(name)}  ${action}  priority ${priority}  ${state}  ${tail}`;
 }
 
-async function attempt(pool: Pool, community: Community, name: string, last: number): Promise<void> {
+async function attempt(
+  pool: Pool,
+  events: StoredEvents,
+  community: Community,
+  name: string,
+  last: number,
+): Promise<void> {
   const rule = await ruleNamed(pool, community.id, name);
-  const { lookedAt, met, authors, kinds, samples } = await tryRule(pool, community, compileRule(rule), last);
+  const tried = await tryRule(pool, events, community, compileRule(rule), last);
+  const { lookedAt, met, authors, kinds, samples } = tried;
   await noteTried(pool, rule);
   write(`of the last ${count(lookedAt)} events it would have matched ${count(met)}`);
   for (const [kind, events] of kinds) write(`  kind ${kind}: ${count(events)}`);
@@ -292,7 +304,7 @@ function actionLine({ at, action, actor, ruleId, outcome, note }: Action): strin
   return `  ${timeText(at)}  ${action} by ${by}: ${outcome ?? 'not carried out yet'}${tail}`;
 }
 
-async function showCase(pool: Pool, community: number, id: string): Promise<void> {
+async function showCase(pool: Pool, events: StoredEvents, community: number, id: string): Promise<void> {
   const found = granted(await findCase(pool, community, id));
   const { targetEvent: event, targetPubkey: pubkey } = found;
   write(caseLine(found));
@@ -300,7 +312,7 @@ async function showCase(pool: Pool, community: number, id: string): Promise<void
   if (found.appeal !== null && found.appealedAt !== null)
     write(`appealed ${timeText(found.appealedAt)}: ${JSON.stringify(found.appeal)}`);
   if (event !== null) {
-    const shown = await readCaseEvent(pool, { community, id: event });
+    const shown = await readCaseEvent(pool, events, { community, id: event });
     write(shown === undefined ? 'the event was deleted by its author or purged' : JSON.stringify(shown));
   }
   for (const { createdAt, reason, comment } of await reportsOfCase(pool, found.caseId))
@@ -340,10 +352,17 @@ function actCommand(): Command {
     .option(...COMMUNITY_OPTION)
     .addHelpText('after', EXAMPLES)
     .action((caseId: string, action: CaseAction, options: ActOptions) =>
-      withCommunity(options.community, async ({ database: { pool }, config }, { id, settings }) => {
+      withCommunity(options.community, async ({ database: { pool }, config, events }, { id, settings }) => {
         const label = labelOf(action, options);
         const privateKinds = settings['auth.privateKinds'];
-        const same = { community: id, action, note: options.note, label, privateKinds };
+        const same = {
+          community: id,
+          action,
+          note: options.note,
+          label,
+          privateKinds,
+          events: events.stored,
+        };
         const fixed = { fixed: config.adminPubkeys };
         if (caseId === 'all') {
           const found = await findAll(pool, await caseFilter(pool, id, options));

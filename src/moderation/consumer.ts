@@ -11,6 +11,7 @@ import { type NostrEvent, serializeEvent } from '../events/rules/event.js';
 import { isAmong } from '../events/rules/kinds.js';
 import { isRefusal } from '../events/rules/reply.js';
 import type { EventStore } from '../events/store.js';
+import type { StoredEvents } from '../events/stored-events.js';
 import type { NodeKeys } from '../keys/keys.js';
 import {
   FIRST_LABEL,
@@ -25,11 +26,12 @@ import { rest } from '../limits/time-slices.js';
 import type { Log } from '../node/log.js';
 import { type Change, eventOf } from '../outbox/changes.sql.js';
 import type { Consumer } from '../outbox/consumers/consumer.js';
+import { caseReports } from '../reports/cases.sql.js';
 import { KIND_REPORT } from '../reports/rules.js';
 import { asMatched } from '../topics/rules.js';
 import { readJudgedAfter } from './arrival/on-arrival.sql.js';
 import { stepBatch } from './batches.sql.js';
-import { authorOf, caseReports } from './cases.sql.js';
+import { authorOf } from './cases.sql.js';
 import {
   type Counted,
   countRates,
@@ -56,7 +58,7 @@ const RATES_FORGOTTEN_MAX = 1_000;
 export interface ModerationOptions {
   readonly communities: Pick<Communities, 'get'>;
   readonly pool: Pool;
-  readonly store: Pick<EventStore, 'hide' | 'restore' | 'submit'>;
+  readonly store: Pick<EventStore, 'hide' | 'restore' | 'submit' | 'stored'>;
   readonly keys: Pick<NodeKeys, 'pubkey' | 'signAs'>;
   readonly log: Pick<Log, 'warn'>;
   readonly now: () => number;
@@ -73,7 +75,8 @@ export function moderationConsumer(options: ModerationOptions): Consumer {
       const { pool, now } = options;
       if (!(await isAnyWaiting(pool, now() - RATES_KEPT_MS))) return false;
       const forgotten = await forgetRates(pool, now() - RATES_KEPT_MS, RATES_FORGOTTEN_MAX);
-      const batched = await stepBatch(pool, (id) => options.communities.get(id)?.settings, now());
+      const settingsOf = (id: number) => options.communities.get(id)?.settings;
+      const batched = await stepBatch(pool, options.store.stored, settingsOf, now());
       const carriedOut = await carryOut(options);
       const published = await publishing.next();
       return batched || carriedOut || published || forgotten === RATES_FORGOTTEN_MAX;
@@ -101,14 +104,14 @@ class Judging {
     if (upserts.length === 0) return;
     const now = this.options.now();
     const reports = upserts.filter(({ kind }) => kind === KIND_REPORT);
-    await caseReports(tx, reports, now);
+    await caseReports(tx, this.options.store.stored, reports, now);
     const rules = await this.rulesInForce(tx);
     if (rules.size === 0) return;
     const own = await ownKeys(tx);
     const others = upserts.filter(({ community, author }) => !own.get(community)?.has(author));
     this.judgedAfter ??= await readJudgedAfter(tx);
     const met = await this.meet(others, rules, this.judgedAfter);
-    if (met.length > 0) await judge(tx, met, now);
+    if (met.length > 0) await judge(tx, this.options.store.stored, met, now);
   }
 
   /** Read in the transaction of the batch, so that a rule applies to the whole batch or to none of it. */
@@ -159,7 +162,12 @@ class Judging {
   }
 }
 
-async function judge(tx: ClientBase, matches: readonly Match[], now: number): Promise<void> {
+async function judge(
+  tx: ClientBase,
+  stored: StoredEvents,
+  matches: readonly Match[],
+  now: number,
+): Promise<void> {
   const over = await countRates(
     tx,
     matches.flatMap((one) => countedOf(one, now)),
@@ -175,7 +183,7 @@ async function judge(tx: ClientBase, matches: readonly Match[], now: number): Pr
     const { labels, decides } = verdictOf(met, (rule) => over.has(rateKey(rule, id)));
     const judged = { community, id, author, topics };
     for (const rule of labels) await labelByRule(tx, rule, judged, now);
-    if (decides !== undefined && !decided.has(key)) await removeByRule(tx, decides, judged, now);
+    if (decides !== undefined && !decided.has(key)) await removeByRule(tx, stored, decides, judged, now);
   }
 }
 
@@ -240,10 +248,12 @@ class Publishing {
 }
 
 /** The key that signed the label withdraws it. A label that is not published yet uses the current key. */
-async function signerOf({ pool, keys }: ModerationOptions, put: KeptLabel): Promise<string> {
+async function signerOf({ pool, keys, store }: ModerationOptions, put: KeptLabel): Promise<string> {
   const { community, labelEvent, withdrawnAt } = put;
   const before =
-    withdrawnAt === null || labelEvent === null ? undefined : await authorOf(pool, community, labelEvent);
+    withdrawnAt === null || labelEvent === null
+      ? undefined
+      : await authorOf(pool, store.stored, { community, id: labelEvent });
   return before ?? (await keys.pubkey(community, 'moderation'));
 }
 

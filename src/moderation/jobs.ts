@@ -4,7 +4,7 @@
  * outside the lane: a restoration locks the row, so the two wait for each other.
  */
 
-import { countRemoved, purgeRemoved } from '../events/postgres/sweeps.js';
+import { countRemoved } from '../events/postgres/sweeps.js';
 import { DAY_MS } from '../events/rules/retention.js';
 import { inEachCommunity, type Job } from '../jobs/job.js';
 import { tallied } from '../jobs/tally.js';
@@ -16,9 +16,14 @@ export const purgeRemovedEvents: Job = {
   about: 'purges events that moderators removed, after moderation.undoDays',
   purges: true,
   run: (context, client) => {
-    const { now, bounds } = context;
-    return inEachCommunity(context, ({ id, settings }) =>
-      purgeRemoved(client, id, now() - settings['moderation.undoDays'] * DAY_MS, now(), bounds.rows),
+    const { store, now, bounds } = context;
+    return inEachCommunity(context, ({ id: community, settings }) =>
+      store.stored.purgeRemoved(client, {
+        community,
+        removedBefore: now() - settings['moderation.undoDays'] * DAY_MS,
+        now: now(),
+        limit: bounds.rows,
+      }),
     );
   },
   dryRun: async ({ communities, now }, client, gone) => {

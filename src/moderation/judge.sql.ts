@@ -5,6 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import type { ClientBase } from 'pg';
 import type { EventRef } from '../events/store.js';
+import type { StoredEvents } from '../events/stored-events.js';
 import { putLabel } from '../labels/labels.sql.js';
 import { hexArray, int4Array, int8Array, textArray } from '../postgres/binary.js';
 import { bytes, type Db } from '../postgres/values.js';
@@ -156,12 +157,18 @@ export async function labelByRule(tx: ClientBase, rule: Rule, judged: Judged, no
  * A held event waits for a moderator. For a hidden one a new case is resolved at once, so that moderators can
  * see and undo it; a case that was open already stays open, because hiding does not answer its reports.
  */
-export async function removeByRule(tx: ClientBase, rule: Rule, judged: Judged, now: number): Promise<void> {
+export async function removeByRule(
+  tx: ClientBase,
+  events: StoredEvents,
+  rule: Rule,
+  judged: Judged,
+  now: number,
+): Promise<void> {
   const actionId = await note(tx, rule, judged, 'remove', now);
   if (actionId === undefined) return;
-  const { community, id: event, author: pubkey } = judged;
-  const opening = { community, event, pubkey, reason: `rule: ${rule.name}`, ruleId: rule.ruleId };
-  const { caseId, isNew } = await openCase(tx, opening, now);
+  const { community, id: event, author: pubkey, topics } = judged;
+  const opening = { community, event, pubkey, topics, reason: `rule: ${rule.name}`, ruleId: rule.ruleId };
+  const { caseId, isNew } = await openCase(tx, events, opening, now);
   if (rule.action === 'hold') await moveCase(tx, caseId, 'held', now);
   else if (isNew) await moveCase(tx, caseId, 'resolved', now);
   await tx.query('UPDATE moderation_actions SET case_id = $2 WHERE action_id = $1', [actionId, caseId]);

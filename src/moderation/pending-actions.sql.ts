@@ -5,9 +5,10 @@
  */
 import type { ClientBase } from 'pg';
 import type { Decision } from '../events/rules/decide.js';
-import { hiddenOf } from '../events/rules/hidden.js';
+import { factKey } from '../events/rules/facts.js';
 import type { EventRef } from '../events/store.js';
-import { hexArray, int4Array, int8Array, textArray } from '../postgres/binary.js';
+import type { StoredEvents } from '../events/stored-events.js';
+import { hexArray, int8Array, textArray } from '../postgres/binary.js';
 import { bytes, type Db } from '../postgres/values.js';
 
 export interface PendingAction extends EventRef {
@@ -31,13 +32,18 @@ export async function readPendingActions(db: Db, limit: number, about?: EventRef
   return rows;
 }
 
-/** Those that no other process has carried out meanwhile. */
+/**
+ * Those that no other process has carried out meanwhile. Where events are not in the database, there is no
+ * lane: then the rows are locked, so that others wait until the outcome is noted.
+ */
 export async function stillPending(
   client: ClientBase,
+  { inDatabase }: StoredEvents,
   actions: readonly PendingAction[],
 ): Promise<PendingAction[]> {
   const { rows } = await client.query<PendingAction>({
-    text: `${PENDING} ${FOR_THE_LANE} AND position = ANY ($1::bigint[]) ORDER BY position`,
+    text: `${PENDING} ${FOR_THE_LANE} AND position = ANY ($1::bigint[]) ORDER BY position
+      ${inDatabase ? '' : 'FOR UPDATE'}`,
     values: [int8Array(actions.map(({ position }) => position))],
   });
   return rows;
@@ -57,16 +63,17 @@ async function noteOutcomes(
   });
 }
 
-const keyOf = ({ community, id }: EventRef) => `${community}/${id}`;
+const keyOf = ({ community, id }: EventRef) => factKey(community, id);
 
 /** Notes the outcome of removals. `removed`: whether the lane took the event out of the view. */
 export async function noteRemoved(
   client: ClientBase,
+  events: StoredEvents,
   actions: readonly PendingAction[],
   removed: readonly boolean[],
   now: number,
 ): Promise<void> {
-  const states = await statesOf(client, actions);
+  const states = await statesOf(client, events, actions);
   const outcomes = actions.map((one, place) => {
     if (removed[place]) return 'removed';
     const state = states.get(keyOf(one));
@@ -79,11 +86,12 @@ export async function noteRemoved(
 /** Notes the outcome of restorations. */
 export async function noteRestored(
   client: ClientBase,
+  events: StoredEvents,
   actions: readonly PendingAction[],
   restored: readonly (Decision | 'unknown')[],
   now: number,
 ): Promise<void> {
-  const states = await statesOf(client, actions);
+  const states = await statesOf(client, events, actions);
   const outcomes = actions.map((one, place) => {
     const outcome = restored[place]!;
     if (outcome === 'stored') return 'restored';
@@ -97,17 +105,37 @@ export async function noteRestored(
  * Why each event is hidden: `served` for one that is not, `purged` for one whose row was purged, and no entry
  * for one that never arrived.
  */
-async function statesOf(client: ClientBase, refs: readonly EventRef[]): Promise<Map<string, string>> {
-  const { rows } = await client.query<EventRef & { hidden: number | null; gone: boolean }>({
-    text: `SELECT d.community, encode(d.event_id, 'hex') AS id, d.hidden, d.gone_at IS NOT NULL AS gone
-      FROM unnest($1::int[], $2::bytea[]) AS asked (community, event_id)
-      JOIN event_dedupe d USING (community, event_id)`,
-    values: [int4Array(refs.map(({ community }) => community)), hexArray(refs.map(({ id }) => id))],
-  });
+async function statesOf(
+  client: ClientBase,
+  events: StoredEvents,
+  refs: readonly EventRef[],
+): Promise<Map<string, string>> {
+  const known = await events.known(client, refs);
   return new Map(
-    rows.map((row) => {
-      const state = row.hidden === null ? 'served' : hiddenOf(row.hidden);
-      return [keyOf(row), state === 'removed' && row.gone ? 'purged' : state];
+    [...known].map(([key, { hidden, isPurged }]) => {
+      if (hidden === undefined) return [key, 'served'];
+      return [key, hidden === 'removed' && isPurged ? 'purged' : hidden];
     }),
   );
+}
+
+/**
+ * Removed events that are not purged yet, for a store that cannot join these tables: those that a case holds,
+ * and those that were removed after a time, in milliseconds.
+ */
+export async function keptRemovals(
+  db: Db,
+  community: number,
+  ids: readonly string[],
+  removedBefore: number,
+): Promise<Set<string>> {
+  if (ids.length === 0) return new Set();
+  const { rows } = await db.query<{ id: string }>(
+    `SELECT encode(target_event, 'hex') AS id FROM moderation_cases
+       WHERE community = $1 AND target_event = ANY ($2::bytea[]) AND status = 'held'
+     UNION SELECT encode(target_event, 'hex') FROM moderation_actions
+       WHERE community = $1 AND target_event = ANY ($2::bytea[]) AND action = 'remove' AND at > $3`,
+    [community, hexArray(ids), removedBefore],
+  );
+  return new Set(rows.map(({ id }) => id));
 }

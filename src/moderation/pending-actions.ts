@@ -5,6 +5,7 @@
  */
 import type { Pool } from 'pg';
 import type { EventRef, EventStore, Ordered } from '../events/store.js';
+import type { StoredEvents } from '../events/stored-events.js';
 import type { ControlTx } from '../postgres/transaction.js';
 import { putPendingLabels } from './arrival/pending-labels.sql.js';
 import {
@@ -19,7 +20,7 @@ import {
 const ACTIONS_MAX = 100;
 
 export interface CarryOutContext {
-  readonly store: Pick<EventStore, 'hide' | 'restore'>;
+  readonly store: Pick<EventStore, 'hide' | 'restore' | 'stored'>;
   readonly pool: Pool;
   readonly now: () => number;
 }
@@ -34,7 +35,7 @@ export async function carryOut({ store, pool, now }: CarryOutContext, about?: Ev
     const { action } = run[0]!;
     if (action === 'remove') await removeAll(store, run);
     if (action === 'restore') await restoreAll(store, run);
-    if (action === 'label') await putPendingLabels(pool, now());
+    if (action === 'label') await putPendingLabels(pool, store.stored, now());
   }
   return pending.length === ACTIONS_MAX;
 }
@@ -51,24 +52,33 @@ function runsOf(actions: readonly PendingAction[]): PendingAction[][] {
 }
 
 async function removeAll(store: CarryOutContext['store'], actions: readonly PendingAction[]): Promise<void> {
-  await store.hide({ hidden: 'removed', purge: false, which: whilePending(actions, noteRemoved) });
+  await store.hide({ hidden: 'removed', purge: false, which: whilePending(store, actions, noteRemoved) });
 }
 
 async function restoreAll(store: CarryOutContext['store'], actions: readonly PendingAction[]): Promise<void> {
-  await store.restore(whilePending(actions, noteRestored));
+  await store.restore(whilePending(store, actions, noteRestored));
 }
 
 /** The actions that nobody else has carried out yet, and how the lane's result of each is noted. */
 function whilePending<T>(
+  { stored }: CarryOutContext['store'],
   actions: readonly PendingAction[],
-  note: (tx: ControlTx, taken: readonly PendingAction[], results: readonly T[], now: number) => Promise<void>,
+  note: Note<T>,
 ): Ordered<T> {
   let taken: readonly PendingAction[] = [];
   return {
     due: async (tx) => {
-      taken = await stillPending(tx, actions);
+      taken = await stillPending(tx, stored, actions);
       return taken;
     },
-    note: (tx, results, now) => note(tx, taken, results, now),
+    note: (tx, results, now) => note(tx, stored, taken, results, now),
   };
 }
+
+type Note<T> = (
+  tx: ControlTx,
+  stored: StoredEvents,
+  taken: readonly PendingAction[],
+  results: readonly T[],
+  now: number,
+) => Promise<void>;

@@ -5,6 +5,7 @@ import { type Route, route } from '../api/contract.js';
 import { type Denial, denial, isDenial } from '../api/rules-errors.js';
 import { milliseconds, pageOf, pageQuery, plainText, pubkey, showPage } from '../api/schemas.js';
 import type { Community } from '../communities/communities.js';
+import type { EventStore } from '../events/store.js';
 import { LABELS, labelSchema } from '../labels/rules.js';
 import type { SearchPools } from '../search/search.sql.js';
 import { type Batch, findBatch, listBatches, startBatch, undoBatch } from './batches.sql.js';
@@ -192,10 +193,11 @@ const shared = { tags: ['admin: moderation'], who: 'operator', role: 'moderator'
 
 export interface BatchOptions {
   readonly pool: Pool;
+  readonly events: Pick<EventStore, 'stored'>;
   readonly search: SearchPools;
 }
 
-export function moderationBatchRoutes({ pool, search }: BatchOptions): Route[] {
+export function moderationBatchRoutes({ pool, search, events }: BatchOptions): Route[] {
   const withinLimit = limitedTo(PREVIEWS_MAX);
   /** The specification, with the ids that its search finds now. */
   const specWithFound = async (
@@ -222,7 +224,7 @@ export function moderationBatchRoutes({ pool, search }: BatchOptions): Route[] {
         withinLimit(async () => {
           const spec = await specWithFound(community, body, now);
           if (isDenial(spec)) return spec;
-          return showPreview(spec, await previewBatch(pool, community, spec, now), now);
+          return showPreview(spec, await previewBatch(pool, events.stored, community, spec, now), now);
         }),
     }),
     route({

@@ -7,6 +7,7 @@ import { z } from 'zod';
 import { type Route, route } from '../api/contract.js';
 import { isDenial } from '../api/rules-errors.js';
 import { milliseconds, pageOf, pageQuery, plainText, showPage } from '../api/schemas.js';
+import type { EventStore } from '../events/store.js';
 import { eventId } from '../reports/routes.js';
 import { APPEALS_PER_DAY, appeal, DECISIONS, type Decision, listDecisions } from './appeals.sql.js';
 
@@ -42,7 +43,13 @@ function show(found: Decision): z.output<typeof decision> {
   };
 }
 
-export function ownModerationRoutes({ pool }: { readonly pool: Pool }): Route[] {
+export function ownModerationRoutes({
+  pool,
+  events,
+}: {
+  readonly pool: Pool;
+  readonly events: Pick<EventStore, 'stored'>;
+}): Route[] {
   const shared = { tags: ['moderation'], who: 'member', allowsDisabled: true } as const;
   return [
     route({
@@ -73,7 +80,7 @@ times a day. Moderators see the appeal. The event stays held or removed until th
       response: z.strictObject({ appealed_at: milliseconds }),
       errors: ['NOT_FOUND', 'STATUS_CONFLICT'],
       handler: async ({ community, pubkey, body: { event_id: event, text }, now }) => {
-        const made = await appeal(pool, { community: community.id, pubkey, event, text }, now);
+        const made = await appeal(pool, events.stored, { community: community.id, pubkey, event, text }, now);
         return isDenial(made) ? made : { appealed_at: made.appealedAt };
       },
     }),

@@ -8,6 +8,7 @@ import { type Call, type Route, route } from '../api/contract.js';
 import { type Denial, denial, isDenial } from '../api/rules-errors.js';
 import { milliseconds, pubkey } from '../api/schemas.js';
 import type { Community } from '../communities/communities.js';
+import type { EventStore } from '../events/store.js';
 import { LABELS } from '../labels/rules.js';
 import { RULE_ACTIONS, type Rule, type RuleSpec, ruleFields, ruleSchema, TRY_EVENTS_MAX } from './rules.js';
 import { compileRule } from './rules-match.js';
@@ -21,7 +22,7 @@ import {
   listRules,
   noteTried,
 } from './stored-rules.sql.js';
-import { tryRule } from './trial.sql.js';
+import { tryRule } from './trial.js';
 
 const RULES = '/admin/moderation/rules';
 const ONE = `${RULES}/:rule_id`;
@@ -137,7 +138,13 @@ function given({ label: put, ...rest }: Changes) {
   return { ...Object.fromEntries(named), ...(put === undefined ? {} : { label: put ?? undefined }) };
 }
 
-export function moderationRuleRoutes({ pool }: { readonly pool: Pool }): Route[] {
+export interface RuleOptions {
+  readonly pool: Pool;
+  readonly events: Pick<EventStore, 'stored'>;
+}
+
+export function moderationRuleRoutes(options: RuleOptions): Route[] {
+  const { pool } = options;
   const shared = { tags: ['admin: moderation'], who: 'operator' } as const;
   const refOf = ({
     community,
@@ -212,7 +219,7 @@ hidden.`,
         return isDenial(deleted) ? deleted : { ...show(deleted), released: deleted.released ?? null };
       },
     }),
-    tryRoute(pool),
+    tryRoute(options),
   ];
 }
 
@@ -221,7 +228,7 @@ function asRule(spec: RuleSpec): Rule {
   return { ...spec, ruleId: '', version: 0, enabledAt: null, label: spec.label ?? null };
 }
 
-function tryRoute(pool: Pool): Route {
+function tryRoute({ pool, events }: RuleOptions): Route {
   /** The community of each trial that runs. */
   const underWay: number[] = [];
   const attempt = async (community: Community, kept: KeptRule | undefined, tried: Rule, last: number) => {
@@ -230,7 +237,7 @@ function tryRoute(pool: Pool): Route {
       return denial('RATE_LIMITED', { retry_after_seconds: 1 });
     underWay.push(community.id);
     try {
-      const result = await tryRule(pool, community, compileRule(tried), last);
+      const result = await tryRule(pool, events.stored, community, compileRule(tried), last);
       if (kept !== undefined) await noteTried(pool, kept);
       return showTrial(result, kept?.version ?? null);
     } finally {

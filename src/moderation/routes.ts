@@ -8,7 +8,7 @@ import { type Denial, denial, isDenial } from '../api/rules-errors.js';
 import { milliseconds, pageOf, pageQuery, plainText, pubkey } from '../api/schemas.js';
 import type { Community } from '../communities/communities.js';
 import type { NostrEvent } from '../events/rules/event.js';
-import type { EventRef } from '../events/store.js';
+import type { EventRef, EventStore } from '../events/store.js';
 import { type KeptLabel, labelsAbout } from '../labels/labels.sql.js';
 import { LABELS, labelSchema } from '../labels/rules.js';
 import type { Log } from '../node/log.js';
@@ -19,6 +19,7 @@ import { REPORT_REASONS } from '../reports/rules.js';
 import type { PagePools } from '../search/search.sql.js';
 import { topicIdText } from '../topics/schemas.js';
 import { actInBatch, closeCaseBatch, openCaseBatch } from './case-batches.sql.js';
+import { readCaseEvent, readCaseEvents } from './case-event.js';
 import {
   type Acting,
   type Action,
@@ -31,7 +32,6 @@ import {
   listCases,
   openByHand,
 } from './cases.sql.js';
-import { readCaseEvent, readCaseEvents } from './event.sql.js';
 import { moderationFigureRoutes } from './figures/routes.js';
 import { moderationBatchRoutes } from './routes-batches.js';
 import { moderationRuleRoutes } from './routes-rules.js';
@@ -42,6 +42,7 @@ const NOTE_MAX = 2_000;
 
 export interface ModerationOptions {
   readonly pool: Pool;
+  readonly events: Pick<EventStore, 'stored'>;
   readonly adminPubkeys: readonly string[];
   /** Carries out the pending actions on an event now. If it fails, a worker does it later. */
   readonly carryOut: (about: EventRef) => Promise<unknown>;
@@ -183,9 +184,13 @@ function showPost(event: NostrEvent | undefined): z.output<typeof listedCase>['p
 }
 
 /** With the beginnings of the texts. */
-async function showCases(pool: Pool, community: number, page: Page<Case>): Promise<CaseList> {
+async function showCases(
+  { pool, events: { stored } }: ModerationOptions,
+  community: number,
+  page: Page<Case>,
+): Promise<CaseList> {
   const ids = page.items.flatMap(({ targetEvent }) => targetEvent ?? []);
-  const events = await readCaseEvents(pool, community, ids);
+  const events = await readCaseEvents(pool, stored, community, ids);
   return {
     items: page.items.map((one) => ({ ...showCase(one), post: showPost(events.get(one.targetEvent ?? '')) })),
     next_cursor: page.cursor ?? null,
@@ -205,12 +210,12 @@ const wholeCase = oneCase.extend({
 });
 
 async function wholeOf(
-  pool: Pool,
+  { pool, events: { stored } }: ModerationOptions,
   { id: community }: Community,
   found: Case,
 ): Promise<z.output<typeof wholeCase>> {
   const { caseId, targetEvent: event, targetPubkey } = found;
-  const shown = event === null ? undefined : await readCaseEvent(pool, { community, id: event });
+  const shown = event === null ? undefined : await readCaseEvent(pool, stored, { community, id: event });
   const labels = await labelsAbout(pool, { community, event: event ?? undefined, pubkey: targetPubkey });
   return {
     ...showCase(found),
@@ -243,7 +248,8 @@ function caseFilter(
 const params = z.strictObject({ case_id: z.uuid() });
 const shared = { tags: ['admin: moderation'], who: 'operator', role: 'moderator' } as const;
 
-function caseRoutes({ pool }: ModerationOptions): Route[] {
+function caseRoutes(options: ModerationOptions): Route[] {
+  const { pool } = options;
   return [
     route({
       ...shared,
@@ -256,7 +262,7 @@ function caseRoutes({ pool }: ModerationOptions): Route[] {
       errors: [],
       handler: async ({ community, query: { limit, cursor, ...filter } }) => {
         const page = await listCases(pool, caseFilter(community, filter), { limit, cursor });
-        return isDenial(page) ? page : showCases(pool, community.id, page);
+        return isDenial(page) ? page : showCases(options, community.id, page);
       },
     }),
     route({
@@ -279,7 +285,7 @@ function caseRoutes({ pool }: ModerationOptions): Route[] {
       handler: async ({ community, pubkey: actor, body, now }) => {
         const { event_id: event, pubkey: person, note } = body;
         const opening = { community: community.id, event, pubkey: person, note, actor };
-        const opened = await openByHand(pool, opening, now);
+        const opened = await openByHand(pool, options.events.stored, opening, now);
         return isDenial(opened) ? opened : showCase(opened);
       },
     }),
@@ -293,7 +299,7 @@ function caseRoutes({ pool }: ModerationOptions): Route[] {
       errors: ['NOT_FOUND'],
       handler: async ({ community, params: { case_id: caseId } }) => {
         const found = await findCase(pool, community.id, caseId);
-        return isDenial(found) ? found : wholeOf(pool, community, found);
+        return isDenial(found) ? found : wholeOf(options, community, found);
       },
     }),
   ];
@@ -330,7 +336,8 @@ function actRoute(options: ModerationOptions): Route {
     errors: ['NOT_FOUND', 'STATUS_CONFLICT', 'NOT_DONE', 'FIXED_OPERATOR', 'BLOCK_LIMIT_REACHED'],
     handler: async ({ community, pubkey: actor, params: { case_id: caseId }, body, now }) => {
       const privateKinds = community.settings['auth.privateKinds'];
-      const request = { community: community.id, caseId, actor, privateKinds, ...body };
+      const events = options.events.stored;
+      const request = { community: community.id, caseId, actor, privateKinds, events, ...body };
       const taken = await act(pool, request, { fixed: options.adminPubkeys }, now);
       return isDenial(taken) ? taken : settle(options, request, taken);
     },
@@ -367,7 +374,7 @@ of it: \`POST /v1/admin/moderation/batches/{batch_id}/undo\`.`,
       const batch = await openCaseBatch(pool, { ...scope, caseIds: chosen }, now);
       const items = [];
       for (const caseId of chosen) {
-        const request = { ...scope, caseId, privateKinds };
+        const request = { ...scope, caseId, privateKinds, events: options.events.stored };
         const taken = await actInBatch(pool, batch, request, { fixed: adminPubkeys }, now);
         const done = isDenial(taken) ? taken : await settle(options, request, taken);
         items.push(

@@ -4,22 +4,21 @@
  */
 
 import { type Denial, denial, isDenial } from '../api/rules-errors.js';
-import { dedupeOf } from '../events/postgres/places.js';
-import { NOT_VANISHED } from '../events/postgres/read/hidden-at-read.js';
 import { moderatorsView } from '../events/rules/access.js';
 import type { NostrEvent } from '../events/rules/event.js';
+import { factKey } from '../events/rules/facts.js';
 import { parseFilter } from '../events/rules/filter.js';
 import { isRefusal } from '../events/rules/reply.js';
+import type { ServedEvent, ServedPage, StoredEvents, StoredRow } from '../events/stored-events.js';
 import { rest } from '../limits/time-slices.js';
-import { hexArray } from '../postgres/binary.js';
-import { bytes, type Db } from '../postgres/values.js';
+import type { Db } from '../postgres/values.js';
 import {
   type SearchedCommunity,
   type SearchPools,
   SearchTooLong,
   selectSearched,
 } from '../search/search.sql.js';
-import { asMatched, type MatchedEvent, UNBOUND } from '../topics/rules.js';
+import { asMatched, type MatchedEvent } from '../topics/rules.js';
 import { inSteps } from './patterns/thread.js';
 import {
   BATCH_SEARCH_MAX,
@@ -40,13 +39,6 @@ export interface Place {
   readonly cursorId: string;
 }
 
-export interface Row {
-  readonly createdAt: number;
-  readonly id: string;
-  readonly payload: string;
-  readonly bound: string[] | null;
-}
-
 interface Looking {
   readonly community: number;
   readonly conditions: Conditions;
@@ -55,54 +47,43 @@ interface Looking {
   readonly arrivedUntil: number;
 }
 
-const ROW = `e.created_at AS "createdAt", encode(e.id, 'hex') AS id, e.payload, e.bound`;
-
-/**
- * The next portion after the cursor, the newest first. The index on authors serves a query for few authors.
- */
-export async function nextRows(
+/** The next portion after the cursor, the newest first. */
+export function nextRows(
   db: Db,
+  events: StoredEvents,
   { community, conditions: { authors }, since, arrivedUntil }: Looking,
   { cursorAt, cursorId }: Place,
-): Promise<Row[]> {
-  const ofAuthors = authors === undefined ? '' : 'AND e.pubkey = ANY ($7::bytea[])';
-  const { rows } = await db.query<Row>({
-    text: `SELECT ${ROW} FROM events e
-      WHERE e.community = $1 AND e.hidden IS NULL AND e.created_at <= $2 AND (e.created_at < $2 OR e.id > $3)
-        AND e.created_at >= $4 AND e.ingested_at <= $5 AND ${NOT_VANISHED} ${ofAuthors}
-      ORDER BY e.created_at DESC, e.id LIMIT $6`,
-    values: [
-      community,
-      cursorAt,
-      bytes(cursorId),
-      since ?? 0,
-      arrivedUntil,
-      PORTION_ROWS,
-      ...(authors === undefined ? [] : [hexArray(authors)]),
-    ],
+): Promise<ServedPage> {
+  return events.served(db, {
+    community,
+    authors,
+    since: since ?? undefined,
+    arrivedUntil,
+    after: { createdAt: cursorAt, id: cursorId },
+    limit: PORTION_ROWS,
   });
-  return rows;
 }
 
 /** The events of the list that are still served, in the order of the list. */
 export async function listedRows(
   db: Db,
+  events: StoredEvents,
   { community, arrivedUntil }: Pick<Looking, 'community' | 'arrivedUntil'>,
   ids: readonly string[],
-): Promise<Row[]> {
-  if (ids.length === 0) return [];
-  const { rows } = await db.query<Row>({
-    text: `SELECT ${ROW} FROM unnest($2::bytea[]) WITH ORDINALITY AS asked (event_id, place)
-      ${dedupeOf('$1', 'asked.event_id')}
-      JOIN events e ON e.keep = d.keep AND e.ingested_at = d.ingested_at AND e.seq = d.seq
-      WHERE e.hidden IS NULL AND e.ingested_at <= $3 AND ${NOT_VANISHED} ORDER BY asked.place`,
-    values: [community, hexArray(ids), arrivedUntil],
+): Promise<StoredRow[]> {
+  const rows = await events.byIds(
+    db,
+    ids.map((id) => ({ community, id })),
+  );
+  return ids.flatMap((id) => {
+    const row = rows.get(factKey(community, id));
+    if (row === undefined || row.hidden !== undefined || row.isVanished) return [];
+    return row.ingestedAt <= arrivedUntil ? [row] : [];
   });
-  return rows;
 }
 
-export const eventOf = ({ payload, bound }: Row): MatchedEvent =>
-  asMatched(JSON.parse(payload) as NostrEvent, bound ?? UNBOUND);
+export const eventOf = ({ payload, bound }: Pick<ServedEvent, 'payload' | 'bound'>): MatchedEvent =>
+  asMatched(JSON.parse(payload) as NostrEvent, bound);
 
 /** Compiles all conditions except the search, which is represented by the list of ids that it found. */
 export function compiledOf(conditions: Conditions): CompiledRule {
@@ -157,6 +138,7 @@ export interface Preview extends TrialResult {
 /** Counts what the batch would act on; changes nothing. */
 export async function previewBatch(
   db: Db,
+  events: StoredEvents,
   { id: community, settings }: SearchedCommunity,
   { conditions, since, until, found, asOf }: BatchSpec,
   now: number,
@@ -165,21 +147,20 @@ export async function previewBatch(
   const looking = { community, conditions, since, arrivedUntil: asOf ?? now };
   if (found !== undefined) {
     for (let at = 0; at < found.ids.length; at += PORTION_ROWS)
-      await lookAt(trial, await listedRows(db, looking, found.ids.slice(at, at + PORTION_ROWS)));
+      await lookAt(trial, await listedRows(db, events, looking, found.ids.slice(at, at + PORTION_ROWS)));
     return { ...trial.result(), stoppedEarly: found.isMore };
   }
   let place: Place = { cursorAt: until ?? Number.MAX_SAFE_INTEGER, cursorId: '' };
   for (let left = PREVIEW_EVENTS_MAX; left > 0; left -= PORTION_ROWS) {
-    const rows = await nextRows(db, looking, place);
+    const { rows, next } = await nextRows(db, events, looking, place);
     await lookAt(trial, rows);
-    if (rows.length < PORTION_ROWS) return { ...trial.result(), stoppedEarly: false };
-    const last = rows.at(-1)!;
-    place = { cursorAt: last.createdAt, cursorId: last.id };
+    if (next === undefined) return { ...trial.result(), stoppedEarly: false };
+    place = { cursorAt: next.createdAt, cursorId: next.id };
   }
   return { ...trial.result(), stoppedEarly: true };
 }
 
-async function lookAt(trial: Trial, rows: readonly Row[]): Promise<void> {
+async function lookAt(trial: Trial, rows: readonly Pick<ServedEvent, 'payload' | 'bound'>[]): Promise<void> {
   for (const row of rows) {
     await inSteps(trial.look(eventOf(row)));
     await rest();

@@ -14,7 +14,7 @@ import { CAME_BY_SYNC, factKey } from '../events/rules/facts.js';
 import { type EventStore, type NamedChange, OutboxBehind } from '../events/store.js';
 import type { Log } from '../node/log.js';
 import type { Metrics } from '../node/metrics.js';
-import { readVanishRequests, saveP2pOffset } from './p2p.sql.js';
+import { saveP2pOffset } from './p2p.sql.js';
 import { boundOfEphemeral, type JoinedTopics, topicsToSend } from './rules.js';
 import { messagesOf } from './rules-envelope.js';
 
@@ -24,7 +24,7 @@ const BUS_CHECK_MS = 5_000;
 const SECOND_MS = 1_000;
 
 export interface OutgoingOptions {
-  readonly store: Pick<EventStore, 'head' | 'changes' | 'byIds' | 'broadcastHead' | 'broadcasts'>;
+  readonly store: Pick<EventStore, 'head' | 'changes' | 'byIds' | 'broadcastHead' | 'broadcasts' | 'stored'>;
   readonly pool: Pool;
   readonly communities: Communities;
   readonly metrics: Metrics;
@@ -91,7 +91,7 @@ export class Outgoing {
     const named = page.changes.filter((change): change is NamedChange => this.mayGo(change));
     const found = named.length === 0 ? new Map() : await store.byIds(named);
     const hasMarks = page.changes.some(({ op }) => op === 'unnamed');
-    const requests = hasMarks ? await readVanishRequests(pool, this.position, last) : [];
+    const requests = hasMarks ? await store.stored.vanishRequests(pool, this.position, last) : [];
     const outbound: (Outbound & { readonly seq: number })[] = requests.map((request) => ({
       ...request,
       bound: [],

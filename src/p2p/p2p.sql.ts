@@ -3,8 +3,6 @@
  * holder of the lease saves an offset, so a former holder cannot move it back.
  */
 import type { ClientBase, Pool } from 'pg';
-import { KIND_VANISH } from '../events/rules/classify.js';
-import { HIDDEN_CODES } from '../events/rules/hidden.js';
 import type { P2pState } from './rules-state.js';
 
 type Db = ClientBase | Pool;
@@ -104,23 +102,4 @@ export async function listMachines(db: Db, since: number): Promise<P2pMachine[]>
 
 export async function forgetMachines(db: Db, seenBefore: number): Promise<void> {
   await db.query('DELETE FROM p2p_machines WHERE seen_at < $1', [seenBefore]);
-}
-
-// ── Requests to vanish ─────────────────────────────────────────────────────────────────────────────────────
-
-export interface VanishRequest {
-  readonly seq: number;
-  readonly community: number;
-  readonly payload: string;
-}
-
-/** A request to vanish has an offset and no row in the outbox, because it is never served. */
-export async function readVanishRequests(db: Db, after: number, upTo: number): Promise<VanishRequest[]> {
-  const { rows } = await db.query<VanishRequest>(
-    `SELECT seq, community, payload FROM events
-     WHERE seq > $1 AND seq <= $2 AND kind = ${KIND_VANISH} AND hidden = ${HIDDEN_CODES.withheld}
-     ORDER BY seq`,
-    [after, upTo],
-  );
-  return rows;
 }

@@ -6,11 +6,12 @@ import { createHash } from 'node:crypto';
 import type { ClientBase, Pool } from 'pg';
 import { type Denial, denial } from '../api/rules-errors.js';
 import type { ReportedTarget, Tombstone } from '../events/rules/writes.js';
-import { caseReport } from '../moderation/cases.sql.js';
+import type { StoredEvents } from '../events/stored-events.js';
 import { hexArray, int4Array, int8Array, textArray } from '../postgres/binary.js';
 import { NEWEST_FIRST, type Page, type PageOf, readPage } from '../postgres/page.js';
 import { BEGIN_BRIEFLY, inTransaction } from '../postgres/transaction.js';
 import { bytes, bytesOrNull, type Db, isUuid } from '../postgres/values.js';
+import { caseReport } from './cases.sql.js';
 import type { ReportReason } from './rules.js';
 
 // ── In the lane ────────────────────────────────────────────────────────────────────────────────────────────
@@ -112,13 +113,14 @@ export interface NewReport {
  */
 export async function addReport(
   pool: Pool,
+  events: StoredEvents,
   report: NewReport,
   now: number,
   also?: (db: ClientBase, made: Report) => Promise<void>,
 ): Promise<Report | Denial> {
   return inTransaction(pool, BEGIN_BRIEFLY, async (db) => {
     const made = await writeReport(db, report, now);
-    await caseReport(db, { community: report.community, reportId: made.reportId }, now);
+    await caseReport(db, events, { community: report.community, reportId: made.reportId }, now);
     await also?.(db, made);
     return made;
   });

@@ -7,13 +7,19 @@ import { z } from 'zod';
 import { type Route, route } from '../api/contract.js';
 import { type Denial, isDenial } from '../api/rules-errors.js';
 import { milliseconds, pageOf, pageQuery, plainText, pubkey, showPage } from '../api/schemas.js';
+import type { EventStore } from '../events/store.js';
 import { addWeighedReport } from '../trust/grounds.sql.js';
 import { listReports, type Report, withdrawReport } from './reports.sql.js';
 import { REPORT_COMMENT_MAX, REPORT_REASONS } from './rules.js';
 
 const REPORTS = '/reports';
 
-export function reportRoutes(options: { readonly pool: Pool }): Route[] {
+export interface ReportOptions {
+  readonly pool: Pool;
+  readonly events: Pick<EventStore, 'stored'>;
+}
+
+export function reportRoutes(options: ReportOptions): Route[] {
   return [...ownRoutes(options), operatorRoute(options)];
 }
 
@@ -70,7 +76,7 @@ const newReport = z
     error: 'set event_id or pubkey, or both',
   });
 
-function ownRoutes({ pool }: { readonly pool: Pool }): Route[] {
+function ownRoutes({ pool, events }: ReportOptions): Route[] {
   const tags = ['reports'] as const;
   const who = 'member';
   return [
@@ -90,7 +96,7 @@ function ownRoutes({ pool }: { readonly pool: Pool }): Route[] {
       handler: async ({ community: rules, pubkey: reporter, body, now }) => {
         const { event_id: targetEvent, pubkey: targetPubkey, ...words } = body;
         const made = { community: rules.id, pubkey: reporter, targetEvent, targetPubkey, ...words };
-        return shown(await addWeighedReport(pool, made, rules, now));
+        return shown(await addWeighedReport(pool, events.stored, made, rules, now));
       },
     }),
     route({

@@ -6,6 +6,7 @@
 import type { ClientBase } from 'pg';
 import type { Communities, Community } from '../communities/communities.js';
 import { isSearchable } from '../events/rules/access.js';
+import type { EventStore } from '../events/store.js';
 import { inTimeSlices, rest } from '../limits/time-slices.js';
 import { type Change, eventOf } from '../outbox/changes.sql.js';
 import type { Consumer } from '../outbox/consumers/consumer.js';
@@ -30,9 +31,12 @@ import { toTsvector, WORDS_VERSION, wordsInSteps } from './rules-words.js';
 
 export interface SearchConsumerOptions {
   readonly communities: Pick<Communities, 'all' | 'get'>;
+  /** Where events are; in the database by default. */
+  readonly store?: Pick<EventStore, 'stored'>;
 }
 
-export function searchConsumer({ communities }: SearchConsumerOptions): Consumer {
+export function searchConsumer({ communities, store }: SearchConsumerOptions): Consumer {
+  const inDatabase = store?.stored.inDatabase ?? true;
   return {
     name: 'search',
     about: 'the words of posts, for search (NIP-50)',
@@ -51,7 +55,7 @@ export function searchConsumer({ communities }: SearchConsumerOptions): Consumer
       const made = await readRules(client, generation);
       const today = rulesOfAll(communities);
       for (const [community, rules] of today) {
-        const why = await whyOutdated(client, community, made.get(community), rules);
+        const why = await whyOutdated(client, { community, inDatabase }, made.get(community), rules);
         if (why !== undefined) return `${communities.get(community)?.slug}: ${why}`;
       }
       if (!isSame(inOrder(made), inOrder(today))) await saveRules(client, generation, today);
@@ -157,12 +161,13 @@ function rulesOf(community: Community): SearchRules {
 /** A community without stored rules is outdated when the index has read posts of it. */
 async function whyOutdated(
   client: ClientBase,
-  community: number,
+  { community, inDatabase }: { readonly community: number; readonly inDatabase: boolean },
   made: SearchRules | undefined,
   today: SearchRules,
 ): Promise<string | undefined> {
   if (made !== undefined) return made.mixed ?? whyChanged(made, today);
-  return (await hasReadEvents(client, community)) ? 'it was not known when its posts arrived' : undefined;
+  const hasRead = await hasReadEvents(client, community, inDatabase);
+  return hasRead ? 'it was not known when its posts arrived' : undefined;
 }
 
 /** Topics are not part of the rules: they are checked when somebody searches. */

@@ -225,11 +225,16 @@ export async function hasCommunity(db: Db, ids: readonly number[]): Promise<bool
   return rowCount === 1;
 }
 
-/** Whether the index has read past an event of this community that is served. */
-export async function hasReadEvents(db: Db, community: number): Promise<boolean> {
+/**
+ * Whether the index has read past an event of this community that is served. Where events are not in the
+ * database, the log of their changes tells.
+ */
+export async function hasReadEvents(db: Db, community: number, inDatabase: boolean): Promise<boolean> {
+  const read = inDatabase
+    ? 'events e JOIN consumer_offsets o ON e.hidden IS NULL'
+    : "events_outbox e JOIN consumer_offsets o ON e.op = 'upsert' AND e.ingested_at >= 0";
   const { rowCount } = await db.query(
-    `SELECT 1 FROM events e JOIN consumer_offsets o ON o.consumer = 'search'
-     WHERE e.community = $1 AND e.hidden IS NULL AND e.seq <= o.last_seq LIMIT 1`,
+    `SELECT 1 FROM ${read} WHERE o.consumer = 'search' AND e.community = $1 AND e.seq <= o.last_seq LIMIT 1`,
     [community],
   );
   return rowCount === 1;

@@ -10,6 +10,8 @@ import { denial } from '../api/rules-errors.js';
 import { milliseconds } from '../api/schemas.js';
 import type { Communities, Community } from '../communities/communities.js';
 import { readSize, WHOLE } from '../events/postgres/capacity.js';
+import type { EventStore } from '../events/store.js';
+import type { EventTable } from '../events/stored-events.js';
 import type { JobsPreview } from '../jobs/run.js';
 import { listOwnRetention } from '../topics/node-topics.sql.js';
 import { BUCKETS, bucketOf, dropsAt, groupOf, STORAGE_GROUPS, type StorageGroup } from './rules.js';
@@ -25,6 +27,7 @@ const RETRY_AFTER_SECONDS = 5;
 export interface StorageOptions extends NodeOperators {
   readonly pool: Pool;
   readonly communities: Communities;
+  readonly events: Pick<EventStore, 'stored'>;
   /** A dry run of all jobs that purge. */
   readonly previewPurge: (msMax: number) => Promise<JobsPreview>;
 }
@@ -37,7 +40,7 @@ const retention = z.strictObject({
 });
 const group = z.strictObject({
   group: z.enum(STORAGE_GROUPS),
-  rows: count.describe('An estimate of the planner'),
+  rows: count.describe('An estimate of the planner; of DynamoDB up to six hours old'),
   table_bytes: count,
   index_bytes: count,
 });
@@ -71,9 +74,11 @@ const storage = z.strictObject({
   node: z
     .strictObject({
       read_at: milliseconds,
-      database_bytes: count,
+      database_bytes: count.describe('Of PostgreSQL, also where events are in DynamoDB'),
       groups: z.array(group),
-      partitions: z.array(partition).describe('The oldest first'),
+      partitions: z
+        .array(partition)
+        .describe('The oldest first; none where events are in DynamoDB, which has no months'),
     })
     .nullable()
     .describe('Of the whole database; null unless you are an operator of the node'),
@@ -172,7 +177,7 @@ function monthTo(until: number): { from: number; until: number } {
 
 export function storageRoutes(options: StorageOptions): Route[] {
   const { pool, communities } = options;
-  const sizes = cachedSizes(pool);
+  const sizes = cachedSizes(options);
   const shared = { tags: ['admin: storage'], who: 'operator', method: 'GET' } as const;
   let isPreviewing = false;
   return [
@@ -203,8 +208,8 @@ export function storageRoutes(options: StorageOptions): Route[] {
         const node = {
           read_at: at,
           database_bytes: found.bytes,
-          groups: groupsOf(found.tables),
-          partitions: partitionsOf(found.tables, communities.all()),
+          groups: groupsOf([...found.tables, ...found.eventTables.map(asTable)]),
+          partitions: options.events.stored.inDatabase ? partitionsOf(found.tables, communities.all()) : [],
         };
         return { ...common, node };
       },
@@ -242,12 +247,29 @@ export function storageRoutes(options: StorageOptions): Route[] {
   ];
 }
 
+interface Sizes extends DatabaseSizes {
+  /** Beside the database. */
+  readonly eventTables: readonly EventTable[];
+}
+
+/** Tables beside the database are in the group of the tables that they replace. */
+const REPLACED = { events: 'events', index: 'event_tags', state: 'event_heads' } as const;
+const asTable = ({ holds, ...same }: EventTable): TableSize => ({
+  ...same,
+  name: REPLACED[holds],
+  end: null,
+});
+
 /** Requests at the same time share one reading. */
-function cachedSizes(pool: Pool) {
-  let cached: { at: number; reading: Promise<DatabaseSizes> } | undefined;
-  return async (now: number): Promise<{ at: number; found: DatabaseSizes }> => {
+function cachedSizes({ pool, events: { stored } }: StorageOptions) {
+  let cached: { at: number; reading: Promise<Sizes> } | undefined;
+  const read = async (): Promise<Sizes> => {
+    const [sizes, eventTables] = await Promise.all([readSizes(pool), stored.tables()]);
+    return { ...sizes, eventTables };
+  };
+  return async (now: number): Promise<{ at: number; found: Sizes }> => {
     if (cached === undefined || now - cached.at >= SIZES_MS) {
-      const reading = readSizes(pool);
+      const reading = read();
       const mine = { at: now, reading };
       cached = mine;
       reading.catch(() => {

@@ -3,18 +3,17 @@ import type { Pool } from 'pg';
 import { z } from 'zod';
 import { type Route, route } from '../api/contract.js';
 import { denial, isDenial } from '../api/rules-errors.js';
-import { previewPolicy } from '../events/postgres/policy-preview.js';
 import { topicLimits } from '../events/rules/capacity.js';
 import { withPolicy } from '../events/rules/policy-preview.js';
 import { ingestPolicyInput } from '../events/rules/retention.js';
-import type { PagePools } from '../search/search.sql.js';
+import type { EventStore } from '../events/store.js';
 import { readNodeTopic } from './node-topics.sql.js';
 import { isTopic } from './rules.js';
 import { topicIdText } from './schemas.js';
 
 export interface TopicPreviewOptions {
   readonly pool: Pool;
-  readonly search: PagePools;
+  readonly events: Pick<EventStore, 'stored'>;
 }
 
 /** A preview may read for seconds on a connection that changes wait for. */
@@ -24,7 +23,7 @@ const RETRY_AFTER_SECONDS = 3;
 const count = z.number().int();
 const size = z.strictObject({ events: count, bytes: count });
 
-export function topicPreviewRoute({ pool, search }: TopicPreviewOptions): Route {
+export function topicPreviewRoute({ pool, events: store }: TopicPreviewOptions): Route {
   let running = 0;
   return route({
     method: 'POST',
@@ -64,7 +63,7 @@ export function topicPreviewRoute({ pool, search }: TopicPreviewOptions): Route 
       };
       running += 1;
       try {
-        const preview = await previewPolicy(pool, change, search.tagHash);
+        const preview = await store.stored.previewPolicy(pool, change);
         return isDenial(preview) ? preview : { ...preview, total: { events, bytes } };
       } finally {
         running -= 1;

@@ -7,13 +7,9 @@ import { accessOf } from '../api/reading.js';
 import { type Denial, denial, isDenial } from '../api/rules-errors.js';
 import { milliseconds, pageOf, pageQuery, showPage } from '../api/schemas.js';
 import type { Community } from '../communities/communities.js';
-import {
-  POSTS_COUNTED_MAX,
-  readTopicActivity,
-  type TopicActivity,
-} from '../events/postgres/read/topic-activity.js';
-import type { TagHash } from '../events/postgres/tag-hash.js';
 import { isRefusal } from '../events/rules/reply.js';
+import type { EventStore } from '../events/store.js';
+import { POSTS_COUNTED_MAX, type TopicActivity } from '../events/stored-events.js';
 import type { Page, PageOf } from '../postgres/page.js';
 import { type DirectoryEntry, readCarriage, readDirectory, readDirectoryEntry } from './node-topics.sql.js';
 import { isTopic } from './rules.js';
@@ -28,7 +24,8 @@ export interface TopicOptions {
 
 export interface DirectoryOptions extends TopicOptions {
   /** For reading events. */
-  readonly search: { readonly pool: Pool; readonly tagHash: TagHash };
+  readonly search: { readonly pool: Pool };
+  readonly events: Pick<EventStore, 'stored'>;
 }
 
 const VERSION = 'v1' as const;
@@ -62,7 +59,7 @@ function showListed({ topic, postsDay, postsWeek, lastPostAt, ...same }: Listed)
 
 export function topicRoutes(options: DirectoryOptions): Route[] {
   const { pool, networkId } = options;
-  const activity = cachedActivity(options.search);
+  const activity = cachedActivity(options);
   const directory = cachedDirectory(pool, activity);
   return [
     route({
@@ -183,7 +180,7 @@ function cachedDirectory(pool: Pool, activity: ReturnType<typeof cachedActivity>
 }
 
 /** Adds the activity of topics, which is read at most once a minute for each topic. */
-function cachedActivity({ pool, tagHash }: DirectoryOptions['search']) {
+function cachedActivity({ search: { pool }, events: { stored } }: DirectoryOptions) {
   const cached = new LRUCache<string, TopicActivity>({ max: 10_000, ttl: ACTIVITY_MS });
   return async (
     community: Community,
@@ -193,7 +190,7 @@ function cachedActivity({ pool, tagHash }: DirectoryOptions['search']) {
     const keyOf = (topic: string) => `${community.id} ${topic}`;
     const topics = entries.map(({ topic }) => topic).filter((topic) => !cached.has(keyOf(topic)));
     const wanted = { community: community.id, topics, rules: community, now };
-    const found = topics.length === 0 ? undefined : await readTopicActivity(pool, tagHash, wanted);
+    const found = topics.length === 0 ? undefined : await stored.topicActivity(pool, wanted);
     for (const [topic, known] of found ?? []) cached.set(keyOf(topic), known);
     return entries.map((entry) => ({
       ...entry,

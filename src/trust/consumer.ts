@@ -15,6 +15,7 @@ import { readErasedUntil } from '../erasure/steps.sql.js';
 import { type PublicTopics, publicTopicsOf } from '../events/rules/access.js';
 import { type NostrEvent, serializeEvent } from '../events/rules/event.js';
 import type { EventStore } from '../events/store.js';
+import type { StoredEvents } from '../events/stored-events.js';
 import type { NodeKeys } from '../keys/keys.js';
 import type { SubjectKey } from '../keys/subject-key.js';
 import type { Log } from '../node/log.js';
@@ -78,7 +79,7 @@ export interface TrustConsumerOptions {
   readonly subjectKey?: Pick<SubjectKey, 'tryHash'>;
   readonly communities: Pick<Communities, 'all' | 'get'>;
   readonly database: Pick<Database, 'ownPool'>;
-  readonly store: Pick<EventStore, 'submit'>;
+  readonly store: Pick<EventStore, 'submit' | 'stored'>;
   readonly keys: NodeKeys;
   readonly log: Pick<Log, 'warn'>;
   readonly now: () => number;
@@ -135,7 +136,7 @@ type Step =
 async function applyAll(
   batch: readonly Change[],
   tx: ClientBase,
-  { communities, subjectKey, now }: TrustConsumerOptions,
+  { communities, subjectKey, store, now }: TrustConsumerOptions,
 ): Promise<void> {
   const time = now();
   const steps = batch.map((change) => ({ change, step: stepOf(change, communities.get(change.community)) }));
@@ -150,7 +151,7 @@ async function applyAll(
     if (step === undefined) continue;
     if (step.type === 'report') {
       await flush();
-      await takeReport(tx, change, step, erased, time);
+      await takeReport(tx, store.stored, change, step, erased, time);
     } else waiting.set(`${change.community}/${change.id}`, { change, step: withoutErased(step, erased) });
   }
   await flush();
@@ -196,6 +197,7 @@ async function writeWaiting(
 
 async function takeReport(
   tx: ClientBase,
+  stored: StoredEvents,
   { community, author, id, createdAt, ingestedAt }: Change,
   { event, rules }: Extract<Step, { type: 'report' }>,
   erased: Erased,
@@ -205,7 +207,7 @@ async function takeReport(
   const report = { community, reporter: author, source: id, at, cameAt: ingestedAt };
   const isErased = (pubkey: string | undefined) => pubkey !== undefined && erased({ community, pubkey, at });
   const targets = reportedBy(event).filter(({ pubkey }) => !isErased(pubkey));
-  await writeReport(tx, { ...report, targets }, rules, now);
+  await writeReport(tx, stored, { ...report, targets }, rules, now);
 }
 
 interface Named {

@@ -6,6 +6,8 @@
 import type { ClientBase, Pool } from 'pg';
 import type { Denial } from '../api/rules-errors.js';
 import type { AccessRules } from '../events/rules/access.js';
+import { factKey } from '../events/rules/facts.js';
+import type { BegunId, StoredEvents } from '../events/stored-events.js';
 import { hexArray, int2Array, int4Array, int8Array, textArray } from '../postgres/binary.js';
 import { bytes, type Db } from '../postgres/values.js';
 import { addReport, type NewReport, type Report } from '../reports/reports.sql.js';
@@ -229,6 +231,7 @@ export const EVENT_ID = `(SELECT d.event_id FROM event_dedupe d
  */
 export async function latestContacts(
   db: Db,
+  events: StoredEvents,
   { community, subject }: { readonly community: number; readonly subject: string },
   {
     since,
@@ -237,7 +240,7 @@ export async function latestContacts(
   }: { readonly since: number; readonly kinds: readonly number[]; readonly limit: number },
 ): Promise<ShownContact[]> {
   const counts = 'c.at > $3 AND c.kind = ANY ($4)';
-  const { rows } = await db.query<ShownContact>(
+  const { rows } = await db.query<Omit<ShownContact, 'eventId'> & BegunId>(
     `WITH me AS (SELECT id FROM trust_people WHERE community = $1 AND pubkey = $2),
      sent AS MATERIALIZED (SELECT c.* FROM me JOIN trust_contacts c ON c.author = me.id
        WHERE ${counts} ORDER BY c.author, c.named, c.at LIMIT ${CONTACTS_OF_ONE}),
@@ -249,11 +252,16 @@ export async function latestContacts(
          SELECT * FROM trust_contacts c WHERE c.author = p.id AND c.named = me.id AND ${counts}
          ORDER BY c.at DESC LIMIT $5) i) b
        ORDER BY at DESC, event LIMIT $5)
-     SELECT DISTINCT encode(${EVENT_ID}, 'hex') AS "eventId", c.kind, c.at, c.shared, c.direction
-     FROM newest c JOIN trust_people a ON a.id = c.author ORDER BY c.at DESC, "eventId"`,
+     SELECT DISTINCT encode(int8send(c.event), 'hex') AS begin, encode(a.pubkey, 'hex') AS author, c.kind,
+       c.at, c.shared, c.direction
+     FROM newest c JOIN trust_people a ON a.id = c.author ORDER BY c.at DESC, begin`,
     [community, bytes(subject), since, int4Array(kinds), limit],
   );
-  return rows.filter(({ eventId }) => eventId !== null);
+  const ids = await events.wholeIds(db, community, rows);
+  return rows.flatMap(({ kind, at, shared, direction }, place) => {
+    const eventId = ids[place];
+    return eventId === undefined ? [] : [{ eventId, kind, at, shared, direction }];
+  });
 }
 
 // ── Reports ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -272,15 +280,16 @@ export interface ReportGround {
 /** Writes a report that arrived over HTTP, and its ground, in one transaction. Sending it again is safe. */
 export function addWeighedReport(
   pool: Pool,
+  events: StoredEvents,
   report: NewReport,
   rules: AccessRules,
   now: number,
 ): Promise<Report | Denial> {
   const { community, pubkey: reporter, targetEvent: event, targetPubkey: pubkey, reason } = report;
-  return addReport(pool, report, now, async (tx, { reportId, createdAt: at }) => {
+  return addReport(pool, events, report, now, async (tx, { reportId, createdAt: at }) => {
     const source = reportId.replaceAll('-', '');
     const targets = [{ event, pubkey, reason }];
-    await writeReport(tx, { community, reporter, source, at, cameAt: now, targets }, rules, now);
+    await writeReport(tx, events, { community, reporter, source, at, cameAt: now, targets }, rules, now);
   });
 }
 
@@ -292,12 +301,15 @@ interface Target {
 
 export async function writeReport(
   tx: Db,
+  events: StoredEvents,
   report: ReportGround,
   rules: AccessRules,
   now: number,
 ): Promise<void> {
   const { community, reporter, source, at, targets } = report;
-  const named = (await subjectsOf(tx, community, targets)).filter(({ subject }) => subject !== reporter);
+  const named = (await subjectsOf(tx, events, community, targets)).filter(
+    ({ subject }) => subject !== reporter,
+  );
   if (named.length === 0) return;
   const weight = await standing(tx, report, rules);
   await tx.query({
@@ -326,17 +338,16 @@ export async function writeReport(
 }
 
 /** The author of a received event is known; for any other event the report says who wrote it. */
-async function subjectsOf(tx: Db, community: number, targets: readonly Reported[]): Promise<Target[]> {
-  const ids = targets.flatMap(({ event }) => (event === undefined ? [] : [event]));
-  const { rows } = await tx.query<{ id: string; author: string }>({
-    name: 'trust-authors-of',
-    text: `SELECT encode(event_id, 'hex') AS id, encode(author, 'hex') AS author FROM event_dedupe
-      WHERE community = $1 AND event_id = ANY ($2::bytea[])`,
-    values: [community, hexArray(ids)],
-  });
-  const authors = new Map(rows.map(({ id, author }) => [id, author]));
+async function subjectsOf(
+  tx: Db,
+  events: StoredEvents,
+  community: number,
+  targets: readonly Reported[],
+): Promise<Target[]> {
+  const refs = targets.flatMap(({ event }) => (event === undefined ? [] : [{ community, id: event }]));
+  const known = await events.known(tx, refs);
   return targets.flatMap(({ event, pubkey, reason }) => {
-    const subject = (event === undefined ? undefined : authors.get(event)) ?? pubkey;
+    const subject = known.get(factKey(community, event ?? ''))?.author ?? pubkey;
     return subject === undefined ? [] : [{ subject, event: event ?? '', reason }];
   });
 }

@@ -19,7 +19,7 @@ import { pubkeyOf } from '../events/rules/public-key-text.js';
 import { findCost } from '../events/rules/query-cost.js';
 import { isRefusal } from '../events/rules/reply.js';
 import { asKept } from '../events/rules/retention.js';
-import type { EventReads } from '../events/store.js';
+import type { EventStore } from '../events/store.js';
 import { currentKey } from '../keys/keys.sql.js';
 import type { ClientAddress } from '../port/client-address.js';
 import { orNotRun } from '../search/routes.js';
@@ -49,7 +49,7 @@ const CLOSED_MAX = 100;
 
 export interface TrustOptions extends Pick<ChangesOptions, 'inClass'> {
   readonly pool: Pool;
-  readonly events: Pick<EventReads, 'find' | 'byIds'>;
+  readonly events: Pick<EventStore, 'find' | 'byIds' | 'stored'>;
 }
 
 export function trustRoutes(options: TrustOptions): Route[] {
@@ -244,7 +244,12 @@ export async function shownContacts(
   const { id, settings } = community;
   const since = windowStart(now, settings);
   const kinds = Object.keys(settings['trust.kindWeights']).map(Number);
-  const found = await latestContacts(pool, { community: id, subject }, { since, kinds, limit: GROUNDS_READ });
+  const found = await latestContacts(
+    pool,
+    store.stored,
+    { community: id, subject },
+    { since, kinds, limit: GROUNDS_READ },
+  );
   const events = await store.byIds(
     found.map(({ eventId: event }) => ({ community: id, id: event })),
     'light',

@@ -9,9 +9,18 @@ const REPORTS_DUE = `INSERT INTO trust_due (community, claim, due_at, subject)
   SELECT DISTINCT c.community, 'report-based', :now, c.subject FROM changed c
   WHERE :bounded OR c.subject <> :pubkey ORDER BY 1, 4 ON CONFLICT DO NOTHING`;
 
-/** For an erased member who posts again: the arrival of the first event that is still stored. */
-const SEEN_SINCE = `SELECT min(e.ingested_at) FROM events e
-  WHERE e.community = :community AND e.pubkey = :pubkey AND e.kind <> ${KIND_VANISH}`;
+/**
+ * For an erased member who posts again: the arrival of the first event that is still stored. Where events are
+ * not in the database, it is the first one in the log of changes that was not deleted again.
+ */
+const SEEN_SINCE = `SELECT coalesce(
+  (SELECT min(e.ingested_at) FROM events e
+   WHERE e.community = :community AND e.pubkey = :pubkey AND e.kind <> ${KIND_VANISH}),
+  (SELECT min(o.ingested_at) FROM events_outbox o
+   WHERE o.community = :community AND o.author = :pubkey AND o.ingested_at >= 0 AND o.op = 'upsert'
+     AND o.created_at > :until AND NOT EXISTS (SELECT 1 FROM events_outbox d
+       WHERE d.community = o.community AND d.author = o.author AND d.ingested_at >= 0
+         AND d.event_id = o.event_id AND d.op = 'delete' AND d.seq > o.seq)))`;
 
 /** The number of the member among the people of contacts. */
 const MY_NUMBER = `(SELECT p.id FROM trust_people p

@@ -208,7 +208,15 @@ describe('an action on many cases', () => {
     const cases = [await openCase(await post()), await openCase(await post())] as const;
     const { pool } = node.database;
     const community = node.node.communities.find(undefined, undefined)!.id;
-    const same = { community, action: 'dismiss' as const, note: '', label: undefined, privateKinds: [] };
+    const events = node.node.store.stored;
+    const same = {
+      community,
+      action: 'dismiss' as const,
+      note: '',
+      label: undefined,
+      privateKinds: [],
+      events,
+    };
     const ids = cases.map(({ case_id: id }) => id);
     const batch = await openCaseBatch(pool, { ...same, caseIds: ids }, Date.now());
     const one = (caseId: string) => actInBatch(pool, batch, { ...same, caseId }, { fixed: [] }, Date.now());
@@ -309,7 +317,7 @@ describe('a batch by a search', () => {
     const spec = { action: 'remove' as const, conditions: { search: 'x' }, byRule: false, note: '', found };
     const started = await startBatch(pool, { community: community.id }, spec, now);
     if ('denied' in started) throw new Error(started.denied);
-    while (await stepBatch(pool, () => community.settings, now));
+    while (await stepBatch(pool, node.node.store.stored, () => community.settings, now));
     await over(started.batchId, 'done');
     expect(await findBatch(pool, community.id, started.batchId)).toMatchObject({
       lookedAt: 453,

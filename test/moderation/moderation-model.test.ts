@@ -102,15 +102,26 @@ async function readAllAgain(): Promise<void> {
   while (await consumer.followUp!());
 }
 
+const stored = () => life.writers[0]!.store.stored;
+
 async function decide(event: NostrEvent, action: CaseAction, label?: LabelSpec): Promise<void> {
   const { apiPool: pool } = life.database;
   const opened = await openByHand(
     pool,
+    stored(),
     { community, event: event.id, pubkey: undefined, note: '' },
     life.now,
   );
   if (isDenial(opened)) throw new Error(opened.denied);
-  const acting = { community, caseId: opened.caseId, action, note: '', label, privateKinds: [] };
+  const acting = {
+    community,
+    caseId: opened.caseId,
+    action,
+    note: '',
+    label,
+    privateKinds: [],
+    events: stored(),
+  };
   expect(isDenial(await act(pool, acting, { fixed: [] }, life.now))).toBe(false);
 }
 
@@ -311,11 +322,11 @@ describe('moderation', () => {
     expect(await life.submit(0, community, event)).toBe('stored');
     const { apiPool: pool } = life.database;
     const about = { community, event: event.id, pubkey: undefined, note: '' };
-    const opened = await openByHand(pool, about, life.now);
+    const opened = await openByHand(pool, stored(), about, life.now);
     if (isDenial(opened)) throw new Error(opened.denied);
     expect(opened).toMatchObject({ status: 'held', reason: 'rule: 2' });
     const action: CaseAction = 'dismiss';
-    const acting = { community, caseId: opened.caseId, action, note: '', privateKinds: [] };
+    const acting = { community, caseId: opened.caseId, action, note: '', privateKinds: [], events: stored() };
     const dismissed = await act(pool, acting, { fixed: [] }, life.now);
     expect(dismissed).toMatchObject({ denied: 'STATUS_CONFLICT', details: { status: 'held' } });
   });
@@ -460,7 +471,7 @@ describe('moderation', () => {
     const spec = { action: 'remove' as const, conditions, byRule: false, note: '' };
     const batch = await startBatch(pool, { community }, spec, life.now);
     if (isDenial(batch)) throw new Error(batch.denied);
-    const step = () => stepBatch(pool, (id) => communities.get(id)?.settings, life.now);
+    const step = () => stepBatch(pool, stored(), (id) => communities.get(id)?.settings, life.now);
     const found = async () => {
       const now = await findBatch(pool, community, batch.batchId);
       if (isDenial(now)) throw new Error(now.denied);

@@ -12,8 +12,8 @@ import { NodeKeys } from '../../src/keys/keys.js';
 import { OnArrival } from '../../src/moderation/arrival/on-arrival.js';
 import { RATES_SQL } from '../../src/moderation/arrival/on-arrival.sql.js';
 import { findBatch, stepBatch, undoBatch } from '../../src/moderation/batches.sql.js';
+import { readCaseEvent } from '../../src/moderation/case-event.js';
 import { moderationConsumer } from '../../src/moderation/consumer.js';
-import { readCaseEvent } from '../../src/moderation/event.sql.js';
 import { carryOut } from '../../src/moderation/pending-actions.js';
 import { TEXT_LENGTH_MAX } from '../../src/moderation/rules-texts.js';
 import { deleteRule, listRules } from '../../src/moderation/stored-rules.sql.js';
@@ -127,7 +127,9 @@ describe('what a rule holds or hides', () => {
     ]);
     expect(await casesOf(hidden)).toMatchObject([{ status: 'resolved', rule_id: hide }]);
     expect(await actionsOf(held)).toEqual([{ action: 'remove', outcome: 'removed', rule_id: hold }]);
-    expect(await readCaseEvent(life.client, { community, id: held.id })).toEqual(held);
+    expect(
+      await readCaseEvent(life.client, life.writers[0]!.store.stored, { community, id: held.id }),
+    ).toEqual(held);
   });
 
   it('is refused when sent again, on the other instance or in the same batch, and stored once', async () => {
@@ -170,7 +172,9 @@ describe('what a rule holds or hides', () => {
     const event = await post('casino');
     const request = draft('', { kind: 5, pubkey: event.pubkey, tags: [['e', event.id]] });
     expect(await say(request)).toBe('stored');
-    expect(await readCaseEvent(life.client, { community, id: event.id })).toBeUndefined();
+    expect(
+      await readCaseEvent(life.client, life.writers[0]!.store.stored, { community, id: event.id }),
+    ).toBeUndefined();
     expect(await restore(event)).toEqual(['deleted']);
     const late = draft('casino');
     await say(draft('', { kind: 5, pubkey: late.pubkey, tags: [['e', late.id]] }));
@@ -338,7 +342,8 @@ describe('a rule', () => {
     expect([await served(event), await announced(event)]).toEqual([true, ['upsert']]);
     expect(await casesOf(event)).toMatchObject([{ status: 'resolved' }]);
     expect(isDenial(await undoBatch(pool, batch, 30, life.now))).toBe(false);
-    while (await stepBatch(pool, (id) => life.writers[0]!.communities.get(id)?.settings, life.now));
+    const { store, communities } = life.writers[0]!;
+    while (await stepBatch(pool, store.stored, (id) => communities.get(id)?.settings, life.now));
     await settle();
     expect(await findBatch(pool, community, batch.batchId)).toMatchObject({ status: 'undone' });
     expect(await served(event)).toBe(false);

@@ -158,7 +158,12 @@ describe('its reports are withdrawn', () => {
     const event = report({ pubkey: carol });
     await stored(event);
     const words = { targetEvent: TARGET, targetPubkey: undefined, reason: 'spam', comment: '' } as const;
-    await addReport(life.database.pool, { ...words, community: soft, pubkey: carol }, life.now);
+    await addReport(
+      life.database.pool,
+      life.writers[0]!.store.stored,
+      { ...words, community: soft, pubkey: carol },
+      life.now,
+    );
     const ofCarol = async () => (await reports(soft)).filter(({ pubkey }) => pubkey === carol);
     const rowsOfCarol = async () => {
       const { rows } = await life.client.query('SELECT 1 FROM reports WHERE pubkey = $1', [
@@ -179,7 +184,12 @@ describe('its reports are withdrawn', () => {
     await life.run(erase);
     expect(await rowsOfCarol()).toBe(0);
     life.now += 1_000;
-    await addReport(life.database.pool, { ...words, community: soft, pubkey: carol }, life.now);
+    await addReport(
+      life.database.pool,
+      life.writers[0]!.store.stored,
+      { ...words, community: soft, pubkey: carol },
+      life.now,
+    );
     expect(await ofCarol()).toHaveLength(1);
   });
 });

@@ -28,6 +28,7 @@ import {
   historyEntry,
   indexedOf,
   itemOf,
+  listedEntries,
   putEntries,
   removeEntries,
 } from './items.js';
@@ -60,7 +61,7 @@ export async function commitRow(
   const entries =
     row.hidden === undefined
       ? putEntries({ community, event, bound, ingestedAt })
-      : [{ table: 'index' as const, put: hiddenEntry(item) }];
+      : [{ table: 'index' as const, put: hiddenEntry(item) }, ...putListed(item)];
   await db.write([...entries, ...superseding.before]);
   try {
     await db.transact([
@@ -197,6 +198,7 @@ export function hiding(item: EventItem, { hidden, purge, settings, now }: Hiding
       ...(hidden === 'superseded' && !purge
         ? [{ table: 'index' as const, put: historyEntry(community, event, now) }]
         : []),
+      ...(purge ? [] : putListed({ ...item, hidden_as: hidden, hidden_at: now })),
     ],
     change: {
       table: 'events',
@@ -209,7 +211,7 @@ export function hiding(item: EventItem, { hidden, purge, settings, now }: Hiding
     },
     after: wasServed
       ? removeEntries(indexedOf(item))
-      : [{ table: 'index', remove: { pk: history.pk, sk: history.sk } }],
+      : [{ table: 'index', remove: { pk: history.pk, sk: history.sk } }, ...removeListed(item)],
   };
 }
 
@@ -235,8 +237,15 @@ export function removal(item: EventItem): { readonly change: RemoveOf; readonly 
   const { community, event_id } = item;
   const { pk, sk } = hiddenEntry(item);
   const change = { table: 'events' as const, remove: eventKey(community, event_id), if: isAsRead(item) };
-  return { change, after: [...entriesLeft(item), { table: 'index', remove: { pk, sk } }] };
+  return {
+    change,
+    after: [...entriesLeft(item), { table: 'index', remove: { pk, sk } }, ...removeListed(item)],
+  };
 }
+
+const putListed = (item: EventItem): WriteOf[] => listedEntries(item).map((put) => ({ table: 'index', put }));
+export const removeListed = (item: EventItem): WriteOf[] =>
+  listedEntries(item).map(({ pk, sk }) => ({ table: 'index', remove: { pk, sk } }));
 
 function entriesLeft(item: EventItem): WriteOf[] {
   if (item.payload === undefined) return [];

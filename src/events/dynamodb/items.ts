@@ -167,3 +167,15 @@ export function historyEntry(community: number, { id, pubkey, kind }: NostrEvent
   const [pk] = partitions.history(community);
   return { pk: pk!, sk: timeKey(at, id), kind, author: pubkey };
 }
+
+/** Finds what a moderator removed, and requests to vanish, by the time from which they are not served. */
+export function listedEntries(item: EventItem): Entry[] {
+  const { community, event_id, kind, pubkey: author, hidden_as, hidden_at = 0 } = item;
+  const list =
+    hidden_as === 'removed'
+      ? partitions.removed(community)
+      : hidden_as === 'withheld'
+        ? partitions.vanish(community)
+        : [];
+  return list.map((pk) => ({ pk, sk: timeKey(hidden_at, event_id), kind, author }));
+}

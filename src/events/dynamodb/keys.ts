@@ -99,6 +99,10 @@ export const partitions = {
   expires: (community: number) => shards(`${community}/expires`, SHARDS.expires),
   /** Superseded versions by the time when they were superseded. */
   history: (community: number) => [`${community}/history`],
+  /** Removed events by the time when they were removed. */
+  removed: (community: number) => [`${community}/removed`],
+  /** Requests to vanish by the time when they came in. */
+  vanish: (community: number) => [`${community}/vanish`],
 };
 
 /** The partition of this list that an event is in. */

@@ -4,6 +4,8 @@
  */
 import type { DynamodbPlace } from '../../node/config.js';
 import type { Metrics } from '../../node/metrics.js';
+import type { SearchedEvents } from '../../search/search.sql.js';
+import { changedEventsOf } from './changed-events.js';
 import { Dynamodb } from './client.js';
 import { type DynamodbStore, type DynamodbStoreOptions, startDynamodbStore } from './store.js';
 import { Streams } from './stream/client.js';
@@ -21,6 +23,22 @@ export interface DynamodbEvents {
 export interface OpenOptions extends Omit<DynamodbStoreOptions, 'db' | 'onRemovalsLeft'> {
   readonly place: DynamodbPlace;
   readonly metrics: Metrics;
+}
+
+/** For commands that only read. The tables exist since a node has run. */
+export function openDynamodbReads(
+  options: Omit<DynamodbStoreOptions, 'db' | 'onRemovalsLeft'> & { readonly place: DynamodbPlace },
+): Pick<DynamodbStore, 'stored' | 'close'> & { readonly elsewhere: SearchedEvents } {
+  const db = new Dynamodb(options.place);
+  const store = startDynamodbStore({ ...options, db });
+  return {
+    stored: store.stored,
+    elsewhere: { events: store, changed: changedEventsOf(store, options.communities) },
+    close: async () => {
+      await store.close();
+      await db.close();
+    },
+  };
 }
 
 export async function openDynamodbEvents(options: OpenOptions): Promise<DynamodbEvents> {

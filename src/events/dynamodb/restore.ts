@@ -10,7 +10,7 @@ import { factKey, type Submission } from '../rules/facts.js';
 import { ages, eventSince } from '../rules/retention.js';
 import type { EventRef, Ordered, Restored } from '../store.js';
 import { Conflict, eachOf } from './client.js';
-import { commitHead, commitRow, IS_REMOVED, tidy } from './commit.js';
+import { commitHead, commitRow, IS_REMOVED, removeListed, tidy } from './commit.js';
 import { readFacts } from './facts.js';
 import { type EventItem, eventOf, hiddenEntry } from './items.js';
 import { itemsByRef } from './selections.js';
@@ -73,7 +73,7 @@ async function decideAgain(options: SubmitOptions, item: EventItem): Promise<Res
     await commitRow(db, { ...commit, row, own: IS_REMOVED });
     recent.add(row, now);
     const { pk, sk } = hiddenEntry(item);
-    await tidy(db, [{ table: 'index', remove: { pk, sk } }]);
+    await tidy(db, [{ table: 'index', remove: { pk, sk } }, ...removeListed(item)]);
   } else if (writes.heads.length > 0) await commitHead(db, commit);
   return writes.decisions[0]!;
 }

@@ -32,6 +32,7 @@ import { readRecords } from './read/records.js';
 import { type WalkedPage, type WalkOf, walkEvents } from './read/walk.js';
 import { restoreEvents } from './restore.js';
 import { itemsByRef } from './selections.js';
+import { storedInDynamodb } from './stored/stored-events.js';
 import { FAILED, KeyTurns, type SubmitOptions, submitOne } from './submit.js';
 
 /** Events that are written at the same time. */
@@ -89,6 +90,11 @@ export function startDynamodbStore(options: DynamodbStoreOptions): DynamodbStore
   const reading = { db, marks, recent, positions, now };
   const writing = startWriting(submitting);
   return {
+    stored: storedInDynamodb({
+      ...reading,
+      communities: options.communities,
+      settingsOf: options.settingsOf,
+    }),
     get depth() {
       return writing.depth;
     },

@@ -4,6 +4,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type * as Client from '@aws-sdk/client-dynamodb';
+import type { EventTable } from '../stored-events.js';
 import { type Dynamodb, DynamodbFailure } from './client.js';
 import { GSI_OWNER, GSI_PK_KIND, GSI_PK_KIND_D, TABLE_NAMES, type Table } from './keys.js';
 
@@ -71,6 +72,24 @@ export async function tableState(db: Dynamodb, table: Table): Promise<string | u
     if (error instanceof DynamodbFailure && error.reason === 'ResourceNotFoundException') return undefined;
     throw error;
   }
+}
+
+/** What the tables hold; DynamoDB counts it about every six hours. */
+export function tableSizes(db: Dynamodb): Promise<EventTable[]> {
+  const sizeOf = async (table: Table): Promise<EventTable> => {
+    const { Table: found } = await db.plain(({ client, plain }) =>
+      plain.send(new client.DescribeTableCommand({ TableName: db.nameOf(table) })),
+    );
+    const indexes = found?.GlobalSecondaryIndexes ?? [];
+    return {
+      name: db.nameOf(table),
+      holds: table,
+      rows: found?.ItemCount ?? 0,
+      tableBytes: found?.TableSizeBytes ?? 0,
+      indexBytes: indexes.reduce((sum, { IndexSizeBytes = 0 }) => sum + IndexSizeBytes, 0),
+    };
+  };
+  return Promise.all(TABLES.map(sizeOf));
 }
 
 /** Creates the tables that are missing, and waits until all are active. Two instances may do so at once. */

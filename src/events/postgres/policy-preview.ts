@@ -3,10 +3,10 @@
  * that only reads (I14). What it counts is in events/rules/policy-preview.ts.
  */
 import type { Pool } from 'pg';
-import type { Denial } from '../../api/rules-errors.js';
 import { inTransaction } from '../../postgres/transaction.js';
 import { topicsOf } from '../../topics/rules.js';
-import { type PolicyChange, type PolicyPreview, PolicySums } from '../rules/policy-preview.js';
+import { type PolicyChange, PolicySums } from '../rules/policy-preview.js';
+import type { BoundedPreview, PreviewedPolicy } from '../stored-events.js';
 import { oldestPlacesOfTopic, takeOldest } from './capacity.js';
 import type { TagHash } from './tag-hash.js';
 
@@ -20,16 +20,11 @@ const BEGIN_READING = `BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY;
   SET LOCAL idle_in_transaction_session_timeout = '10s'`;
 const ALL = { events: Number.POSITIVE_INFINITY, bytes: Number.POSITIVE_INFINITY };
 
-export interface BoundedPreview extends PolicyPreview {
-  /** False: the topic has more events than were looked at, so each count is "at least". */
-  readonly complete: boolean;
-}
-
 export async function previewPolicy(
   pool: Pool,
   change: PolicyChange & { readonly community: number },
   tagHash: TagHash,
-): Promise<BoundedPreview | Denial> {
+): Promise<PreviewedPolicy> {
   const began = performance.now();
   const { community, topic } = change;
   return inTransaction(pool, BEGIN_READING, async (db): Promise<BoundedPreview> => {

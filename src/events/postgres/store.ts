@@ -12,6 +12,7 @@ import { countEvents } from './read/count.js';
 import { findEvents, readEventsById, readNewest, readPayloads } from './read/find.js';
 import { readMarks } from './read/hidden-at-read.js';
 import { readKnown, readRecords } from './read/records.js';
+import { storedInPostgres } from './read/stored-events.js';
 import type { Replica } from './replica.js';
 import { isServed, writeSeen } from './seen.js';
 
@@ -26,6 +27,7 @@ export function startPostgresStore(options: PostgresStoreOptions): EventStore {
   const reading: Replica['read'] =
     replica === undefined ? (as, work) => work(queryPools[as]) : (as, work) => replica.read(as, work);
   return {
+    stored: storedInPostgres(tagHash),
     get depth() {
       return lane.depth;
     },

@@ -6,6 +6,7 @@
  */
 import type { Client } from 'pg';
 import { int2Array } from '../../postgres/binary.js';
+import type { Db } from '../../postgres/values.js';
 import { topicsOf, UNBOUND } from '../../topics/rules.js';
 import type { NostrEvent } from '../rules/event.js';
 import type { PlacedEvent } from '../rules/facts.js';
@@ -198,7 +199,7 @@ export const PURGE_DELETED_SQL = purgeSql(AUDITED);
 export const PURGE_REMOVED_SQL = purgeSql(REMOVED);
 
 type Purge = (
-  client: Client,
+  client: Db,
   community: number,
   hiddenBefore: number,
   now: number,

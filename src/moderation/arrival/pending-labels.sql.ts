@@ -6,10 +6,13 @@
 import { randomUUID } from 'node:crypto';
 import type { ClientBase, Pool } from 'pg';
 import type { HeldEvent } from '../../events/rules/batch/judged.js';
+import { factKey } from '../../events/rules/facts.js';
+import type { StoredEvents } from '../../events/stored-events.js';
 import { putLabel } from '../../labels/labels.sql.js';
 import type { LabelSpec } from '../../labels/rules.js';
 import { hexArray, int4Array, textArray } from '../../postgres/binary.js';
 import { BEGIN_BRIEFLY, inTransaction } from '../../postgres/transaction.js';
+import { topicsOfEvents } from '../cases.sql.js';
 import { countRates } from '../judge.sql.js';
 import type { Rule } from '../rules.js';
 
@@ -49,29 +52,40 @@ interface PendingLabel {
   readonly at: number;
   readonly id: string;
   readonly author: string;
-  readonly topics: readonly string[];
+  /** Null where another store has the event. */
+  readonly topics: readonly string[] | null;
   /** Null when the rule was deleted meanwhile. */
   readonly ruleId: string | null;
   readonly label: LabelSpec | null;
   readonly conditions: Rule['conditions'] | null;
 }
 
+const TOPICS = 'topics_of_event(a.community, a.target_event)';
+
 /** The oldest that no other process is putting now. */
-export async function putPendingLabels(pool: Pool, now: number): Promise<void> {
+export async function putPendingLabels(pool: Pool, events: StoredEvents, now: number): Promise<void> {
   await inTransaction(pool, BEGIN_BRIEFLY, async (tx) => {
     const { rows } = await tx.query<PendingLabel>(
       `SELECT a.action_id AS "actionId", a.community, a.at, encode(a.target_event, 'hex') AS id,
-         encode(a.target_pubkey, 'hex') AS author, topics_of_event(a.community, a.target_event) AS topics,
+         encode(a.target_pubkey, 'hex') AS author, ${events.inDatabase ? TOPICS : 'NULL'} AS topics,
          r.rule_id AS "ruleId", r.label, r.conditions
        FROM (SELECT * FROM moderation_actions WHERE done_at IS NULL AND action = 'label'
          ORDER BY position LIMIT ${LABELS_MAX} FOR UPDATE SKIP LOCKED) a
        LEFT JOIN moderation_rules r USING (rule_id) ORDER BY a.position`,
     );
-    for (const pending of rows) await put(tx, pending, now);
+    const elsewhere = events.inDatabase ? undefined : await topicsOfEvents(tx, events, rows);
+    for (const pending of rows) {
+      const topics = elsewhere?.get(factKey(pending.community, pending.id)) ?? pending.topics ?? [];
+      await put(tx, { ...pending, topics }, now);
+    }
   });
 }
 
-async function put(tx: ClientBase, pending: PendingLabel, now: number): Promise<void> {
+async function put(
+  tx: ClientBase,
+  pending: PendingLabel & { readonly topics: readonly string[] },
+  now: number,
+): Promise<void> {
   const { actionId, community, id, author, topics, ruleId, label } = pending;
   if (ruleId === null || label === null || !(await isOverRate(tx, pending))) {
     await tx.query('DELETE FROM moderation_actions WHERE action_id = $1', [actionId]);

@@ -53,7 +53,10 @@ export interface Reading {
 export type Served = EventItem & { readonly payload: string };
 export { isServedItem };
 
-export async function findEvents(reading: Reading, query: Query): Promise<FoundEvent[]> {
+/** A query that may continue a page. */
+export type PlacedQuery = Query & { readonly after?: Placed | undefined };
+
+export async function findEvents(reading: Reading, query: PlacedQuery): Promise<FoundEvent[]> {
   const { limit } = query;
   const found: FoundEvent[] = [];
   let bytes = 0;
@@ -137,7 +140,7 @@ export async function newestEvents(
 // ── Matches ────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Newest first, each once. The caller stops when it has enough. */
-async function* matches(reading: Reading, query: Query): AsyncGenerator<Served> {
+async function* matches(reading: Reading, query: PlacedQuery): AsyncGenerator<Served> {
   const { db, marks } = reading;
   const { community, filter, limit } = query;
   if (limit <= 0 || matchesNothing(filter)) return;
@@ -161,21 +164,23 @@ async function* matches(reading: Reading, query: Query): AsyncGenerator<Served> 
 }
 
 /** By ids: every item is read, because their times are not known before. */
-async function ofIds(db: Dynamodb, { community, filter }: Query): Promise<Served[]> {
+async function ofIds(db: Dynamodb, { community, filter, after }: PlacedQuery): Promise<Served[]> {
   const refs = [...filter.ids!].map((id) => ({ community, id }));
   const items = [...(await itemsByRef(db, refs)).values()].filter(isServedItem);
   const placeOfItem = ({ created_at, event_id }: Served) => ({ createdAt: created_at, id: event_id });
-  return items.sort((a, b) => byPlace(placeOfItem(a), placeOfItem(b)));
+  const isLater = (item: Served) => after === undefined || byPlace(placeOfItem(item), after) > 0;
+  return items.filter(isLater).sort((a, b) => byPlace(placeOfItem(a), placeOfItem(b)));
 }
 
 async function* candidates(
   { db, recent }: Reading,
-  { community, filter, limit }: Query,
+  { community, filter, limit, after }: PlacedQuery,
   plan: Plan,
 ): AsyncGenerator<Placed[]> {
-  const scan = new Scan(db, plan, filter, limit);
+  const scan = new Scan(db, plan, filter, limit, after);
+  const isLater = (place: Placed) => after === undefined || byPlace(place, after) > 0;
   // What this process has just stored, where the index may not have it yet.
-  let own = plan.lags ? recent.find(community, filter).sort(byPlace) : [];
+  let own = plan.lags ? recent.find(community, filter).filter(isLater).sort(byPlace) : [];
   for (;;) {
     const entries = await scan.next(Math.min(PORTION, Math.max(PORTION_MIN, limit)));
     if (entries.length === 0) {
@@ -197,7 +202,7 @@ export function mayMatch(
   return (kinds?.has(kind) ?? true) && (authors?.has(author) ?? true);
 }
 
-const byPlace = (a: Placed, b: Placed) =>
+export const byPlace = (a: Placed, b: Placed) =>
   b.createdAt - a.createdAt || (a.id < b.id ? -1 : a.id > b.id ? 1 : 0);
 
 /** The served items at these places, in their order. */

@@ -240,7 +240,7 @@ interface PageRange {
 }
 
 /** `last`: the key of the last entry, where there are more. */
-async function pageOf(
+export async function pageOf(
   db: Dynamodb,
   partition: Partition,
   { from, to, limit, isBackwards }: PageRange,

@@ -8,51 +8,11 @@ import { addressOf } from '../../rules/classify.js';
 import { ownersOf } from '../../rules/deletion.js';
 import type { NostrEvent } from '../../rules/event.js';
 import { CAME_BY_SYNC } from '../../rules/facts.js';
-import { type Hidden, hiddenOf } from '../../rules/hidden.js';
+import { hiddenOf } from '../../rules/hidden.js';
 import type { EventRef } from '../../store.js';
+import { type EventLife, type KnownLife, type KnownTombstone, TOMBSTONES_MAX } from '../../stored-events.js';
 import { addressHash } from '../history.js';
 import { dedupeOf, eventAt } from '../places.js';
-
-/** Times are milliseconds, but for those of Nostr events, which are seconds. */
-export interface StoredLife {
-  readonly event: NostrEvent;
-  readonly expiresAt: number | null;
-  readonly hiddenAt: number | null;
-}
-
-export interface KnownId {
-  readonly author: string;
-  readonly firstSeenAt: number;
-  readonly lastSeenAt: number | null;
-  readonly seenCount: number;
-  readonly hidden: Hidden | undefined;
-  readonly goneAt: number | null;
-  /** How it came; undefined once its row of the outbox is trimmed. */
-  readonly cameBy: 'post' | 'gossip' | 'sync' | undefined;
-  /** Undefined once it is purged. */
-  readonly stored: StoredLife | undefined;
-}
-
-export interface KnownTombstone {
-  /** Who made the request. */
-  readonly author: string;
-  readonly isAddress: boolean;
-  readonly requestedAt: number;
-  readonly appliedAt: number | null;
-  readonly deletionEvent: string;
-}
-
-export interface EventLife {
-  readonly known: KnownId | undefined;
-  /** Without a row, also those of keys that may not own the event. */
-  readonly tombstones: readonly KnownTombstone[];
-  /** The newest version that was seen of its address. */
-  readonly head: { readonly id: string; readonly created_at: number } | undefined;
-  /** The latest request to vanish of one of its owners. */
-  readonly vanish: { readonly until: number; readonly request: string | null } | undefined;
-}
-
-const TOMBSTONES_MAX = 50;
 
 export async function readEventLife(db: Db, ref: EventRef): Promise<EventLife> {
   const known = await readKnown(db, ref);
@@ -68,12 +28,12 @@ export async function readEventLife(db: Db, ref: EventRef): Promise<EventLife> {
   };
 }
 
-interface KnownRow extends Omit<KnownId, 'hidden' | 'stored' | 'cameBy'> {
+interface KnownRow extends Omit<KnownLife, 'hidden' | 'stored' | 'cameBy'> {
   readonly hidden: number | null;
-  readonly cameBy: KnownId['cameBy'] | null;
+  readonly cameBy: KnownLife['cameBy'] | null;
 }
 
-async function readKnown(db: Db, { community, id }: EventRef): Promise<KnownId | undefined> {
+async function readKnown(db: Db, { community, id }: EventRef): Promise<KnownLife | undefined> {
   const asked = '(SELECT $1::int AS community, $2::bytea AS event_id) asked';
   const dedupe = dedupeOf('asked.community', 'asked.event_id');
   const values = [community, bytes(id)];

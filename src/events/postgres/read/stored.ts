@@ -4,22 +4,22 @@
  * a bounded number of them for one page (I14), along an index, because their tags are no longer indexed.
  * Those of one author are sorted for each page: an index with their time misleads the planner in the lane.
  */
-import type { Pool } from 'pg';
 import { hexArray, int2Array, int4Array, int8Array } from '../../../postgres/binary.js';
-import { bytes } from '../../../postgres/values.js';
+import { bytes, type Db } from '../../../postgres/values.js';
 import { UNBOUND } from '../../../topics/rules.js';
-import type { RowRef } from '../../rules/facts.js';
-import { HIDDEN_CODES, type Hidden, hiddenOf } from '../../rules/hidden.js';
+import { factKey, type RowRef } from '../../rules/facts.js';
+import { HIDDEN_CODES, hiddenOf } from '../../rules/hidden.js';
+import type { EventRef } from '../../store.js';
+import {
+  HIDDEN_ROWS_MAX,
+  type HiddenOf,
+  type HiddenPlaces,
+  type ListedPlace,
+  type StoredRow,
+} from '../../stored-events.js';
 import { dedupeOf, eventAt } from '../places.js';
 import { NOT_VANISHED } from './hidden-at-read.js';
 import { Parameters, run } from './statement.js';
-
-/** The place of a row in a list, which is in the order of `at`, the newest first, then of the id. */
-export interface ListedPlace extends RowRef {
-  readonly at: number;
-  readonly id: string;
-  readonly bytes: number;
-}
 
 type PlaceTuple = [
   seq: number,
@@ -41,12 +41,8 @@ const placeOf = ([seq, ingestedAt, keep, at, id, size]: PlaceTuple): ListedPlace
 });
 
 /** Of the ids that are stored, by the time of the event. */
-export async function placesOfIds(
-  pool: Pool,
-  community: number,
-  ids: readonly string[],
-): Promise<ListedPlace[]> {
-  const { rows } = await run<PlaceTuple>(pool, {
+export async function placesOfIds(db: Db, community: number, ids: readonly string[]): Promise<ListedPlace[]> {
+  const { rows } = await run<PlaceTuple>(db, {
     text: `SELECT e.seq, e.ingested_at, e.keep, e.created_at, encode(e.id, 'hex'), octet_length(e.payload),
         true
       FROM unnest($2::bytea[]) AS asked (id)
@@ -57,35 +53,7 @@ export async function placesOfIds(
   return rows.map(placeOf);
 }
 
-/** Why they are hidden, where an index lists them without an author. */
-export type ListedHidden = Extract<Hidden, 'deleted' | 'removed'>;
-
-export interface HiddenOf {
-  readonly community: number;
-  /** By the time of the event, of this author; or by when they were hidden, for this reason. */
-  readonly by:
-    | { readonly author: string; readonly hidden?: ListedHidden }
-    | { readonly hidden: ListedHidden };
-  readonly kinds?: readonly number[] | undefined;
-  /** Seconds, of the event; inclusive. */
-  readonly since?: number | undefined;
-  readonly until?: number | undefined;
-  /** Tags that the event has. */
-  readonly tags: readonly (readonly [name: string, value: string])[];
-  readonly after: Pick<ListedPlace, 'at' | 'id'> | undefined;
-  readonly limit: number;
-}
-
-export interface HiddenPlaces {
-  readonly places: readonly ListedPlace[];
-  /** Where the next page begins; undefined after the last row. */
-  readonly next: Pick<ListedPlace, 'at' | 'id'> | undefined;
-}
-
-/** Rows that are looked at for one page. */
-export const HIDDEN_ROWS_MAX = 1_000;
-
-export async function placesOfHidden(pool: Pool, asked: HiddenOf): Promise<HiddenPlaces> {
+export async function placesOfHidden(db: Db, asked: HiddenOf): Promise<HiddenPlaces> {
   const { by, after, limit } = asked;
   const params = new Parameters();
   const ofAuthor = 'author' in by;
@@ -106,7 +74,7 @@ export async function placesOfHidden(pool: Pool, asked: HiddenOf): Promise<Hidde
   }
   const checks = checksOf(params, asked);
   const rowsMax = checks.length === 0 ? limit + 1 : HIDDEN_ROWS_MAX;
-  const { rows } = await run<PlaceTuple>(pool, {
+  const { rows } = await run<PlaceTuple>(db, {
     text: `SELECT e.seq, e.ingested_at, e.keep, ${time}, encode(e.id, 'hex'), octet_length(e.payload),
         ${checks.length === 0 ? 'true' : checks.join(' AND ')}
       FROM events e WHERE ${where.join(' AND ')}
@@ -137,23 +105,6 @@ function checksOf(params: Parameters, { by, kinds, since, until, tags }: HiddenO
   return checks;
 }
 
-export interface StoredRow {
-  readonly id: string;
-  readonly pubkey: string;
-  readonly kind: number;
-  /** Seconds. */
-  readonly createdAt: number;
-  readonly expiresAt: number | null;
-  /** Milliseconds. */
-  readonly ingestedAt: number;
-  readonly hiddenAt: number | null;
-  readonly hidden: Hidden | undefined;
-  /** A mark hides it that has not reached its row yet. */
-  readonly isVanished: boolean;
-  readonly bound: readonly string[];
-  readonly payload: string;
-}
-
 type StoredTuple = [
   id: string,
   pubkey: string,
@@ -168,12 +119,40 @@ type StoredTuple = [
   payload: string,
 ];
 
+const COLUMNS = `encode(e.id, 'hex'), encode(e.pubkey, 'hex'), e.kind, e.created_at, e.expires_at,
+        e.ingested_at, e.hidden_at, e.hidden, NOT ${NOT_VANISHED}, e.bound, e.payload`;
+
+const rowOf = ([
+  id,
+  pubkey,
+  kind,
+  createdAt,
+  expiresAt,
+  ingestedAt,
+  hiddenAt,
+  hidden,
+  isVanished,
+  bound,
+  payload,
+]: StoredTuple): StoredRow => ({
+  id,
+  pubkey,
+  kind,
+  createdAt,
+  expiresAt,
+  ingestedAt,
+  hiddenAt,
+  hidden: hidden === null ? undefined : hiddenOf(hidden),
+  isVanished,
+  bound: bound ?? UNBOUND,
+  payload,
+});
+
 /** The rows at these places, in their order, without those that were purged meanwhile. */
-export async function readStored(pool: Pool, places: readonly RowRef[]): Promise<StoredRow[]> {
+export async function readStored(db: Db, places: readonly RowRef[]): Promise<StoredRow[]> {
   if (places.length === 0) return [];
-  const { rows } = await run<StoredTuple>(pool, {
-    text: `SELECT encode(e.id, 'hex'), encode(e.pubkey, 'hex'), e.kind, e.created_at, e.expires_at,
-        e.ingested_at, e.hidden_at, e.hidden, NOT ${NOT_VANISHED}, e.bound, e.payload
+  const { rows } = await run<StoredTuple>(db, {
+    text: `SELECT ${COLUMNS}
       FROM unnest($1::bigint[], $2::bigint[], $3::smallint[])
         WITH ORDINALITY AS asked (seq, ingested_at, keep, place)
       ${eventAt('asked')}
@@ -184,19 +163,22 @@ export async function readStored(pool: Pool, places: readonly RowRef[]): Promise
       int2Array(places.map(({ keep }) => keep)),
     ],
   });
-  return rows.map(
-    ([id, pubkey, kind, createdAt, expiresAt, ingestedAt, hiddenAt, hidden, isVanished, bound, payload]) => ({
-      id,
-      pubkey,
-      kind,
-      createdAt,
-      expiresAt,
-      ingestedAt,
-      hiddenAt,
-      hidden: hidden === null ? undefined : hiddenOf(hidden),
-      isVanished,
-      bound: bound ?? UNBOUND,
-      payload,
+  return rows.map(rowOf);
+}
+
+/** Stored rows in any state, by `factKey`. */
+export async function readStoredById(db: Db, refs: readonly EventRef[]): Promise<Map<string, StoredRow>> {
+  if (refs.length === 0) return new Map();
+  const { rows } = await run<[number, ...StoredTuple]>(db, {
+    text: `SELECT asked.community, ${COLUMNS}
+      FROM unnest($1::int[], $2::bytea[]) AS asked (community, event_id)
+      ${dedupeOf('asked.community', 'asked.event_id')} ${eventAt('d')}`,
+    values: [int4Array(refs.map(({ community }) => community)), hexArray(refs.map(({ id }) => id))],
+  });
+  return new Map(
+    rows.map(([community, ...tuple]) => {
+      const row = rowOf(tuple);
+      return [factKey(community, row.id), row];
     }),
   );
 }

@@ -2,38 +2,24 @@
  * How busy topics are: posts of the last day and week, and the newest one. One index scan per topic, and each
  * stops at its limit, so a busy topic costs no more than `POSTS_COUNTED_MAX` rows.
  */
-import type { Pool } from 'pg';
+import type { Db } from '../../../postgres/values.js';
 import type { Filter } from '../../rules/filter.js';
-import { DAY_MS, type Retention } from '../../rules/retention.js';
+import { DAY_MS } from '../../rules/retention.js';
+import {
+  type ActivityOf,
+  POST_KINDS,
+  POSTS_COUNTED_MAX,
+  type TopicActivity,
+  WEEK_DAYS,
+} from '../../stored-events.js';
 import { eventAt } from '../places.js';
 import type { TagHash } from '../tag-hash.js';
 import { carries, conditions, contextOf, requestedTags, servedKeeps } from './query.js';
 import { Parameters, run } from './statement.js';
 
-/** Notes, threads, comments and articles. */
-const POST_KINDS: ReadonlySet<number> = new Set([1, 11, 1111, 30_023]);
-export const POSTS_COUNTED_MAX = 500;
-const WEEK_DAYS = 7;
-
-export interface TopicActivity {
-  /** Up to `POSTS_COUNTED_MAX`. */
-  readonly postsDay: number;
-  readonly postsWeek: number;
-  /** `created_at` of the newest post, in seconds. */
-  readonly lastPostAt: number | null;
-}
-
-export interface ActivityOf {
-  readonly community: number;
-  readonly topics: readonly string[];
-  readonly rules: Retention;
-  /** Milliseconds. */
-  readonly now: number;
-}
-
 /** The activity of each of these topics, also of those without posts. */
 export async function readTopicActivity(
-  pool: Pool,
+  db: Db,
   tagHash: TagHash,
   { community, topics, rules, now }: ActivityOf,
 ): Promise<Map<string, TopicActivity>> {
@@ -53,7 +39,7 @@ export async function readTopicActivity(
       FROM (${posts} AND g.created_at >= ${daysAgo(WEEK_DAYS)}
         ORDER BY g.created_at DESC LIMIT ${context.limit}) p) recent ON true
     LEFT JOIN LATERAL (${posts} ORDER BY g.created_at DESC LIMIT 1) newest ON true`;
-  const { rows } = await run<[string, number, number, number | null]>(pool, { text, values: params.values });
+  const { rows } = await run<[string, number, number, number | null]>(db, { text, values: params.values });
   return new Map(
     rows.map(([topic, postsDay, postsWeek, lastPostAt]) => [topic, { postsDay, postsWeek, lastPostAt }]),
   );
