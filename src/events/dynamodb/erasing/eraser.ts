@@ -56,7 +56,8 @@ export function entriesAbout(found: Found): number {
 const isVersion = ({ hidden_as, payload }: EventItem) => hidden_as === 'superseded' && payload !== undefined;
 
 export class Eraser {
-  private waiting: Waiting[] = [];
+  /** By the ids of their events: the walk over hidden ids finds those again that it has just deleted. */
+  private waiting = new Map<string, Waiting>();
   private deleted = 0;
   private entries = 0;
 
@@ -73,15 +74,15 @@ export class Eraser {
       if (one.type === 'hidden') await this.remove(one.item);
     });
     this.options.onHidden?.(this.hidden, gone);
-    if (this.waiting.length >= WAITING_MAX) await this.finish();
+    if (this.waiting.size >= WAITING_MAX) await this.finish();
     else await this.report();
   }
 
   /** Waits for the log, and deletes the ids. */
   async finish(): Promise<void> {
-    const { waiting } = this;
+    const waiting = [...this.waiting.values()];
     await this.announced(waiting.map(({ item }) => item));
-    this.waiting = [];
+    this.waiting.clear();
     await eachOf(waiting, AT_ONCE, async ({ item, entries }) => {
       const { change, after } = removal(item);
       if (!(await this.options.db.change(change))) return;
@@ -115,14 +116,15 @@ export class Eraser {
       { table: 'state', remove: seenKey(community, event_id) },
     ]);
     const { payload: _, ...rest } = item;
-    this.waiting.push({ item: { ...rest, hidden_as: this.hidden, hidden_at: at }, entries: all.length });
+    const bare = { ...rest, hidden_as: this.hidden, hidden_at: at };
+    this.waiting.set(event_id, { item: bare, entries: all.length });
     return true;
   }
 
   private async remove(item: EventItem): Promise<void> {
     const isErased = item.hidden_as === 'erased' || item.hidden_as === 'vanished';
     if (isErased && item.payload === undefined) {
-      this.waiting.push({ item, entries: 1 });
+      if (!this.waiting.has(item.event_id)) this.waiting.set(item.event_id, { item, entries: 1 });
       return;
     }
     const { db } = this.options;
