@@ -161,7 +161,6 @@ async function withJobs<T>(
     const erasing: Erasing = {
       pool: database.pool,
       store: timed,
-      tagHash,
       subjectKey: new SubjectKey({ folder }),
       keys,
       certificates: new Certificates({ pool: database.pool, keys, folder, version: '0.0.0' }),

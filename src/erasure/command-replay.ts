@@ -26,6 +26,7 @@ export function replayCommand(): Command {
       'also accept certificates that this key has signed; may be repeated',
       pubkeyArguments,
     )
+    .option('--all', 'also those that the database knows: DynamoDB was restored, and PostgreSQL was not')
     .addHelpText(
       'after',
       `
@@ -36,12 +37,18 @@ that this node has signed are accepted.
 
 Examples:
   $ minato erase replay
+  $ minato erase replay --all
   $ minato erase replay proofs.jsonl --key npub180cvv07tjdrrgpa0j7j7tmnyl2yr6yr7l8j4s3evf6u64th6gkwsyjh6w6`,
     )
     .action(replay);
 }
 
-async function replay(files: readonly string[], { key = [] }: { key?: readonly string[] }): Promise<void> {
+interface ReplayFlags {
+  readonly key?: readonly string[];
+  readonly all?: boolean;
+}
+
+async function replay(files: readonly string[], { key = [], all = false }: ReplayFlags): Promise<void> {
   const { dataDir } = readConfig(process.env);
   const paths = files.length === 0 ? [certificatesFile(dataDir)] : files;
   const proofs: Proof[] = [];
@@ -49,7 +56,7 @@ async function replay(files: readonly string[], { key = [] }: { key?: readonly s
   await withJobs(async (context) => {
     await refuseStrangers(context, proofs, key);
     await refuseOthers(context, proofs, key);
-    await again(context, proofs);
+    await again(context, proofs, all);
   });
 }
 
@@ -96,21 +103,23 @@ async function refuseOthers(
   );
 }
 
-async function again(context: CommandJobs, proofs: readonly Proof[]): Promise<void> {
+async function again(context: CommandJobs, proofs: readonly Proof[], all: boolean): Promise<void> {
   const { database, erasing, now, signal, bounds } = context;
   const {
     known,
     elsewhere,
     marked,
     again: ids,
+    deleted,
   } = await withRegistry(erasing, database, { now, rows: bounds.rows }, (opened) =>
-    replayErasures({ ...erasing, ...opened, signal, now }, proofs),
+    replayErasures({ ...erasing, ...opened, signal, now, all }, proofs),
   );
   process.stdout.write(
     `${count(proofs.length)} certificates: ${count(known)} known here, ` +
       `${count(elsewhere)} of communities that are not here, ` +
       `${count(marked)} whose refusal is in force again, ${count(ids.length)} to erase again\n`,
   );
+  if (deleted > 0) process.stdout.write(`${count(deleted)} rows of erased communities were deleted again\n`);
   if (ids.length === 0) return;
   await runNow(erase, context);
   for (const id of ids) {

@@ -20,6 +20,8 @@ export interface Reading extends JobContext {
   readonly keys: NodeKeys;
   readonly metrics: Metrics;
   readonly log: Log;
+  /** Reads the stream of a store in DynamoDB, until the function that it returns is called. */
+  readonly follow?: (() => () => Promise<void>) | undefined;
 }
 
 /** Does the work while this process runs the consumers, unless another process holds their leases. */
@@ -33,9 +35,11 @@ export async function withConsumers<T>(
     events: context.changed,
     consumers: consumersOf({ ...context, subjectKey }),
   });
+  const stopStream = context.follow?.();
   try {
     return await work(consumers);
   } finally {
+    await stopStream?.();
     await consumers.stop();
   }
 }

@@ -7,7 +7,9 @@ import type { ClientBase, Pool } from 'pg';
 import { type Denial, denial } from '../api/rules-errors.js';
 import { type Change, changeConfig } from '../communities/config-change.sql.js';
 import { DAY_MS } from '../events/rules/retention.js';
+import type { EventStore, PendingMark } from '../events/store.js';
 import type { Awaited, Unacknowledged } from '../outbox/rules-follower.js';
+import { hexArray, int4Array, int8Array } from '../postgres/binary.js';
 import { replaceNames } from '../postgres/named.js';
 import { type Bounded, countUpTo, NEWEST_FIRST, type Page, type PageOf, readPage } from '../postgres/page.js';
 import { isErased, memberRowsOf } from '../postgres/table.js';
@@ -149,8 +151,13 @@ async function findOpen(db: Db, community: number, pubkey: string | undefined): 
  * A request to vanish (NIP-62) becomes an erasure without grace; its mark is the fence. One that is under way
  * for an earlier mark begins again with the later one.
  */
-export async function takeUpVanished(client: ClientBase, now: number, limit: number): Promise<void> {
-  if ((await countVanished(client)) > 0) await settleStrangers(client, now, limit);
+export async function takeUpVanished(
+  client: ClientBase,
+  store: Pick<EventStore, 'strangersAmong' | 'endMark'>,
+  now: number,
+  limit: number,
+): Promise<void> {
+  if ((await countVanished(client)) > 0) await settleStrangers(client, store, now, limit);
   const { rows } = await client.query<{ community: number; pubkey: Buffer; until: number }>(
     `SELECT v.community, v.pubkey, v.until ${VANISHED} ORDER BY v.community, v.pubkey LIMIT $1`,
     [limit],
@@ -185,6 +192,7 @@ const OF_MARK: Readonly<Record<string, string>> = {
   ms: '(v.until * 1000 + 999)',
   bounded: 'true',
   vanishes: 'true',
+  staying: `'{}'::bytea[]`,
 };
 const ofMark = (condition: string) => replaceNames(condition, (name) => OF_MARK[name]);
 const TRACES: readonly (readonly [table: string, condition: string])[] = TABLES.filter(isErased)
@@ -202,13 +210,30 @@ const IS_STRANGER = [
   ),
 ].join(' AND ');
 
-/** A key that has no rows here needs no erasure, so a flood of such requests costs one query for many. */
-async function settleStrangers(client: ClientBase, now: number, limit: number): Promise<void> {
+/** A key that has no rows here needs no erasure, so a flood of such requests costs few queries for many. */
+async function settleStrangers(
+  client: ClientBase,
+  store: Pick<EventStore, 'strangersAmong' | 'endMark'>,
+  now: number,
+  limit: number,
+): Promise<void> {
+  const { rows } = await client.query<PendingMark>(
+    `SELECT v.community, encode(v.pubkey, 'hex') AS pubkey, v.until ${VANISHED} AND ${IS_STRANGER} LIMIT $1`,
+    [limit * STRANGERS_PER_ERASURE],
+  );
+  if (rows.length === 0) return;
+  const strangers = await store.strangersAmong(rows);
+  for (const mark of strangers) await store.endMark(mark, { forget: false });
   await client.query(
     `UPDATE vanish_marks u SET erased_at = $1
-     FROM (SELECT v.community, v.pubkey ${VANISHED} AND ${IS_STRANGER} LIMIT $2) s
-     WHERE u.community = s.community AND u.pubkey = s.pubkey`,
-    [now, limit * STRANGERS_PER_ERASURE],
+     FROM unnest($2::int[], $3::bytea[], $4::bigint[]) AS s (community, pubkey, until)
+     WHERE u.community = s.community AND u.pubkey = s.pubkey AND u.until = s.until`,
+    [
+      now,
+      int4Array(strangers.map(({ community }) => community)),
+      hexArray(strangers.map(({ pubkey }) => pubkey)),
+      int8Array(strangers.map(({ until }) => until)),
+    ],
   );
 }
 const STRANGERS_PER_ERASURE = 100;

@@ -23,7 +23,7 @@ export const erase: Job = {
   about: 'erases members and communities from every store, and signs the proof of it',
   purges: true,
   run: async (context, client) => {
-    await takeUpVanished(client, context.now(), ERASURES_MAX);
+    await takeUpVanished(client, context.store, context.now(), ERASURES_MAX);
     const due = await dueErasures(client, context.now(), ERASURES_MAX);
     if (due.length === 0) return { changed: 0, more: false };
     const { erasing, database, now, bounds, log } = context;

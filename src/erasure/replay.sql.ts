@@ -95,6 +95,15 @@ export async function unfencedReplays(db: Db): Promise<string[]> {
   return rows.map(({ id }) => id);
 }
 
+/** The numbers of communities that were erased. */
+export async function erasedCommunities(db: Db): Promise<number[]> {
+  const { rows } = await db.query<{ community: number }>(
+    `SELECT e.community FROM erasures e WHERE e.type = 'community' AND e.stage = 'completed'
+      AND NOT EXISTS (SELECT 1 FROM communities c WHERE c.id = e.community) ORDER BY 1`,
+  );
+  return rows.map(({ community }) => community);
+}
+
 /** Stores the certificate and the completed erasure; also one that was running when the backup was made. */
 export async function keepProof(
   pool: Pool,

@@ -4,6 +4,7 @@
  */
 import type { ClientBase } from 'pg';
 import { labelsTable } from '../labels/tables.sql.js';
+import { moderationActionsTable, moderationCasesTable } from '../moderation/tables.sql.js';
 import { named } from '../postgres/named.js';
 import { type ErasedTable, type MemberRows, memberRowsOf } from '../postgres/table.js';
 import { bytes } from '../postgres/values.js';
@@ -23,7 +24,8 @@ export function stepsOf({ erased }: ErasedTable, subject: Subject): MemberRows[]
     : rows;
 }
 
-export function subjectValues(subject: Subject) {
+/** `staying`: events of theirs that are not erased, where the tables of events do not know them. */
+export function subjectValues(subject: Subject, staying: readonly string[] = []) {
   const isMember = subject.type === 'member';
   return {
     community: ['int', subject.community],
@@ -33,6 +35,7 @@ export function subjectValues(subject: Subject) {
     ms: ['bigint', isMember ? untilMs(subject) : Number.MAX_SAFE_INTEGER],
     vanishes: ['boolean', isMember && subject.vanishes === true],
     bounded: ['boolean', isMember && subject.until !== undefined],
+    staying: ['bytea[]', staying.map(bytes)],
   } as const;
 }
 
@@ -41,10 +44,11 @@ export async function countStores(
   client: ClientBase,
   stores: readonly Store[],
   subject: Subject,
+  staying: readonly string[] = [],
 ): Promise<Map<string, number>> {
   const counts = stores.map(({ tables }) => countOf(tables, subject));
   const { rows } = await client.query<{ counts: number[] }>(
-    named(`SELECT ARRAY[${counts.join(', ')}]::bigint[] AS counts`, subjectValues(subject)),
+    named(`SELECT ARRAY[${counts.join(', ')}]::bigint[] AS counts`, subjectValues(subject, staying)),
   );
   return new Map(stores.map(({ name }, at) => [name, Number(rows[0]!.counts[at])]));
 }
@@ -66,23 +70,52 @@ export async function countRowsOf(
   client: ClientBase,
   tables: readonly ErasedTable[],
   subject: Subject,
+  staying: readonly string[] = [],
 ): Promise<number> {
   const { rows } = await client.query<{ count: number }>(
-    named(`SELECT ${countOf(tables, subject)} AS count`, subjectValues(subject)),
+    named(`SELECT ${countOf(tables, subject)} AS count`, subjectValues(subject, staying)),
   );
   return rows[0]!.count;
 }
 
 /** The ids of the next labels to delete. */
-export async function chooseLabels(client: ClientBase, subject: Subject, limit: number): Promise<string[]> {
+export async function chooseLabels(
+  client: ClientBase,
+  subject: Subject,
+  staying: readonly string[],
+  limit: number,
+): Promise<string[]> {
   const [step] = stepsOf(labelsTable, subject);
   const { rows } = await client.query<{ id: string }>(
     named(
       `SELECT t.label_id AS id FROM labels t WHERE ${step!.where} LIMIT ${limit}`,
+      subjectValues(subject, staying),
+    ),
+  );
+  return rows.map(({ id }) => id);
+}
+
+/** The events of a member that rows are about. */
+export async function readTargets(client: ClientBase, subject: Subject): Promise<string[]> {
+  const targets = TARGETED.map(
+    ({ name }) => `SELECT t.target_event FROM ${name} t
+      WHERE t.community = :community AND t.target_pubkey = :pubkey AND t.target_event IS NOT NULL`,
+  );
+  const { rows } = await client.query<{ id: string }>(
+    named(
+      `SELECT DISTINCT encode(target_event, 'hex') AS id FROM (${targets.join(' UNION ALL ')}) t`,
       subjectValues(subject),
     ),
   );
   return rows.map(({ id }) => id);
+}
+const TARGETED = [labelsTable, moderationActionsTable, moderationCasesTable];
+
+interface BatchOf {
+  readonly subject: Subject;
+  readonly staying?: readonly string[];
+  readonly now: number;
+  readonly limit: number;
 }
 
 /**
@@ -93,7 +126,7 @@ export async function deleteRowsOf(
   client: ClientBase,
   { name, erased: { key } }: ErasedTable,
   { where, release, follow }: MemberRows,
-  { subject, now, limit }: { readonly subject: Subject; readonly now: number; readonly limit: number },
+  { subject, staying, now, limit }: BatchOf,
 ): Promise<number> {
   const act = release === undefined ? `DELETE FROM ${name} u WHERE` : `UPDATE ${name} u SET ${release} WHERE`;
   const chosen =
@@ -101,7 +134,7 @@ export async function deleteRowsOf(
       ? `u.ctid = ANY (ARRAY(SELECT t.ctid FROM ${name} t WHERE ${where} LIMIT ${limit}))`
       : `(${columnsOf('u', key)}) IN (SELECT ${columnsOf('t', key)}
           FROM ${name} t WHERE ${where} LIMIT ${limit})`;
-  const values = { ...subjectValues(subject), now: ['bigint', now] } as const;
+  const values = { ...subjectValues(subject, staying), now: ['bigint', now] } as const;
   const text =
     follow === undefined
       ? `${act} ${chosen}`

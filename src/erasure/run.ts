@@ -22,6 +22,7 @@ import {
   fenceMember,
   fenceVanished,
   isStopped,
+  raiseUntil,
   raiseVersions,
   type Saved,
   saveErasure,
@@ -41,9 +42,9 @@ const FOLLOWING = ['postgres:event_dedupe', OUTBOX, 'postgres:trust'];
  * What consumers derive from events. It is deleted before the events, in large batches, and not row by row.
  */
 const DERIVED = ['postgres:search_documents', 'postgres:trust'];
-const EVENTS = 'postgres:events';
+const EVENTS = ['postgres:events', 'dynamodb:events'];
 /** Deletions in these stores are announced in the outbox. */
-const ANNOUNCING = [EVENTS, 'postgres:labels'];
+const ANNOUNCING = [...EVENTS, 'postgres:labels'];
 /**
  * Deleted only when the readers of the outbox have the deletes; of a community also what they need in order
  * to read it.
@@ -147,16 +148,16 @@ export class ErasureRun {
     const { community, pubkey } = erasure;
     await this.openKey();
     const subject = subjectKey.hash(community, pubkey ?? undefined);
-    const fence = { subject, aheadSeconds: aheadSeconds(community) };
     if (erasure.type === 'community')
       await store.mark(async (session, at) => {
+        const fence = { subject, aheadSeconds: aheadSeconds(community) };
         await fenceCommunity(session, erasure, fence, at);
         return [];
       });
     else if (erasure.cause === 'vanish') await fenceVanished(pool, erasure, subject, now());
     else {
       const member = { ...erasure, pubkey: pubkey! };
-      await store.mark((session, at) => fenceMember(session, member, fence, at));
+      await store.mark((session, at) => fenceMember(session, member, subject, at));
     }
     return undefined;
   }
@@ -172,8 +173,20 @@ export class ErasureRun {
 
   // ── Count, delete, verify ────────────────────────────────────────────────────────────────────────────────
 
+  /** Nothing more is accepted, so the newest event is known. */
+  private async raiseUntil(): Promise<void> {
+    const { pool, store, aheadSeconds } = this.options;
+    const { erasureId, community, pubkey, cause, fencedAt } = this.erasure;
+    if (cause === 'vanish') return;
+    const fence = { at: Math.floor(fencedAt! / 1_000), aheadSeconds: aheadSeconds(community) };
+    const owned = pubkey === null ? { community } : { community, pubkey };
+    await raiseUntil(pool, erasureId, await store.newestOf(owned, fence));
+    await this.reread();
+  }
+
   private async count(): Promise<undefined> {
     const { registry, pool, now } = this.options;
+    await this.raiseUntil();
     // Every instance refuses a fenced member, but not one who vanishes. A kill right after the fence may have
     // skipped this.
     if (this.erasure.cause !== 'vanish') await raiseVersions(pool);
@@ -224,13 +237,16 @@ export class ErasureRun {
     };
     if (this.erasure.outboxSeq === null) {
       // They are deleted after the events as well, because a consumer may have added rows meanwhile.
-      if (!done.has(EVENTS))
+      const skipped = new Set([...done, ...this.empty()]);
+      if (EVENTS.some((name) => registry.registeredNames().includes(name) && !skipped.has(name)))
         await deleteBut(
           registry.registeredNames().filter((name) => !DERIVED.includes(name)),
           false,
         );
       await deleteBut(HELD_BACK[type]);
       if (ANNOUNCING.some((store) => failed.has(store))) return this.fail(failed);
+      // The log follows a store in DynamoDB by a moment.
+      if (!(await this.options.store.settled())) return 'patient';
       await this.noteAnnounced((store) => deleted.get(store) ?? 0);
     }
     if (!(await this.isReadOutside())) {
@@ -328,8 +344,12 @@ export class ErasureRun {
   }
 
   private async complete(): Promise<Outcome> {
-    const { pool, certificates, now } = this.options;
+    const { pool, certificates, store, now } = this.options;
     const at = now();
+    const { community, pubkey, until, cause } = this.erasure;
+    // Nothing is left to hide. Until the erasure is completed, the mark of the control plane refuses everything.
+    if (pubkey !== null)
+      await store.endMark({ community, pubkey, until: until! }, { forget: cause !== 'vanish' });
     const isDone = await completeErasure(pool, this.erasure, await certificates.sign(this.erasure, at), at);
     // It was held at the last moment, or requested again with another cause.
     if (!isDone) return 'more';

@@ -26,45 +26,43 @@ const BANNED = `banned
 /** Not when it was cancelled or held meanwhile. */
 const MAY_BE_FENCED = `stage IN ('requested', 'grace') AND held_at IS NULL`;
 
+/** Purged events are in the outbox, which reaches further back than events may be signed ahead. */
+const NEWEST_IN_OUTBOX = `(SELECT max(o.created_at) FROM events_outbox o
+  WHERE o.community = erasures.community AND o.author = erasures.pubkey AND o.ingested_at >= 0)`;
+
 /**
- * The greatest `created_at` of their events that this node has seen: none of these may come back, also when
- * they were signed ahead of the clock. Purged events are in the outbox, which reaches further back than
- * events may be signed ahead. The time of an event that they deleted before it arrived is unknown: while such
- * a request is recent, the latest time that may have been signed by now counts.
+ * After the fence: `until` becomes the greatest `created_at` of their events that this node has seen, because
+ * none of these may come back, also when they were signed ahead of the clock. After a restore, `until` of a
+ * member is that of the certificate.
  */
-const NEWEST = `
-  (SELECT max(e.created_at) FROM events e
-   WHERE e.community = $5 AND e.pubkey = $6 AND e.hidden IS NULL),
-  (SELECT max(e.created_at) FROM events e WHERE e.community = $5 AND e.pubkey = $6 AND e.hidden IS NOT NULL),
-  (SELECT max(o.created_at) FROM events_outbox o WHERE o.community = $5 AND o.author = $6
-    AND o.ingested_at >= 0),
-  (SELECT max(h.created_at) FROM event_heads h WHERE h.community = $5 AND h.pubkey = $6
-    AND h.created_at >= 0),
-  (SELECT max(CASE WHEN t.is_address OR t.applied_at IS NOT NULL THEN t.requested_at ELSE $3 + $7 END)
-    FROM deletion_tombstones t
-   WHERE t.community = $5 AND t.author = $6 AND t.requested_at >= greatest(0, $3 - $7))`;
+export async function raiseUntil(db: Db, erasureId: string, newest: number): Promise<void> {
+  await db.query(
+    `UPDATE erasures SET until = greatest(until, $2, CASE type WHEN 'member' THEN ${NEWEST_IN_OUTBOX} END)
+     WHERE erasure_id = $1 AND stage = 'fenced' AND (type = 'community' OR cause NOT IN ('vanish', 'replay'))`,
+    [erasureId, newest],
+  );
+}
 
 /**
  * The fence of a member: from this transaction of the lane on, nothing of theirs is accepted or shown (I6).
- * Events that were refused before stay refused: those signed ahead of the clock, and those up to an earlier
- * mark. Returns no mark when the erasure may not be fenced any more. After a restore `until` is that of the
+ * Events that were refused before, up to an earlier mark, stay refused. Returns no mark when the erasure may not be fenced any more. After a restore `until` is that of the
  * certificate: what they have signed since is welcome.
  */
 export async function fenceMember(
   session: ControlTx,
   { erasureId, community, pubkey, until }: Erasure & { readonly pubkey: string },
-  { subject, aheadSeconds }: { readonly subject: Buffer; readonly aheadSeconds: number },
+  subject: Buffer,
   now: number,
 ): Promise<readonly VanishMark[]> {
   const { rowCount } = await session.query(
     `UPDATE erasures SET stage = 'fenced', fenced_at = $2, updated_at = $2, subject = $4, banned = ${BANNED},
-       until = greatest(CASE WHEN $8::bigint IS NULL THEN greatest($3::bigint, ${NEWEST}) ELSE $8 END,
+       until = greatest(coalesce($7::bigint, $3::bigint),
          (SELECT m.until FROM erasure_marks m WHERE m.community = $5 AND m.subject = $4
            AND m.until < ${FOR_EVER}),
          (SELECT v.until FROM vanish_marks v WHERE v.community = $5 AND v.pubkey = $6
            AND v.until < ${FOR_EVER}))
      WHERE erasure_id = $1 AND ${MAY_BE_FENCED}`,
-    [erasureId, now, Math.floor(now / 1_000), subject, community, bytes(pubkey), aheadSeconds, until],
+    [erasureId, now, Math.floor(now / 1_000), subject, community, bytes(pubkey), until],
   );
   if (rowCount === 0) return [];
   await markErased(session, { community, subject, until: FOR_EVER }, now);
@@ -113,10 +111,9 @@ export async function fenceCommunity(
   now: number,
 ): Promise<void> {
   const { rowCount } = await session.query(
-    `UPDATE erasures SET stage = 'fenced', fenced_at = $2, updated_at = $2, subject = $3, until = greatest($4,
-       (SELECT max(e.created_at) FROM events e WHERE e.community = $5 AND e.hidden IS NULL))
+    `UPDATE erasures SET stage = 'fenced', fenced_at = $2, updated_at = $2, subject = $3, until = $4
      WHERE erasure_id = $1 AND ${MAY_BE_FENCED}`,
-    [erasureId, now, subject, until ?? Math.floor(now / 1_000) + aheadSeconds, community],
+    [erasureId, now, subject, until ?? Math.floor(now / 1_000) + aheadSeconds],
   );
   if (rowCount === 0) return;
   await markErased(session, { community, subject, until: FOR_EVER }, now);

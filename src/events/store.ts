@@ -24,11 +24,13 @@
  *   the control plane commits. A crash in between repeats the change, so the change has to be idempotent.
  *
  * Maintenance of one store is not part of the contract, because another store has no use for it: purging
- * hidden rows, forgetting ids, dropping months, dry runs and the counts of an erasure use the tables of
- * PostgreSQL directly. Two readers have a seam of their own, so that PostgreSQL keeps its joins: the events
- * of changes (`ChangedEvents` in outbox/changes.sql.ts) and search (`elsewhere` in search/search.sql.ts).
+ * hidden rows, forgetting ids, dropping months and dry runs use the tables of PostgreSQL directly. Two readers
+ * have a seam of their own, so that PostgreSQL keeps its joins: the events of changes (`ChangedEvents` in
+ * outbox/changes.sql.ts) and search (`elsewhere` in search/search.sql.ts).
  * Parts of the control plane read events beside what is served through `stored` (events/stored-events.ts).
  */
+import type { Client } from 'pg';
+import type { Deleter } from '../erasure/stores/deleter.js';
 import type { ControlTx } from '../postgres/transaction.js';
 import type { Bound } from '../sync/rules-negentropy.js';
 import type { Limits } from './rules/capacity.js';
@@ -43,7 +45,7 @@ import type { HistoryRetention, Retention } from './rules/retention.js';
 import type { VanishMark } from './rules/writes.js';
 import type { StoredEvents } from './stored-events.js';
 
-export interface EventStore extends EventWrites, EventReads, EventChanges {
+export interface EventStore extends EventWrites, EventReads, EventChanges, EventErasing {
   /** Events beside what is served, for operators, moderation, trust and gossip. */
   readonly stored: StoredEvents;
   /** Accepts nothing more and finishes what waits. */
@@ -388,4 +390,72 @@ export class OutboxBehind extends Error {
   ) {
     super(`the outbox begins at ${floor}, but the reader has only read up to ${after}: it must be rebuilt`);
   }
+}
+
+// ── Erasing ────────────────────────────────────────────────────────────────────────────────────────────────
+
+/**
+ * What erasures and files of personal data need (I12). The tables of PostgreSQL are declared
+ * (postgres/table.ts), and the control plane counts, deletes and reads them by their declarations. So the
+ * store there adds only what needs the lane.
+ */
+export interface EventErasing {
+  /**
+   * In the order in which they delete. Events that were served are announced. In DynamoDB each table has one;
+   * rows that a copy has left in PostgreSQL are deleted as well.
+   */
+  deleters(session: ErasingSession): readonly Deleter[];
+  /** Deletes these events, served or hidden, and announces those that were served. */
+  purge(refs: readonly EventRef[], hidden: 'vanished' | 'erased'): Promise<void>;
+  /**
+   * Those of these events whose content is here, served or hidden. Undefined where the control plane joins the
+   * tables of events.
+   */
+  held?(refs: readonly EventRef[]): Promise<ReadonlySet<string>>;
+  /**
+   * Those of these public keys that it holds nothing of but a request to vanish, beside what tables of
+   * PostgreSQL say.
+   */
+  strangersAmong<Key extends Owner>(keys: readonly Key[]): Promise<readonly Key[]>;
+  /**
+   * The latest `created_at` that it has seen of a member, or that a community serves; 0 without any. The time
+   * of an event that was deleted before it arrived is unknown: while such a request is recent, the latest time
+   * that may have been signed by now counts.
+   */
+  newestOf(owned: Owned, fence: FenceOf): Promise<number>;
+  /**
+   * The events that a mark hides are erased. A mark that is not forgotten still refuses. In PostgreSQL the
+   * control plane ends it with its own rows.
+   */
+  endMark(mark: PendingMark, how: { readonly forget: boolean }): Promise<void>;
+  /**
+   * Waits some seconds until every change that was made before the call is in `changes`. False when one may
+   * still be missing.
+   */
+  settled(): Promise<boolean>;
+  /** Lines of a file of personal data, beside those of the tables of PostgreSQL. */
+  personal(file: string, owner: Owner): AsyncIterable<object>;
+}
+
+export interface Owner {
+  readonly community: number;
+  readonly pubkey: string;
+}
+
+/** Without a key, the whole community. */
+export type Owned = Pick<Owner, 'community'> & Partial<Owner>;
+
+export interface FenceOf {
+  /** Seconds: when the fence began. */
+  readonly at: number;
+  /** How far ahead of the clock an event may be signed. */
+  readonly aheadSeconds: number;
+}
+
+export interface ErasingSession {
+  /** A session of PostgreSQL, outside the lane, whose statements may take long. */
+  readonly client: Client;
+  readonly now: () => number;
+  /** Rows of one batch. */
+  readonly rows: number;
 }

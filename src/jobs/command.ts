@@ -89,13 +89,14 @@ export function withJobs(work: (context: CommandJobs, config: Config) => Promise
     const { withConsumers } = await import('../erasure/erase-now.js');
     const writer = await startWriter({ database, config, log });
     try {
-      const { store, communities, erasing, audit } = writer;
+      const { store, changed, communities, erasing, audit } = writer;
       const { signal } = interruption;
       const now = Date.now;
       const diskLevel = () => writer.disk.now().level;
       const context = {
         database,
         store,
+        changed,
         communities,
         erasing,
         now,
@@ -104,7 +105,8 @@ export function withJobs(work: (context: CommandJobs, config: Config) => Promise
         audit,
         diskLevel,
       };
-      const reading = { ...context, keys: writer.keys, metrics: writer.metrics, log };
+      const { keys, metrics, dynamodb } = writer;
+      const reading = { ...context, keys, metrics, log, follow: dynamodb?.follow };
       await work({ ...context, writer, withConsumers: (part) => withConsumers(reading, part) }, config);
     } finally {
       await writer.close();

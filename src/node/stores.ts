@@ -79,7 +79,9 @@ export async function openStores(options: WriterOptions, { roles, port }: Stores
     log,
   };
   try {
-    await replayForgotten({ ...jobContext, keys, signal: new AbortController().signal }, config.dataDir);
+    const { signal } = new AbortController();
+    const follow = writer.dynamodb?.follow;
+    await replayForgotten({ ...jobContext, keys, signal, follow }, config.dataDir);
     if (isWorker) await keepCertificates(erasing, log);
   } catch (error) {
     await writer.close();

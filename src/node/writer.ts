@@ -174,7 +174,6 @@ export async function startWriter(
   const erasing: Erasing = {
     pool: database.apiPool,
     store,
-    tagHash,
     subjectKey,
     keys,
     certificates: new Certificates({

@@ -8,6 +8,7 @@ import { COMMUNITY_OPTION, withCommunity } from '../cli/context.js';
 import { bytesText, count, startProgress, watchInterruption } from '../cli/progress.js';
 import type { Community } from '../communities/communities.js';
 import { changeConfig } from '../communities/config-change.sql.js';
+import { openPersonal, type PersonalEvents } from '../events/dynamodb/erasing/personal.js';
 import type { Database } from '../postgres/database.js';
 import { writePersonalFile } from './file.js';
 import { findPerson, inSnapshot, type Person } from './personal-data.sql.js';
@@ -86,8 +87,9 @@ async function exportFile(
     await withCommunity(slug, async ({ database, config }, community) => {
       const file = await openFile(path, force === true);
       const audit = config.dynamodb && new DynamodbAudit(config.dynamodb);
+      const events = config.eventStore === 'dynamodb' ? openPersonal(config.dynamodb!) : undefined;
       try {
-        await exportTo(file, { database, audit, community, pubkey, signal: interruption.signal });
+        await exportTo(file, { database, audit, events, community, pubkey, signal: interruption.signal });
       } catch (error) {
         // A partial zip cannot be read.
         await rm(path, { force: true });
@@ -96,6 +98,7 @@ async function exportFile(
         process.exitCode = interruption.exitCode() ?? 1;
       } finally {
         await audit?.close();
+        await events?.close();
         await file.close();
       }
     });
@@ -107,6 +110,7 @@ async function exportFile(
 interface Export {
   readonly database: Database;
   readonly audit: DynamodbAudit | undefined;
+  readonly events: PersonalEvents | undefined;
   readonly community: Community;
   readonly pubkey: string;
   readonly signal: AbortSignal;
@@ -147,7 +151,7 @@ async function writeFile(
   client: Client,
   person: Person,
   file: FileHandle,
-  { audit, community: { slug, settings }, signal }: Export,
+  { audit, events, community: { slug, settings }, signal }: Export,
 ): Promise<void> {
   const moved = (await audit?.count(person)) ?? 0;
   const progress = startProgress((await countRows(client, person)) + moved);
@@ -159,6 +163,7 @@ async function writeFile(
       now: Date.now(),
       signal,
       audit,
+      events,
       onRows: (rows) => progress.update(rows, `${count(rows)} rows`),
     },
     async (piece) => {

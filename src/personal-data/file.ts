@@ -1,12 +1,13 @@
 /**
  * Writes the file of an export: a zip with one JSONL file per store of the registry, manifest.json and
- * README.txt. All rows come from one snapshot of the database. The file is streamed (rows → lines → zip →
+ * README.txt. All rows of the database come from one snapshot. The file is streamed (rows → lines → zip →
  * receiver), and each stage waits for the next, so memory does not grow with the amount of data (I14).
  */
 import { Readable } from 'node:stream';
 import type { ClientBase } from 'pg';
 import { ZipFile } from 'yazl';
 import type { DynamodbAudit } from '../audit/dynamodb.js';
+import type { EventStore } from '../events/store.js';
 import { inSnapshot, type Person, shapeMovedAudit } from './personal-data.sql.js';
 import { PERSONAL_STORES, type PersonalStore } from './registry.js';
 
@@ -23,6 +24,8 @@ export interface PersonalFileOptions {
   readonly signal: AbortSignal;
   /** The store that rows of the audit log are moved to. */
   readonly audit?: DynamodbAudit | undefined;
+  /** Holds lines of some files, where events are in no table of the database. */
+  readonly events?: Pick<EventStore, 'personal'> | undefined;
   /** Called after each chunk of rows. */
   readonly onRows?: (rows: number) => void;
 }
@@ -111,7 +114,8 @@ class ZipWriter {
   }
 
   private async *rowsOf(store: PersonalStore): AsyncGenerator<object> {
-    const { client, person, audit, now } = this.options;
+    const { client, person, audit, events, now } = this.options;
+    if (events !== undefined) yield* events.personal(store.name, person);
     if (store.name === 'audit-log' && audit !== undefined) {
       const { community, pubkey } = person;
       for await (const entries of audit.read({ community, pubkey, to: now }))

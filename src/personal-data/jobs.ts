@@ -106,7 +106,7 @@ async function makeFile(context: JobContext, client: Client, request: PersonalRe
 const failed = (error: string): ExportEnd => ({ status: 'failed', error });
 
 async function writeFile(
-  { database, communities, now, signal, audit }: JobContext,
+  { database, store, communities, now, signal, audit }: JobContext,
   client: Client,
   { requestId, community, pubkey }: PersonalRequest,
   bytesMax: number,
@@ -129,6 +129,7 @@ async function writeFile(
         now: now(),
         signal: AbortSignal.any([signal, tooLong]),
         audit,
+        events: store,
       },
       (piece) => portions.add(piece),
     );

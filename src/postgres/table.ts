@@ -51,7 +51,8 @@ interface FileOf {
 
 /**
  * Rows of a member; `t` is the table. The subject is `:community`, `:pubkey` (bytes) and `:hex`, up to
- * `:until` (seconds) or `:ms` (milliseconds). `:bounded`: it has such a time. `:vanishes`: the member asked
+ * `:until` (seconds) or `:ms` (milliseconds). `:bounded`: it has such a time. `:staying`: newer events of
+ * theirs that are in another store. `:vanishes`: the member asked
  * for it by NIP-62.
  */
 export interface MemberRows {

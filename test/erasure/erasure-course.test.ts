@@ -236,7 +236,7 @@ it('an erasure that was cancelled at the last moment is not fenced', async () =>
   const subject = Buffer.alloc(32, 7);
   await life.writers[0]!.store.mark(async (session, now) => {
     await fenceCommunity(session, whole, { subject, aheadSeconds: 0 }, now);
-    return fenceMember(session, { ...member, pubkey }, { subject, aheadSeconds: 0 }, now);
+    return fenceMember(session, { ...member, pubkey }, subject, now);
   });
   expect(await submit(pubkey, { created_at: seconds() })).toBe('stored');
   const { rows } = await life.client.query('SELECT 1 FROM communities WHERE closed_at IS NOT NULL');

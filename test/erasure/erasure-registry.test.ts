@@ -12,6 +12,9 @@ import { auditDeleters } from '../../src/erasure/stores/audit.js';
 import type { DeletionRegistry } from '../../src/erasure/stores/deletion-registry.js';
 import { type Erasing, registryOf } from '../../src/erasure/stores/registry.js';
 import { EXEMPT_REDIS_PREFIXES, REDIS_PREFIXES, sessionDeleters } from '../../src/erasure/stores/sessions.js';
+import { Dynamodb } from '../../src/events/dynamodb/client.js';
+import { startErasing } from '../../src/events/dynamodb/erasing/erasing.js';
+import { TABLE_NAMES } from '../../src/events/dynamodb/keys.js';
 import { NodeKeys } from '../../src/keys/keys.js';
 import { SubjectKey } from '../../src/keys/subject-key.js';
 import { PERSONAL_STORES, READING_ORDER } from '../../src/personal-data/registry.js';
@@ -252,7 +255,13 @@ describe('the deletion registry', () => {
       hashOf: () => '',
     });
     const sessions = sessionDeleters({ pool, redisUrl: 'redis://127.0.0.1:1' });
-    const erasing = { pool, keys, subjectKey, others: () => [...sessions, ...audit] } as unknown as Erasing;
+    const db = new Dynamodb({ endpoint: 'http://127.0.0.1:1', region: 'x', prefix: 'minato_' });
+    const settingsOf = () => settingsFrom(new Map());
+    const events = startErasing({ db, pool, now: Date.now, settingsOf }, store.tagHash);
+    const erasing = {
+      ...{ pool, keys, subjectKey, store: events },
+      others: () => [...sessions, ...audit],
+    } as unknown as Erasing;
     registry = registryOf(erasing, { client: new pg.Client(), pool, now: Date.now, rows: 1 });
   });
 
@@ -290,7 +299,8 @@ describe('the deletion registry', () => {
     const held = new Set(registry.holds());
     const prefixes = REDIS_PREFIXES.filter((prefix) => !(prefix in EXEMPT_REDIS_PREFIXES));
     expect(prefixes.filter((prefix) => !held.has(prefix))).toEqual([]);
-    expect(DYNAMODB_TABLES.filter((table) => !held.has(table))).toEqual([]);
+    const tables = [...DYNAMODB_TABLES, ...Object.values(TABLE_NAMES)];
+    expect(tables.filter((table) => !held.has(table))).toEqual([]);
   });
 
   it('is named store by store, and no name twice', () => {
@@ -303,6 +313,9 @@ describe('the deletion registry', () => {
         'postgres:events_outbox',
         'redis:sessions',
         'dynamodb:audit_logs',
+        'dynamodb:events',
+        'dynamodb:event_state',
+        'dynamodb:event_index',
         'files:keys',
       ]),
     );

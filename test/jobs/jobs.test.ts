@@ -5,7 +5,7 @@
 import type { Client } from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { addCommunity, writeSetting } from '../../src/communities/communities.sql.js';
-import * as events from '../../src/erasure/events.sql.js';
+import * as events from '../../src/events/postgres/erased-events.js';
 import { erase } from '../../src/erasure/jobs.js';
 import { expire } from '../../src/events/jobs/expire.js';
 import { forgetDedupeRows } from '../../src/events/jobs/forget-dedupe.js';

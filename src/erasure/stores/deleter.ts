@@ -22,6 +22,8 @@ export interface Deleter {
   readonly name: string;
   /** Tables, key prefixes or folders that it is responsible for. */
   readonly holds: readonly string[];
+  /** Others depend on it: the stores after it wait for it, although it is outside PostgreSQL. */
+  readonly isAwaited?: boolean;
   /** How many rows of the subject are there. Rejects when the store does not answer: unknown is not 0. */
   count(subject: Subject): Promise<number>;
   /**

@@ -83,7 +83,8 @@ export class DeletionRegistry {
 
   /**
    * In the order of registration. A store outside PostgreSQL is started in its place, after those of the same
-   * kind, and its answer is awaited at the end, so that it holds up no other store (I15).
+   * kind, and its answer is awaited at the end, so that it holds up no other store (I15). The tables of events
+   * are awaited in their place: what follows from events is deleted after them.
    */
   private async collect<T>(
     ask: (deleter: Deleter) => Promise<T>,
@@ -98,7 +99,7 @@ export class DeletionRegistry {
     const inOrder = async (): Promise<void> => {
       for (const deleter of asked) {
         const peer = peerOf(deleter);
-        if (peer === undefined) await end(deleter);
+        if (peer === undefined || deleter.isAwaited) await end(deleter);
         else {
           const behind = (outside.get(peer) ?? Promise.resolve()).then(() => end(deleter));
           behind.catch(() => undefined);

@@ -14,7 +14,7 @@ import {
   lastOutboxSeq,
   leaveBehind,
   scrubOutbox,
-} from '../events.sql.js';
+} from '../outbox.sql.js';
 import type { Subject } from '../rules.js';
 import { type Deleter, inBatches, type Progress } from './deleter.js';
 import type { PostgresStores } from './postgres.js';

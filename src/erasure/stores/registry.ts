@@ -1,9 +1,8 @@
 /**
  * Registers the deleter of every store of a node (I12). Where Redis or DynamoDB is not configured, the data
- * is in PostgreSQL, and the deleter of that table is registered instead.
+ * is in PostgreSQL, and the deleter of that table is registered instead. The event store has its own.
  */
 import type { Client, Pool } from 'pg';
-import type { TagHash } from '../../events/postgres/tag-hash.js';
 import type { EventStore } from '../../events/store.js';
 import type { NodeKeys } from '../../keys/keys.js';
 import type { SubjectKey } from '../../keys/subject-key.js';
@@ -18,7 +17,6 @@ import { postgresDeleters } from './postgres.js';
 export interface Erasing {
   readonly pool: Pool;
   readonly store: EventStore;
-  readonly tagHash: TagHash;
   readonly subjectKey: SubjectKey;
   readonly keys: NodeKeys;
   readonly certificates: Certificates;
@@ -69,10 +67,10 @@ interface Sessions {
 }
 
 export function registryOf(erasing: Erasing, { client, pool, now, rows }: Sessions): DeletionRegistry {
-  const { store, tagHash, keys, others } = erasing;
+  const { store, keys, others } = erasing;
   return new DeletionRegistry().register(
     ...others(pool),
     keyFilesDeleter({ pool, keys }),
-    ...postgresDeleters({ client, store, tagHash, now, rows }),
+    ...postgresDeleters({ client, store, now, rows }),
   );
 }

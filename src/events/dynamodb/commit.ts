@@ -22,17 +22,21 @@ import {
 } from './client.js';
 import { type Read, tombstonesOf } from './facts.js';
 import {
+  type Entry,
   type EventItem,
   eventOf,
+  hiddenEntries,
   hiddenEntry,
   historyEntry,
   indexedOf,
   itemOf,
   listedEntries,
   putEntries,
+  recipientEntries,
   removeEntries,
 } from './items.js';
 import { eventKey, headKey, markKey, ownerOf } from './keys.js';
+import type { KnownPeople } from './known-people.js';
 
 /**
  * Only a gift wrap has several owners. Each has a tombstone and a mark, beside the item itself. An event with
@@ -52,17 +56,16 @@ export const IS_REMOVED: Condition = {
  */
 export async function commitRow(
   db: Dynamodb,
-  { row, writes, read, settings, now, own = UNKNOWN_ID, attempts }: RowOf,
+  { row, writes, read, settings, now, own = UNKNOWN_ID, attempts, people }: RowOf,
 ): Promise<void> {
   const { submission, bound, ingestedAt } = row;
   const { community, event } = submission;
   const item = itemOf(row);
   const superseding = supersede(writes, read, settings, now);
   const entries =
-    row.hidden === undefined
-      ? putEntries({ community, event, bound, ingestedAt })
-      : [{ table: 'index' as const, put: hiddenEntry(item) }, ...putListed(item)];
-  await db.write([...entries, ...superseding.before]);
+    row.hidden === undefined ? putEntries({ community, event, bound, ingestedAt }) : putHidden(item);
+  await db.write([...people.entries(row, read.facts), ...entries, ...superseding.before]);
+  people.note(row);
   try {
     await db.transact([
       { table: 'events', put: item, if: own },
@@ -98,6 +101,7 @@ export interface RowOf extends CommitOf {
   readonly own?: Condition;
   /** Notes that the fate of the transaction is not known. */
   readonly attempts?: { isUnknown?: boolean };
+  readonly people: KnownPeople;
 }
 
 /** The change is done; entries that stay are harmless and cost a little of each read. */
@@ -194,11 +198,12 @@ export function hiding(item: EventItem, { hidden, purge, settings, now }: Hiding
   const history = historyEntry(community, event, item.hidden_at ?? 0);
   return {
     before: [
-      { table: 'index', put: hiddenEntry(item) },
+      ...(purge
+        ? [{ table: 'index' as const, put: hiddenEntry(item) }]
+        : putHidden({ ...item, hidden_as: hidden, hidden_at: now })),
       ...(hidden === 'superseded' && !purge
         ? [{ table: 'index' as const, put: historyEntry(community, event, now) }]
         : []),
-      ...(purge ? [] : putListed({ ...item, hidden_as: hidden, hidden_at: now })),
     ],
     change: {
       table: 'events',
@@ -211,7 +216,7 @@ export function hiding(item: EventItem, { hidden, purge, settings, now }: Hiding
     },
     after: wasServed
       ? removeEntries(indexedOf(item))
-      : [{ table: 'index', remove: { pk: history.pk, sk: history.sk } }, ...removeListed(item)],
+      : removeAll([history, ...listedEntries(item), ...(purge ? recipientEntries(item) : [])]),
   };
 }
 
@@ -235,17 +240,13 @@ function ttlOf(hidden: Hidden, purge: boolean, settings: Settings, now: number):
 /** Deletes an item with its content and its id, and then its entries. */
 export function removal(item: EventItem): { readonly change: RemoveOf; readonly after: WriteOf[] } {
   const { community, event_id } = item;
-  const { pk, sk } = hiddenEntry(item);
   const change = { table: 'events' as const, remove: eventKey(community, event_id), if: isAsRead(item) };
-  return {
-    change,
-    after: [...entriesLeft(item), { table: 'index', remove: { pk, sk } }, ...removeListed(item)],
-  };
+  return { change, after: [...entriesLeft(item), ...removeAll(hiddenEntries(item))] };
 }
 
-const putListed = (item: EventItem): WriteOf[] => listedEntries(item).map((put) => ({ table: 'index', put }));
-export const removeListed = (item: EventItem): WriteOf[] =>
-  listedEntries(item).map(({ pk, sk }) => ({ table: 'index', remove: { pk, sk } }));
+const putHidden = (item: EventItem): WriteOf[] => hiddenEntries(item).map((put) => ({ table: 'index', put }));
+export const removeAll = (entries: readonly Entry[]): WriteOf[] =>
+  entries.map(({ pk, sk }) => ({ table: 'index', remove: { pk, sk } }));
 
 function entriesLeft(item: EventItem): WriteOf[] {
   if (item.payload === undefined) return [];

@@ -10,6 +10,7 @@ import { inTransaction } from '../../postgres/transaction.js';
 import { BUS_NOTICE, OUTBOX_CHANNEL } from '../postgres/batch.js';
 import type { SubjectHashes } from '../postgres/facts.js';
 import { factKey, type Submission } from '../rules/facts.js';
+import { OUTBOX_REASONS } from '../rules/hidden.js';
 
 export interface ControlFacts {
   /** Up to when these members, or the whole community, are erased, by `factKey`. */
@@ -49,6 +50,34 @@ export async function readControl(
     if (what === 'erased') erased.set(factKey(community, subjects.get(text)!), number);
   }
   return { erased, rulesVersion };
+}
+
+/** The public keys that the node signs with in a community. */
+export async function readNodeKeys(pool: Pool, community: number): Promise<string[]> {
+  const { rows } = await pool.query<{ pubkey: string }>(
+    `SELECT encode(pubkey, 'hex') AS pubkey FROM node_keys WHERE community = $1`,
+    [community],
+  );
+  return rows.map(({ pubkey }) => pubkey);
+}
+
+/** Those of these events whose deletion by an erasure is in the log. */
+export async function readErasedInLog(
+  pool: Pool,
+  community: number,
+  events: readonly { readonly event_id: string; readonly pubkey: string }[],
+): Promise<Set<string>> {
+  const { rows } = await pool.query<{ id: string }>(
+    `SELECT encode(event_id, 'hex') AS id FROM events_outbox
+     WHERE community = $1 AND author = ANY ($2::bytea[]) AND ingested_at >= 0 AND op = 'delete'
+       AND reason IN ('${OUTBOX_REASONS.erased}', '${OUTBOX_REASONS.vanished}') AND event_id = ANY ($3::bytea[])`,
+    [
+      community,
+      hexArray([...new Set(events.map(({ pubkey }) => pubkey))]),
+      hexArray(events.map(({ event_id }) => event_id)),
+    ],
+  );
+  return new Set(rows.map(({ id }) => id));
 }
 
 /** Positions of the bus follow the order of commits, because one transaction at a time writes to it. */

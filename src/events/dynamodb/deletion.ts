@@ -74,7 +74,8 @@ export async function submitDeletion(
   const [row] = writes.rows;
   if (row !== undefined) {
     // The targets are deleted already.
-    await commitRow(db, { ...commit, row, attempts, writes: { ...writes, hidden: [], heads: [] } });
+    const { people } = options;
+    await commitRow(db, { ...commit, row, attempts, people, writes: { ...writes, hidden: [], heads: [] } });
     options.recent.add(row, now);
   }
   return { outcome: replyOf(writes, submission) };

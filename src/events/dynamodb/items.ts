@@ -4,6 +4,7 @@
  */
 import { topicsOf, UNBOUND } from '../../topics/rules.js';
 import { addressOf, KIND_DELETION } from '../rules/classify.js';
+import { KIND_GIFT_WRAP, ownersOf } from '../rules/deletion.js';
 import type { NostrEvent } from '../rules/event.js';
 import { expirationOf } from '../rules/expiration.js';
 import type { CameBy, PlacedEvent, RowRef, Submission } from '../rules/facts.js';
@@ -160,6 +161,29 @@ export const removeEntries = (indexed: Indexed): WriteOf[] =>
 export function hiddenEntry({ community, pubkey, created_at, event_id, kind }: EventItem): Entry {
   const [pk] = partitions.hidden(community, pubkey);
   return { pk: pk!, sk: newestKey(created_at, event_id), kind, author: pubkey };
+}
+
+/**
+ * All of them: an item with its content is also found by the recipients of a gift wrap, and in the lists of
+ * removed events and of requests to vanish. When the content is purged, those entries are deleted, because
+ * nothing would find them any more.
+ */
+export function hiddenEntries(item: EventItem): Entry[] {
+  return [hiddenEntry(item), ...recipientEntries(item), ...listedEntries(item)];
+}
+
+export function recipientEntries(item: EventItem): Entry[] {
+  if (item.kind !== KIND_GIFT_WRAP || item.payload === undefined) return [];
+  const { community, pubkey } = item;
+  const recipients = ownersOf(eventOf(item)).filter((owner) => owner !== pubkey);
+  return recipients.flatMap((owner) =>
+    partitions.hidden(community, owner).map((pk) => ({ ...hiddenEntry(item), pk })),
+  );
+}
+
+/** Lists an author, for the checks that go through all public keys. */
+export function personEntry(community: number, pubkey: string): Item {
+  return { pk: partitionOf(partitions.people(community), pubkey), sk: pubkey };
 }
 
 /** Finds a superseded version by the time when it was superseded. */

@@ -26,7 +26,7 @@ export interface TableKey extends Item {
  * is in have several partitions each, by a hash of the event. A reader asks all of them and merges. These
  * numbers are part of the key design: another number needs the index to be written again.
  */
-export const SHARDS = { all: 8, kind: 4, topic: 4, ingested: 4, expires: 4 } as const;
+export const SHARDS = { all: 8, kind: 4, topic: 4, ingested: 4, expires: 4, people: 4 } as const;
 
 /** Ids are hashes, so their first digits are spread evenly. */
 export function shardOf(id: string, shards: number): number {
@@ -88,7 +88,7 @@ export const partitions = {
   all: (community: number) => shards(`${community}/all`, SHARDS.all),
   kind: (community: number, kind: number) => shards(`${community}/kind/${kind}`, SHARDS.kind),
   author: (community: number, pubkey: string) => [`${community}/author/${pubkey}`],
-  /** Ids of an author that are known and not served. */
+  /** Ids that are known and not served, by their author; with their content also by recipient. */
   hidden: (community: number, pubkey: string) => [`${community}/hidden/${pubkey}`],
   tag: (community: number, letter: string, value: string) =>
     shards(`${community}/tag/${letter}/${hashOf(value)}`, letter === 't' ? SHARDS.topic : 1),
@@ -103,6 +103,8 @@ export const partitions = {
   removed: (community: number) => [`${community}/removed`],
   /** Requests to vanish by the time when they came in. */
   vanish: (community: number) => [`${community}/vanish`],
+  /** The public keys of all authors. */
+  people: (community: number) => shards(`${community}/people`, SHARDS.people),
 };
 
 /** The partition of this list that an event is in. */

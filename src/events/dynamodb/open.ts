@@ -9,7 +9,7 @@ import { changedEventsOf } from './changed-events.js';
 import { Dynamodb } from './client.js';
 import { type DynamodbStore, type DynamodbStoreOptions, startDynamodbStore } from './store.js';
 import { Streams } from './stream/client.js';
-import { StreamFollower } from './stream/follow.js';
+import { isStreamRead, StreamFollower } from './stream/follow.js';
 import { ensureTables } from './tables.js';
 
 export interface DynamodbEvents {
@@ -20,7 +20,7 @@ export interface DynamodbEvents {
   close(): Promise<void>;
 }
 
-export interface OpenOptions extends Omit<DynamodbStoreOptions, 'db' | 'onRemovalsLeft'> {
+export interface OpenOptions extends Omit<DynamodbStoreOptions, 'db' | 'onRemovalsLeft' | 'isLogRead'> {
   readonly place: DynamodbPlace;
   readonly metrics: Metrics;
 }
@@ -49,8 +49,9 @@ export async function openDynamodbEvents(options: OpenOptions): Promise<Dynamodb
   });
   await ensureTables(db);
   const onRemovalsLeft = (count: number) => metrics.dynamodbRemovalsLeft.inc(count);
-  const store = startDynamodbStore({ ...options, db, onRemovalsLeft });
   const streams = new Streams(place);
+  const isLogRead = () => isStreamRead({ db, streams, pool: database.ownPool });
+  const store = startDynamodbStore({ ...options, db, onRemovalsLeft, isLogRead });
   return {
     db,
     store,

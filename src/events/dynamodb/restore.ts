@@ -10,9 +10,9 @@ import { factKey, type Submission } from '../rules/facts.js';
 import { ages, eventSince } from '../rules/retention.js';
 import type { EventRef, Ordered, Restored } from '../store.js';
 import { Conflict, eachOf } from './client.js';
-import { commitHead, commitRow, IS_REMOVED, removeListed, tidy } from './commit.js';
+import { commitHead, commitRow, IS_REMOVED, removeAll, tidy } from './commit.js';
 import { readFacts } from './facts.js';
-import { type EventItem, eventOf, hiddenEntry } from './items.js';
+import { type EventItem, eventOf, hiddenEntries } from './items.js';
 import { itemsByRef } from './selections.js';
 import type { SubmitOptions } from './submit.js';
 
@@ -57,7 +57,7 @@ async function restoreOne(options: SubmitOptions, ref: EventRef): Promise<Restor
 }
 
 async function decideAgain(options: SubmitOptions, item: EventItem): Promise<Restored> {
-  const { db, settingsOf, recent } = options;
+  const { db, settingsOf, recent, people } = options;
   const now = options.now();
   const { community, payload } = item;
   const event = eventOf(item);
@@ -70,10 +70,9 @@ async function decideAgain(options: SubmitOptions, item: EventItem): Promise<Res
   const commit = { writes, read, settings: settingsOf(community), now };
   const [row] = writes.rows;
   if (row !== undefined) {
-    await commitRow(db, { ...commit, row, own: IS_REMOVED });
+    await commitRow(db, { ...commit, row, people, own: IS_REMOVED });
     recent.add(row, now);
-    const { pk, sk } = hiddenEntry(item);
-    await tidy(db, [{ table: 'index', remove: { pk, sk } }, ...removeListed(item)]);
+    await tidy(db, removeAll(hiddenEntries(item)));
   } else if (writes.heads.length > 0) await commitHead(db, commit);
   return writes.decisions[0]!;
 }

@@ -18,11 +18,13 @@ import type { EventStore, Marking, SeenAgain } from '../store.js';
 import { positionsWithoutRow, withUnnamed } from '../unnamed-changes.js';
 import { type Dynamodb, eachOf } from './client.js';
 import { readControl, writeBroadcast } from './control.sql.js';
+import { startErasing } from './erasing/erasing.js';
 import type { FactOptions } from './facts.js';
 import { hideEvents, sweepStep } from './hide.js';
 import { deleteLeft } from './history.js';
 import { type EventItem, isServedItem } from './items.js';
 import { eventKey, markKey, seenKey } from './keys.js';
+import { KnownPeople } from './known-people.js';
 import { writeMarks } from './marking.js';
 import { PendingMarks } from './marks.js';
 import { countEvents, eventsById, findEvents, newestEvents } from './read/find.js';
@@ -61,6 +63,8 @@ export interface DynamodbStoreOptions extends Omit<FactOptions, 'controlOf'> {
   /** This process has written a mark. */
   readonly onMark?: () => void;
   readonly onRemovalsLeft?: (count: number) => void;
+  /** Whether the log has everything that is in the stream; without a stream it always has. */
+  readonly isLogRead?: () => Promise<boolean>;
 }
 
 interface Waiting extends Queued {
@@ -82,6 +86,7 @@ export function startDynamodbStore(options: DynamodbStoreOptions): DynamodbStore
     ...options,
     pool,
     recent,
+    people: new KnownPeople(),
     controlOf: controlOf(options),
     broadcast: (submission, at) => writeBroadcast(ownPool, submission, at),
   };
@@ -147,6 +152,7 @@ export function startDynamodbStore(options: DynamodbStoreOptions): DynamodbStore
     },
     broadcastHead: () => readBusHead(ownPool),
     broadcasts: (after, limit) => readBus(ownPool, after, limit),
+    ...startErasing(hiding, tagHash),
     close: async () => {
       await writing.close();
       log.debug('the store in DynamoDB is closed');

@@ -23,6 +23,7 @@ import { type CommitOf, commitHead, commitRow, hasRoom, OWNERS_MAX } from './com
 import { type Attempts, submitDeletion } from './deletion.js';
 import { type FactOptions, type Read, readFacts } from './facts.js';
 import { PAYLOAD_BYTES_MAX } from './items.js';
+import type { KnownPeople } from './known-people.js';
 import { writeMark } from './marks.js';
 import type { RecentWrites } from './read/recent-writes.js';
 
@@ -42,6 +43,7 @@ export interface SubmitOptions extends FactOptions {
   readonly now: () => number;
   readonly log: Log;
   readonly recent: RecentWrites;
+  readonly people: KnownPeople;
   /** Sends an ephemeral event to all instances. False when they have it already. */
   readonly broadcast: (submission: Submission, now: number) => Promise<boolean>;
   readonly onGone?: ((community: number, id: string) => void) | undefined;
@@ -89,7 +91,7 @@ async function attemptOne(
   submission: Submission,
   attempts: Attempts,
 ): Promise<{ readonly outcome: Outcome | Refusal }> {
-  const { db, now: clock, recent } = options;
+  const { db, now: clock, recent, people } = options;
   const { community, event } = submission;
   const judged = await options.onArrival?.judge([submission]);
   const now = clock();
@@ -109,7 +111,7 @@ async function attemptOne(
   if (row !== undefined) {
     // Marks hide first: whatever is stored after them is refused, whatever was stored before is hidden.
     if (event.kind === KIND_VANISH) await writeMarksOf(options, writes.vanishMarks);
-    await commitRow(db, { ...commit, row, attempts });
+    await commitRow(db, { ...commit, row, attempts, people });
     for (const { id } of writes.hidden) options.onGone?.(community, id);
     if (row.hidden === undefined) recent.add(row, now);
   }
@@ -160,7 +162,7 @@ export async function judgedFacts(
  * the event stays out of view.
  */
 export async function writeRulings(
-  { onArrival, pool, db }: SubmitOptions,
+  { onArrival, pool, db, people }: SubmitOptions,
   { writes, read, settings, now }: CommitOf,
 ): Promise<void> {
   if (writes.held.length + writes.counted.length === 0) return;
@@ -177,7 +179,7 @@ export async function writeRulings(
       hidden: 'removed',
       purge: false,
     } as const;
-    await commitRow(db, { writes: { ...writes, hidden: [], heads: [] }, read, settings, now, row });
+    await commitRow(db, { writes: { ...writes, hidden: [], heads: [] }, read, settings, now, row, people });
   };
   await inTransaction(pool, BEGIN_BRIEFLY, async (tx) => {
     await onArrival?.write(tx, writes, now, hold);

@@ -6,6 +6,8 @@ import { readChangesOf } from '../../outbox/changes.sql.js';
 import { readAnchor, readBus, readBusHead, readHead, readOutbox } from '../../outbox/outbox.sql.js';
 import type { EventStore } from '../store.js';
 import { positionsWithoutRow, withUnnamed } from '../unnamed-changes.js';
+import { purgeHiddenById, readNewestOf } from './erased-events.js';
+import { eventsDeleter } from './eraser.js';
 import { passHistory, pendingHistory } from './history.js';
 import { type LaneOptions, startLane } from './lane/lane.js';
 import { countEvents } from './read/count.js';
@@ -68,5 +70,16 @@ export function startPostgresStore(options: PostgresStoreOptions): EventStore {
     },
     broadcastHead: () => readBusHead(ownPool),
     broadcasts: (after, limit) => readBus(ownPool, after, limit),
+    deleters: (session) => [eventsDeleter({ ...session, store: lane, tagHash })],
+    purge: async (refs, hidden) => {
+      if (refs.length === 0) return;
+      await lane.hide({ hidden, purge: true, which: { by: 'ids', refs } });
+      await purgeHiddenById(pool, refs, options.now());
+    },
+    strangersAmong: async (keys) => keys,
+    newestOf: (owned, fence) => readNewestOf(ownPool, owned, fence),
+    endMark: async () => undefined,
+    settled: async () => true,
+    personal: async function* () {},
   };
 }

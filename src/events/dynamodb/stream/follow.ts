@@ -18,6 +18,7 @@ import {
   type KnownShard,
   type Lease,
   noteShards,
+  readShards,
   takeLease,
 } from './log.sql.js';
 import { entryOf } from './rules-records.js';
@@ -105,12 +106,7 @@ export class StreamFollower {
   private async refresh(): Promise<void> {
     const { db, streams, pool, now } = this.options;
     if (now() - this.shardsAt < SHARDS_MS) return;
-    const { Table } = await db.plain(({ client, plain }) =>
-      plain.send(new client.DescribeTableCommand({ TableName: db.nameOf('events') })),
-    );
-    if (Table?.LatestStreamArn === undefined)
-      throw new DynamodbFailure(`the table ${db.nameOf('events')} has no stream`);
-    this.stream = Table.LatestStreamArn;
+    this.stream = await streamOf(db);
     this.shards = await noteShards(pool, this.stream, await streams.shards(this.stream), now());
     await forgetShards(pool, this.stream, now() - FORGET_MS);
     this.shardsAt = now();
@@ -161,4 +157,47 @@ export class StreamFollower {
         : await streams.iterator(stream, shard, after ?? undefined);
     return iterator === undefined ? { records: [], next: undefined } : streams.records(iterator);
   }
+}
+
+async function streamOf(db: Dynamodb): Promise<string> {
+  const { Table } = await db.plain(({ client, plain }) =>
+    plain.send(new client.DescribeTableCommand({ TableName: db.nameOf('events') })),
+  );
+  if (Table?.LatestStreamArn === undefined)
+    throw new DynamodbFailure(`the table ${db.nameOf('events')} has no stream`);
+  return Table.LatestStreamArn;
+}
+
+/** An empty page may be followed by records. */
+const EMPTY_PAGES = 3;
+
+/**
+ * Whether the log has every record of the stream: after the checkpoint of each shard there is none. It reads
+ * beside the workers, in any process, and changes nothing.
+ */
+export async function isStreamRead({
+  db,
+  streams,
+  pool,
+}: Pick<FollowOptions, 'db' | 'streams' | 'pool'>): Promise<boolean> {
+  const stream = await streamOf(db);
+  const shards = await streams.shards(stream);
+  const known = new Map((await readShards(pool, stream)).map((shard) => [shard.id, shard]));
+  let isRead = true;
+  await eachOf(shards, SHARDS_AT_ONCE, async ({ id }) => {
+    const shard = known.get(id);
+    if (!isRead || shard?.isDone) return;
+    try {
+      let next = await streams.iterator(stream, id, shard?.checkpoint);
+      for (let pages = 0; pages < EMPTY_PAGES && next !== undefined && isRead; pages += 1) {
+        const page: RecordsPage = await streams.records(next);
+        if (page.records.length > 0) isRead = false;
+        next = page.next;
+      }
+    } catch (error) {
+      if (!(error instanceof Trimmed) && !(error instanceof IteratorExpired)) throw error;
+      isRead = false;
+    }
+  });
+  return isRead;
 }

@@ -42,6 +42,10 @@ export async function noteShards(
      ON CONFLICT (stream, shard) DO UPDATE SET seen_at = excluded.seen_at`,
     [stream, shards.map(({ id }) => id), shards.map(({ parent }) => parent ?? ''), now],
   );
+  return readShards(pool, stream);
+}
+
+export async function readShards(pool: Pool, stream: string): Promise<KnownShard[]> {
   const { rows } = await pool.query<{
     shard: string;
     parent: string | null;

@@ -1,13 +1,12 @@
 /**
- * Events with their tags. The lane deletes served events and announces them (I8). Hidden events are deleted
- * outside the lane; so are the tags of events that a mark hides.
+ * Erases events with their tags. The lane deletes served events and announces them (I8). Hidden events are
+ * deleted outside the lane; so are the tags of events that a mark hides.
  */
 import { performance } from 'node:perf_hooks';
-import { removeTagsOf } from '../../events/postgres/hide.js';
-import { nextServedIn, nextServedOf } from '../../events/postgres/selections.js';
-import { eventDedupeTable } from '../../events/postgres/tables.js';
-import type { TagHash } from '../../events/postgres/tag-hash.js';
-import type { PlacedEvent, RowRef } from '../../events/rules/facts.js';
+import { type CommunitySubject, type MemberSubject, nextRows } from '../../erasure/rules.js';
+import { type Deleter, inBatches, type Progress } from '../../erasure/stores/deleter.js';
+import type { PlacedEvent, RowRef } from '../rules/facts.js';
+import type { ErasingSession, EventStore } from '../store.js';
 import {
   type Cursor,
   countEventsIn,
@@ -21,17 +20,25 @@ import {
   purgeHiddenIn,
   purgeHiddenOf,
   purgeNodesHiddenWords,
-} from '../events.sql.js';
-import { type CommunitySubject, type MemberSubject, nextRows } from '../rules.js';
-import { type Deleter, inBatches, type Progress } from './deleter.js';
-import type { PostgresStores } from './postgres.js';
+} from './erased-events.js';
+import { forgetServed, removeTagsOf } from './hide.js';
+import { nextServedIn, nextServedOf, selectServed } from './selections.js';
+import { eventDedupeTable, eventsTable, eventTagsTable } from './tables.js';
+import type { TagHash } from './tag-hash.js';
 
+export const EVENTS_STORE = `postgres:${eventsTable.erased.store}`;
 const DEDUPE = `postgres:${eventDedupeTable.erased.store}`;
 
-export function eventsDeleter(table: Deleter, stores: PostgresStores): Deleter {
+interface Erasing extends ErasingSession {
+  readonly store: Pick<EventStore, 'hide'>;
+  readonly tagHash: TagHash;
+}
+
+export function eventsDeleter(stores: Erasing): Deleter {
   const { client, tagHash } = stores;
   return {
-    ...table,
+    name: EVENTS_STORE,
+    holds: [eventsTable.name, eventTagsTable.name],
     count: (subject) =>
       subject.type === 'member'
         ? countEventsOf(client, authored(subject, tagHash))
@@ -39,6 +46,23 @@ export function eventsDeleter(table: Deleter, stores: PostgresStores): Deleter {
     delete: (subject, progress) =>
       subject.type === 'member' ? deleteOf(stores, subject, progress) : deleteIn(stores, subject, progress),
   };
+}
+
+/**
+ * For rows that a copy to another store has left here. Nobody reads them, so nothing is announced.
+ */
+export function leftEventsDeleter(session: ErasingSession & { readonly tagHash: TagHash }): Deleter {
+  const { client, tagHash, now } = session;
+  const hide: EventStore['hide'] = async ({ which }) => {
+    if ('due' in which) throw new Error('an erasure has no orders');
+    const events = await selectServed(client, which, now());
+    if (which.by !== 'read') {
+      await removeTagsOf(client, events, tagHash);
+      await forgetServed(client, events);
+    }
+    return events.length;
+  };
+  return eventsDeleter({ ...session, store: { hide } });
 }
 
 function authored(
@@ -61,7 +85,7 @@ const withDedupe =
     progress(deleted, { [DEDUPE]: deleted });
 
 /** Each step for served events is followed by one for hidden events, in case some are hidden meanwhile. */
-async function deleteOf(stores: PostgresStores, subject: MemberSubject, progress: Progress): Promise<number> {
+async function deleteOf(stores: Erasing, subject: MemberSubject, progress: Progress): Promise<number> {
   const { client, store, tagHash, now, rows } = stores;
   const author = authored(subject, tagHash);
   const hidden = subject.vanishes ? ('vanished' as const) : ('erased' as const);
@@ -110,7 +134,7 @@ type ReadPage = (after: readonly PlacedEvent[], limit: number) => Promise<Placed
  * in another store.
  */
 async function deleteServed(
-  { client, store, tagHash, rows: firstRows }: PostgresStores,
+  { client, store, tagHash, rows: firstRows }: Erasing,
   hidden: 'vanished' | 'erased',
   read: ReadPage,
   progress: Progress,
@@ -159,7 +183,7 @@ async function throughPages(
 }
 
 async function deleteIn(
-  stores: PostgresStores,
+  stores: Erasing,
   { community }: CommunitySubject,
   progress: Progress,
 ): Promise<number> {

@@ -4,16 +4,15 @@
  * when they were hidden, and are deleted here.
  */
 import type { Client } from 'pg';
-import { dedupeOf } from '../events/postgres/places.js';
-import { AT_PLACES, OF_AUTHOR, ofAuthor, placeValues, spared } from '../events/postgres/selections.js';
-import { deleteHidden, IS_HIDDEN, PLACE } from '../events/postgres/sweeps.js';
-import { KIND_GIFT_WRAP } from '../events/rules/deletion.js';
-import type { RowRef } from '../events/rules/facts.js';
-import { HIDDEN_CODES } from '../events/rules/hidden.js';
-import type { Authored } from '../events/store.js';
-import { isLabelOfErased } from '../labels/tables.sql.js';
-import { hexArray, int4Array } from '../postgres/binary.js';
-import { bytes } from '../postgres/values.js';
+import { hexArray, int4Array } from '../../postgres/binary.js';
+import { bytes, type Db } from '../../postgres/values.js';
+import { KIND_GIFT_WRAP } from '../rules/deletion.js';
+import type { RowRef } from '../rules/facts.js';
+import { HIDDEN_CODES } from '../rules/hidden.js';
+import type { Authored, FenceOf, Owned } from '../store.js';
+import { dedupeOf } from './places.js';
+import { AT_PLACES, OF_AUTHOR, ofAuthor, placeValues, spared } from './selections.js';
+import { deleteHidden, IS_HIDDEN, PLACE } from './sweeps.js';
 
 /** Rows that one statement examines; most of them may not match. */
 const PAGE_ROWS = 1_000;
@@ -127,7 +126,7 @@ const PURGE_BY_ID_SQL = deleteHidden(
 );
 
 export async function purgeHiddenById(
-  client: Client,
+  client: Db,
   refs: readonly { readonly community: number; readonly id: string }[],
   now: number,
 ): Promise<void> {
@@ -227,98 +226,28 @@ export async function countEventsIn(client: Client, community: number): Promise<
   );
 }
 
-// ── The outbox ─────────────────────────────────────────────────────────────────────────────────────────────
+// ── The fence ──────────────────────────────────────────────────────────────────────────────────────────────
 
-export interface BehindConsumer {
-  readonly consumer: string;
-  /** The offset of its live generation, and of the one that is being rebuilt. */
-  readonly reached: readonly number[];
-}
+/** A tombstone without a time of its target: the target has not arrived, or was purged long ago. */
+const NEWEST_OF_SQL = `SELECT coalesce(greatest(
+  (SELECT max(e.created_at) FROM events e
+   WHERE e.community = $1 AND e.pubkey = $2 AND e.hidden IS NULL),
+  (SELECT max(e.created_at) FROM events e WHERE e.community = $1 AND e.pubkey = $2 AND e.hidden IS NOT NULL),
+  (SELECT max(h.created_at) FROM event_heads h WHERE h.community = $1 AND h.pubkey = $2
+    AND h.created_at >= 0),
+  (SELECT max(CASE WHEN t.is_address OR t.applied_at IS NOT NULL THEN t.requested_at ELSE $3::bigint + $4 END)
+    FROM deletion_tombstones t
+   WHERE t.community = $1 AND t.author = $2 AND t.requested_at >= greatest(0, $3 - $4))), 0) AS newest`;
+const NEWEST_IN_SQL = `SELECT coalesce(max(e.created_at), 0) AS newest FROM events e
+  WHERE e.community = $1 AND e.hidden IS NULL`;
 
-/** Consumers that have not reached this offset yet, including a generation that is being rebuilt. */
-export async function consumersBehind(client: Client, seq: number): Promise<BehindConsumer[]> {
-  const { rows } = await client.query<{ consumer: string; live: number; rebuilt: number }>({
-    name: 'consumers-behind',
-    text: `SELECT o.consumer, o.last_seq AS live, coalesce(r.last_seq, r.scanned_seq, 0) AS rebuilt
-      FROM consumer_offsets o LEFT JOIN consumer_rebuilds r USING (consumer)
-      WHERE r.reason IS DISTINCT FROM '${MISSED}' AND (o.last_seq < $1
-        OR (r.started_at IS NOT NULL AND coalesce(r.last_seq, r.pinned_seq, 0) < $1)) ORDER BY 1`,
-    values: [seq],
-  });
-  return rows.map(({ consumer, live, rebuilt }) => ({ consumer, reached: [live, rebuilt] }));
-}
-
-const MISSED = 'rows were scrubbed after an erasure before it had read them';
-
-/** A consumer that has read nothing for so long gets an error and rebuilds when it comes back. */
-export async function leaveBehind(client: Client, consumers: readonly string[], now: number): Promise<void> {
-  await client.query(
-    `INSERT INTO consumer_rebuilds (consumer, generation, reason, requested_at, updated_at)
-     SELECT consumer, generation + 1, $2, $3, $3 FROM consumer_offsets WHERE consumer = ANY ($1)
-     ON CONFLICT (consumer) DO UPDATE SET reason = excluded.reason, started_at = NULL, pinned_seq = NULL,
-       scanned_seq = 0, scanned_place = NULL, last_seq = NULL`,
-    [consumers, MISSED, now],
-  );
-}
-
-/** The highest offset of the outbox that names the subject, or undefined when none does. */
-export async function lastOutboxSeq(
-  client: Client,
-  community: number,
-  author: { readonly pubkey: string; readonly until: number } | undefined,
-): Promise<number | undefined> {
-  const { rows } = await client.query<{ seq: number | null }>({
-    text: `SELECT max(seq) AS seq FROM events_outbox
-      WHERE community = $1 AND op <> 'scrubbed' ${ofOutbox(author)}`,
-    values: outboxValues(community, author),
-  });
-  return rows[0]!.seq ?? undefined;
-}
-
-type OutboxAuthor = { readonly pubkey: string; readonly until: number } | undefined;
-/** Rows of their events, and of events that the node has signed about them or about an event of theirs. */
-const ofOutbox = (author: OutboxAuthor) =>
-  author === undefined
-    ? ''
-    : `AND ingested_at >= 0 AND created_at <= $3 AND (author = $2
-        OR (author IN (SELECT k.pubkey FROM node_keys k WHERE k.community = $1)
-        AND (strpos(effective_key, $4) > 0 OR ${isLabelOfErased('events_outbox')})))`;
-const outboxValues = (community: number, author: OutboxAuthor): unknown[] =>
-  author === undefined ? [community] : [community, bytes(author.pubkey), author.until, author.pubkey];
-
-/**
- * Of each run of offsets the last one stays, and names nobody: whoever comes to it later learns that
- * something was erased here, and no more. The others are deleted.
- */
-export async function scrubOutbox(
-  client: Client,
-  community: number,
-  author: OutboxAuthor,
-  limit: number,
+export async function readNewestOf(
+  db: Db,
+  { community, pubkey }: Owned,
+  { at, aheadSeconds }: FenceOf,
 ): Promise<number> {
-  const { rows } = await client.query<{ rows: number }>({
-    text: `WITH found AS MATERIALIZED (
-        SELECT seq, lead(seq) OVER (ORDER BY seq) IS DISTINCT FROM seq + 1 AS is_last
-        FROM (SELECT seq FROM events_outbox
-          WHERE community = $1 AND op <> 'scrubbed' ${ofOutbox(author)} LIMIT ${limit}) f
-      ), deleted AS (
-        DELETE FROM events_outbox o WHERE o.seq = ANY (ARRAY(SELECT seq FROM found WHERE NOT is_last))
-      ), scrubbed AS (
-        UPDATE events_outbox o SET op = 'scrubbed', reason = NULL, event_id = '', author = '', topics = '{}',
-          effective_key = NULL, tags = NULL
-        WHERE o.seq = ANY (ARRAY(SELECT seq FROM found WHERE is_last))
-      )
-      SELECT count(*) AS rows FROM found`,
-    values: outboxValues(community, author),
-  });
-  return rows[0]!.rows;
-}
-
-export function countOutbox(client: Client, community: number, author: OutboxAuthor): Promise<number> {
-  return count(
-    client,
-    `SELECT count(*) AS count FROM events_outbox
-     WHERE community = $1 AND op <> 'scrubbed' ${ofOutbox(author)}`,
-    outboxValues(community, author),
-  );
+  const { rows } = await (pubkey === undefined
+    ? db.query<{ newest: number }>(NEWEST_IN_SQL, [community])
+    : db.query<{ newest: number }>(NEWEST_OF_SQL, [community, bytes(pubkey), at, aheadSeconds]));
+  return rows[0]!.newest;
 }
