@@ -8,6 +8,7 @@ import { z } from 'zod';
 import { PROXY_HEADERS, type ProxyHeader } from '../port/client-address.js';
 import { HOST_DEFAULT, PORT_DEFAULT } from '../port/rules-early.js';
 import { databaseUrlOf } from '../postgres/rules-database-url.js';
+import type { EventStoreName } from './state.sql.js';
 
 const port = z
   .string()
@@ -73,12 +74,7 @@ const environment = z.object({
     .string()
     .regex(/^[A-Za-z0-9_.-]{1,200}$/, 'must be at most 200 letters, digits and _ . -')
     .default('minato_'),
-  MINATO_EVENT_STORE: z
-    .enum(['postgres', 'dynamodb'], 'must be postgres')
-    .refine((store) => store === 'postgres', {
-      error: 'must be postgres: events in DynamoDB cannot be served yet (docs/dynamodb.md)',
-    })
-    .default('postgres'),
+  MINATO_EVENT_STORE: z.enum(['postgres', 'dynamodb'], 'must be postgres or dynamodb').default('postgres'),
   MINATO_PUBLIC_URL: z
     .url({ protocol: /^(ws|http)s?$/, error: 'must be a ws:, wss:, http: or https: address' })
     .optional(),
@@ -130,7 +126,7 @@ export interface Config {
   readonly redisUrl: string | undefined;
   readonly dynamodb: DynamodbPlace | undefined;
   /** Where events are kept. Everything else is in PostgreSQL. */
-  readonly eventStore: 'postgres' | 'dynamodb';
+  readonly eventStore: EventStoreName;
   /** Proxies that are trusted to name the address of the client. */
   readonly trustedProxies: readonly string[];
   /**
@@ -183,6 +179,12 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     throw new ConfigError(
       'These environment variables are wrong:\n' +
         '  DATABASE_READ_URL: needs DATABASE_URL, whose replica it is; the embedded PostgreSQL has none',
+    );
+  if (value.MINATO_EVENT_STORE === 'dynamodb' && value.DYNAMODB_ENDPOINT === undefined)
+    throw new ConfigError(
+      'These environment variables are wrong:\n' +
+        '  MINATO_EVENT_STORE: dynamodb needs DYNAMODB_ENDPOINT, for example ' +
+        `https://dynamodb.${value.AWS_REGION}.amazonaws.com`,
     );
   return {
     host: value.MINATO_HOST,

@@ -28,6 +28,40 @@ export async function fixNetworkId(
   return fixed;
 }
 
+export type EventStoreName = 'postgres' | 'dynamodb';
+
+/** The row with the place of the events, once it was not PostgreSQL. */
+const EVENT_STORE = 'event_store';
+
+/** Without a row, events are in PostgreSQL if there ever were any; undefined where there never were. */
+export async function readEventStore(db: ClientBase | Pool): Promise<EventStoreName | undefined> {
+  const { rows } = await db.query<{ store: EventStoreName | null }>(
+    `SELECT coalesce((SELECT value FROM node_state WHERE key = $1),
+       (SELECT 'postgres' FROM lane_state WHERE last_seq > 0)) AS store`,
+    [EVENT_STORE],
+  );
+  return rows[0]?.store ?? undefined;
+}
+
+export async function writeEventStore(db: ClientBase | Pool, store: EventStoreName): Promise<void> {
+  await db.query(
+    `INSERT INTO node_state (key, value) VALUES ($1, $2)
+     ON CONFLICT (key) DO UPDATE SET value = excluded.value`,
+    [EVENT_STORE, store],
+  );
+}
+
+/** A node that looks for its events in another store would serve nothing, and store new ones there. */
+export async function fixEventStore(db: ClientBase | Pool, wanted: EventStoreName): Promise<void> {
+  const fixed = await readEventStore(db);
+  if (fixed !== undefined && fixed !== wanted)
+    throw new Error(
+      `MINATO_EVENT_STORE is ${wanted}, but the events of this node are in ${fixed}. ` +
+        `Set it to ${fixed}, or move them: minato events copy --to ${wanted}`,
+    );
+  if (fixed === undefined && wanted !== 'postgres') await writeEventStore(db, wanted);
+}
+
 export async function fixTagHashSeed(db: ClientBase | Pool): Promise<bigint> {
   return BigInt(await fixOnce(db, 'tag_hash_seed', randomBytes(8).readBigUInt64BE().toString()));
 }

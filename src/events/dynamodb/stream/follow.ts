@@ -8,7 +8,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Pool } from 'pg';
 import type { Log } from '../../../node/log.js';
 import type { TagHash } from '../../postgres/tag-hash.js';
-import { type Dynamodb, DynamodbFailure, eachOf } from '../client.js';
+import { type Dynamodb, eachOf } from '../client.js';
+import { streamOf } from '../tables.js';
 import { IteratorExpired, type RecordsPage, type Streams, Trimmed } from './client.js';
 import {
   append,
@@ -105,12 +106,7 @@ export class StreamFollower {
   private async refresh(): Promise<void> {
     const { db, streams, pool, now } = this.options;
     if (now() - this.shardsAt < SHARDS_MS) return;
-    const { Table } = await db.plain(({ client, plain }) =>
-      plain.send(new client.DescribeTableCommand({ TableName: db.nameOf('events') })),
-    );
-    if (Table?.LatestStreamArn === undefined)
-      throw new DynamodbFailure(`the table ${db.nameOf('events')} has no stream`);
-    this.stream = Table.LatestStreamArn;
+    this.stream = await streamOf(db);
     this.shards = await noteShards(pool, this.stream, await streams.shards(this.stream), now());
     await forgetShards(pool, this.stream, now() - FORGET_MS);
     this.shardsAt = now();
