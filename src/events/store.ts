@@ -24,13 +24,13 @@
  *   the control plane commits. A crash in between repeats the change, so the change has to be idempotent.
  *
  * Maintenance of one store is not part of the contract, because another store has no use for it: purging
- * hidden rows, forgetting ids, dropping months, dry runs and the counts of an erasure use the tables of
- * PostgreSQL directly. Two readers have a seam of their own, so that PostgreSQL keeps its joins: the events
- * of changes (`ChangedEvents` in outbox/changes.sql.ts) and search (`elsewhere` in search/search.sql.ts).
+ * hidden rows, forgetting ids, dropping months and dry runs by SQL use the tables of PostgreSQL directly. Two
+ * readers have a seam of their own, so that PostgreSQL keeps its joins: the events of changes
+ * (`ChangedEvents` in outbox/changes.sql.ts) and search (`elsewhere` in search/search.sql.ts).
  */
 import type { ControlTx } from '../postgres/transaction.js';
 import type { Bound } from '../sync/rules-negentropy.js';
-import type { Limits } from './rules/capacity.js';
+import type { Limits, Size } from './rules/capacity.js';
 import type { Decision } from './rules/decide.js';
 import type { NostrEvent } from './rules/event.js';
 import type { CameBy, PlacedEvent, RowRef, Submission } from './rules/facts.js';
@@ -41,7 +41,7 @@ import type { Outcome, Refusal } from './rules/reply.js';
 import type { HistoryRetention, Retention } from './rules/retention.js';
 import type { VanishMark } from './rules/writes.js';
 
-export interface EventStore extends EventWrites, EventReads, EventChanges {
+export interface EventStore extends EventWrites, EventReads, EventChanges, Partial<EventPreviews> {
   /** Accepts nothing more and finishes what waits. */
   close(): Promise<void>;
 }
@@ -113,6 +113,13 @@ export type Selection =
       readonly limits: Limits;
       readonly places: readonly RowRef[];
     }
+  /** Where events have no places: the oldest regular events of this scope, until they free this size. */
+  | {
+      readonly by: 'oldest';
+      readonly scope: { readonly community: number; readonly topic: string };
+      readonly need: Size;
+      readonly limit: number;
+    }
   | { readonly by: 'author'; readonly author: Authored; readonly limit: number }
   | { readonly by: 'community'; readonly community: number; readonly limit: number }
   | { readonly by: 'places'; readonly places: readonly RowRef[]; readonly limit: number }
@@ -175,6 +182,31 @@ export interface SeenAgain extends EventRef {
   readonly times: number;
   readonly lastSeenAt: number;
 }
+
+// ── Previews ───────────────────────────────────────────────────────────────────────────────────────────────
+
+/**
+ * What jobs would take now, for dry runs. A store whose events are rows of PostgreSQL has none: there the
+ * jobs count with SQL.
+ */
+export interface EventPreviews {
+  /** Changes nothing. At most `PREVIEWED_MAX` events. */
+  preview(which: Previewed): Promise<readonly PreviewedEvent[]>;
+}
+
+/** `sweep`: past their retention. `left`: what deletions have left for later. */
+export type Previewed =
+  | Selection
+  | { readonly by: 'sweep'; readonly rules: ReadonlyMap<number, Retention> }
+  | { readonly by: 'left' };
+
+export interface PreviewedEvent {
+  readonly community: number;
+  readonly event: NostrEvent;
+}
+
+/** Each event costs a read. */
+export const PREVIEWED_MAX = 10_000;
 
 // ── Reading ────────────────────────────────────────────────────────────────────────────────────────────────
 

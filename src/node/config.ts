@@ -8,7 +8,6 @@ import { z } from 'zod';
 import { PROXY_HEADERS, type ProxyHeader } from '../port/client-address.js';
 import { HOST_DEFAULT, PORT_DEFAULT } from '../port/rules-early.js';
 import { databaseUrlOf } from '../postgres/rules-database-url.js';
-import type { EventStoreName } from './state.sql.js';
 
 const port = z
   .string()
@@ -102,6 +101,8 @@ const environment = z.object({
   MINATO_LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
   MINATO_METRICS_TOKEN: z.string().min(16, 'must have at least 16 characters').optional(),
 });
+
+export type EventStoreName = 'postgres' | 'dynamodb';
 
 /** Where the tables in DynamoDB are. The AWS SDK finds the credentials itself. */
 export interface DynamodbPlace {
