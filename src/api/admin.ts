@@ -10,8 +10,8 @@ import { certificateRoutes } from '../erasure/certificates/routes-list.js';
 import { type ErasureOptions, erasureRoutes } from '../erasure/routes.js';
 import type { EventStore } from '../events/store.js';
 
-import { JOBS } from '../jobs/list.js';
-import { jobRoutes } from '../jobs/routes.js';
+import { jobsIn } from '../jobs/list.js';
+import { type JobRouteOptions, jobRoutes } from '../jobs/routes.js';
 
 import { labelAdminRoutes } from '../labels/routes-admin.js';
 
@@ -49,6 +49,7 @@ export interface AdminOptions
     ReviewOptions,
     P2pRouteOptions,
     TopicPreviewOptions,
+    JobRouteOptions,
     StorageOptions {
   readonly pool: Pool;
   readonly events: EventStore;
@@ -84,7 +85,7 @@ export function adminRoutes(options: AdminOptions): Route[] {
     ...outboxRoutes(options),
     ...followerRoutes(options),
     ...p2pRoutes(options),
-    ...jobRoutes(options, JOBS),
+    ...jobRoutes(options, jobsIn(options.eventStore ?? 'postgres')),
     ...logRoutes(options),
     ...auditRoutes(options),
   ];

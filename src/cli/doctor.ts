@@ -13,7 +13,7 @@ import { checkDataFolder, checkEnvironment } from './doctor-configuration.js';
 import { checkDatabase } from './doctor-database.js';
 import { checkProgram, checkVerifier } from './doctor-machine.js';
 import { checkDescriptors, checkPort } from './doctor-port.js';
-import { checkDynamodb, checkRedis } from './doctor-stores.js';
+import { checkDynamodb, checkEventTables, checkRedis } from './doctor-stores.js';
 import { checkUser } from './doctor-user.js';
 
 export function doctorCommand(): Command {
@@ -80,6 +80,8 @@ async function* examine(env: NodeJS.ProcessEnv): AsyncGenerator<Finding> {
   yield* guard('the database', checkDatabase(config, holder));
   if (config.redisUrl !== undefined) yield* checkRedis(config.redisUrl);
   if (config.dynamodb !== undefined) yield* checkDynamodb(config.dynamodb);
+  if (config.dynamodb !== undefined && config.eventStore === 'dynamodb')
+    yield* checkEventTables(config.dynamodb);
   yield* checkDescriptors(holder);
   yield* guard('the port', checkPort(config, holder));
 }

@@ -13,10 +13,11 @@ const VARIABLES: Record<Variable, string> = {
   DATABASE_URL: 'your own PostgreSQL, 15 or newer, instead of the embedded one',
   DATABASE_READ_URL: 'a streaming replica of it, for reads of stored events (docs/scale.md)',
   REDIS_URL: 'keeps rate limits and sessions that instances share, instead of PostgreSQL: redis://host:6379',
-  DYNAMODB_ENDPOINT: 'keeps the audit log there: https://dynamodb.eu-central-1.amazonaws.com',
+  DYNAMODB_ENDPOINT:
+    'keeps the audit log there, and events if they are: https://dynamodb.eu-central-1.amazonaws.com',
   AWS_REGION: 'region of that endpoint; the AWS SDK finds the credentials',
   MINATO_DYNAMODB_PREFIX: 'prefix of the table names there',
-  MINATO_EVENT_STORE: 'where events are kept: postgres',
+  MINATO_EVENT_STORE: 'where events are kept: postgres or dynamodb (docs/dynamodb.md)',
   MINATO_PUBLIC_URL: 'the address that clients use, for example wss://relay.example.org',
   MINATO_NETWORK_ID: 'names the network in topic ids; fixed at the first boot',
   MINATO_ADMIN_PUBKEYS: 'the operators, hex or npub, comma separated',

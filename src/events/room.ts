@@ -8,11 +8,12 @@
 import type { Client } from 'pg';
 import type { Communities, Community } from '../communities/communities.js';
 import type { Log } from '../node/log.js';
-import { readCursor, writeCursor } from '../node/state.sql.js';
+import { readCursor, readState, writeCursor, writeState } from '../node/state.sql.js';
 import { readHead } from '../outbox/outbox.sql.js';
 import type { Database } from '../postgres/database.js';
 import { topicsOf } from '../topics/rules.js';
 import {
+  countPurged,
   oldestPlaces,
   oldestPlacesOfTopic,
   readSize,
@@ -52,7 +53,7 @@ export interface Watched extends Scope {
 }
 
 export interface RoomContext {
-  readonly store: Pick<EventStore, 'hide'>;
+  readonly store: Pick<EventStore, 'hide' | 'preview'>;
   readonly now: () => number;
   readonly signal: AbortSignal;
   readonly bounds: { readonly rows: number; readonly batches: number };
@@ -132,8 +133,10 @@ export async function makeRoom(context: RoomContext, client: Client, watched: Wa
   // at once.
   if (step < 3 || isWhole) await saveStep(context, client, watched, { step, full: false, size });
   if (step < 3) return { changed: 0, batches: 0, more: false, step };
-  const { changed, batches } = await purge(context, client, watched);
-  const left = await readSize(client, watched);
+  const purged = await purge(context, client, watched, size);
+  if (purged.waits) return { changed: 0, batches: 0, more: false, step };
+  const { changed, batches } = purged;
+  const left = purged.left ?? (await readSize(client, watched));
   const then = stepOf({ ...watched, before: 3, since: context.now() }, left, context.now());
   // With nothing left to purge it stays in the step, and there is nothing more to do.
   const isOver = then === 3;
@@ -168,11 +171,17 @@ function nameOf({ slugOf }: RoomContext, { community, topic }: Scope): string {
   return topic === WHOLE ? `community ${slug}` : `community ${slug}, topic ${JSON.stringify(topic)}`;
 }
 
-async function purge(
-  { store, bounds, signal, tagHash }: RoomContext,
-  client: Client,
-  { limits, ...scope }: Watched,
-): Promise<Pick<Made, 'changed' | 'batches'>> {
+interface Purged extends Pick<Made, 'changed' | 'batches'> {
+  /** Where the totals do not have it yet. */
+  readonly left?: Size;
+  /** The totals do not have the purge before yet. */
+  readonly waits?: boolean;
+}
+
+async function purge(context: RoomContext, client: Client, watched: Watched, size: Size): Promise<Purged> {
+  const { store, bounds, signal, tagHash } = context;
+  if (store.preview !== undefined) return purgeElsewhere(context, client, watched, size);
+  const { limits, ...scope } = watched;
   let changed = 0;
   let batches = 0;
   for await (const batch of oldestFirst(client, scope, bounds, { tagHash, remember: true })) {
@@ -187,6 +196,38 @@ async function purge(
     if (taken < batch.length) break;
   }
   return { changed, batches };
+}
+
+/** Events that one run purges where they are not in PostgreSQL. */
+const ELSEWHERE_ROWS_MAX = 5_000;
+const purgedKey = (community: number) => `capacity_purged_${community}`;
+
+/**
+ * The totals follow the log, which follows a store elsewhere by a moment. So a purge waits until the log has
+ * what the purge before it took: otherwise it would free the same space again.
+ */
+async function purgeElsewhere(
+  { store }: RoomContext,
+  client: Client,
+  { limits, community, topic }: Watched,
+  size: Size,
+): Promise<Purged> {
+  const before = await readState(client, purgedKey(community));
+  const [after = 0, count = 0] = before?.split('/').map(Number) ?? [];
+  if (count > 0 && (await countPurged(client, community, after, count)) < count)
+    return { changed: 0, batches: 0, waits: true };
+  const head = await readHead(client);
+  const need = excess(size, limits);
+  const limit = ELSEWHERE_ROWS_MAX;
+  const changed = await store.hide({
+    hidden: 'capacity',
+    purge: true,
+    which: { by: 'oldest', scope: { community, topic }, need, limit },
+  });
+  await writeState(client, purgedKey(community), `${head}/${changed}`);
+  if (changed === 0 || changed === limit) return { changed, batches: 1 };
+  const left = { events: size.events - need.events, bytes: size.bytes - need.bytes };
+  return { changed, batches: 1, left };
 }
 
 /** Scans of one run that may find nothing; the next run continues where they ended. */
@@ -253,7 +294,7 @@ export interface RoomMaker {
 
 export interface RoomMakerOptions {
   readonly database: Database;
-  readonly store: Pick<EventStore, 'hide'>;
+  readonly store: Pick<EventStore, 'hide' | 'preview'>;
   readonly communities: Communities;
   readonly tagHash: TagHash;
   readonly now: () => number;

@@ -24,16 +24,16 @@
  *   the control plane commits. A crash in between repeats the change, so the change has to be idempotent.
  *
  * Maintenance of one store is not part of the contract, because another store has no use for it: purging
- * hidden rows, forgetting ids, dropping months and dry runs use the tables of PostgreSQL directly. Two readers
- * have a seam of their own, so that PostgreSQL keeps its joins: the events of changes (`ChangedEvents` in
- * outbox/changes.sql.ts) and search (`elsewhere` in search/search.sql.ts).
- * Parts of the control plane read events beside what is served through `stored` (events/stored-events.ts).
+ * hidden rows, forgetting ids, dropping months and dry runs by SQL use the tables of PostgreSQL directly. Two
+ * readers have a seam of their own, so that PostgreSQL keeps its joins: the events of changes
+ * (`ChangedEvents` in outbox/changes.sql.ts) and search (`elsewhere` in search/search.sql.ts). Parts of the
+ * control plane read events beside what is served through `stored` (events/stored-events.ts).
  */
 import type { Client } from 'pg';
 import type { Deleter } from '../erasure/stores/deleter.js';
 import type { ControlTx } from '../postgres/transaction.js';
 import type { Bound } from '../sync/rules-negentropy.js';
-import type { Limits } from './rules/capacity.js';
+import type { Limits, Size } from './rules/capacity.js';
 import type { Decision } from './rules/decide.js';
 import type { NostrEvent } from './rules/event.js';
 import type { CameBy, PlacedEvent, RowRef, Submission } from './rules/facts.js';
@@ -45,7 +45,12 @@ import type { HistoryRetention, Retention } from './rules/retention.js';
 import type { VanishMark } from './rules/writes.js';
 import type { StoredEvents } from './stored-events.js';
 
-export interface EventStore extends EventWrites, EventReads, EventChanges, EventErasing {
+export interface EventStore
+  extends EventWrites,
+    EventReads,
+    EventChanges,
+    EventErasing,
+    Partial<EventPreviews> {
   /** Events beside what is served, for operators, moderation, trust and gossip. */
   readonly stored: StoredEvents;
   /** Accepts nothing more and finishes what waits. */
@@ -119,6 +124,13 @@ export type Selection =
       readonly limits: Limits;
       readonly places: readonly RowRef[];
     }
+  /** Where events have no places: the oldest regular events of this scope, until they free this size. */
+  | {
+      readonly by: 'oldest';
+      readonly scope: { readonly community: number; readonly topic: string };
+      readonly need: Size;
+      readonly limit: number;
+    }
   | { readonly by: 'author'; readonly author: Authored; readonly limit: number }
   | { readonly by: 'community'; readonly community: number; readonly limit: number }
   | { readonly by: 'places'; readonly places: readonly RowRef[]; readonly limit: number }
@@ -181,6 +193,31 @@ export interface SeenAgain extends EventRef {
   readonly times: number;
   readonly lastSeenAt: number;
 }
+
+// ── Previews ───────────────────────────────────────────────────────────────────────────────────────────────
+
+/**
+ * What jobs would take now, for dry runs. A store whose events are rows of PostgreSQL has none: there the
+ * jobs count with SQL.
+ */
+export interface EventPreviews {
+  /** Changes nothing. At most `PREVIEWED_MAX` events. */
+  preview(which: Previewed): Promise<readonly PreviewedEvent[]>;
+}
+
+/** `sweep`: past their retention. `left`: what deletions have left for later. */
+export type Previewed =
+  | Selection
+  | { readonly by: 'sweep'; readonly rules: ReadonlyMap<number, Retention> }
+  | { readonly by: 'left' };
+
+export interface PreviewedEvent {
+  readonly community: number;
+  readonly event: NostrEvent;
+}
+
+/** Each event costs a read. */
+export const PREVIEWED_MAX = 10_000;
 
 // ── Reading ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,8 +1,9 @@
 import { Command } from 'commander';
 import { count } from '../cli/progress.js';
 import { COUNT_MAX } from '../events/postgres/sweeps.js';
+import { PREVIEWED_MAX } from '../events/store.js';
 import { type Ran, runNow, runWithConsumers, showDryRun, withJobs } from './command.js';
-import { JOBS } from './list.js';
+import { jobsIn } from './list.js';
 
 export function purgeCommand(): Command {
   return new Command('purge')
@@ -22,7 +23,8 @@ deletion.auditDays, events past their retention, data of vanished members, and o
 
 A dry run changes nothing. It counts for each job what it would purge after the jobs before it, so that a
 purge right after it gives the same numbers. An event with two topics counts in both. It reads up to
-${count(COUNT_MAX)} events for each reason. It counts erasures, not the rows that each erasure deletes.`,
+${count(COUNT_MAX)} events for each reason, of events in DynamoDB ${count(PREVIEWED_MAX)}.
+It counts erasures, not the rows that each erasure deletes.`,
     )
     .action((options: { dryRun?: boolean; json?: boolean; yes?: boolean }) => {
       if (options.json && !options.dryRun && !options.yes)
@@ -30,8 +32,8 @@ ${count(COUNT_MAX)} events for each reason. It counts erasures, not the rows tha
           '--json needs --dry-run, which prints what would be purged, ' +
             'or --yes, which purges and prints what was purged',
         );
-      return withJobs(async (context) => {
-        const purging = JOBS.filter((job) => job.purges);
+      return withJobs(async (context, { eventStore }) => {
+        const purging = jobsIn(eventStore).filter((job) => job.purges);
         if (options.dryRun) return showDryRun(purging, context, options.json);
         const ran: Ran[] = [];
         for (const job of purging) {

@@ -4,7 +4,7 @@ import { count, startProgress, watchInterruption } from '../cli/progress.js';
 import { listWaiting } from '../erasure/erasures.sql.js';
 import { erase } from '../erasure/jobs.js';
 import { READER_WAITS_MAX, waitsForReaders } from '../erasure/stores/outbox.js';
-import type { Config } from '../node/config.js';
+import type { Config, EventStoreName } from '../node/config.js';
 import { prepareDatabase } from '../node/prepare.js';
 import type { Writer } from '../node/writer.js';
 import type { Assisting } from '../outbox/consumers/assist.js';
@@ -31,15 +31,18 @@ export function jobsCommand(): Command {
     .description('run a job now, until nothing is left to do')
     .option('--dry-run', 'only print what it would do')
     .action((name: string, options: { dryRun?: boolean }) =>
-      withJobs((context) =>
-        options.dryRun ? showDryRun([known(name)], context) : runNow(known(name), context),
-      ),
+      withJobs((context, { eventStore }) => {
+        const job = known(name, eventStore);
+        return options.dryRun ? showDryRun([job], context) : runNow(job, context);
+      }),
     );
   return jobs;
 }
 
-function known(name: string): Job {
+function known(name: string, store: EventStoreName): Job {
   const job = JOBS.find((one) => one.name === name);
+  const reason = job?.notIn?.[store];
+  if (reason !== undefined) throw new Error(`${name} does not run with events in ${store}: ${reason}`);
   if (job !== undefined) return job;
   throw new Error(`there is no job "${name}"; there are: ${JOBS.map((one) => one.name).join(', ')}`);
 }
@@ -49,17 +52,19 @@ function list(json: boolean): Promise<void> {
     await prepareDatabase(database, config, Date.now, log);
     const runs = new Map((await readJobRuns(database.pool)).map((run) => [run.job, run]));
     if (json) {
-      const all = JOBS.map(({ name, cron, about }) => ({
+      const all = JOBS.map(({ name, cron, about, notIn }) => ({
         name,
         cron,
         about,
+        notRun: notIn?.[config.eventStore] ?? null,
         lastRun: runs.get(name) ?? null,
       }));
       process.stdout.write(`${JSON.stringify(all, null, 2)}\n`);
       return;
     }
-    for (const { name, cron, about } of JOBS) {
-      const last = lastRun(runs.get(name));
+    for (const { name, cron, about, notIn } of JOBS) {
+      const reason = notIn?.[config.eventStore];
+      const last = reason === undefined ? lastRun(runs.get(name)) : `not run: ${reason}`;
       process.stdout.write(`${name.padEnd(16)} ${cron.padEnd(12)} ${last.padEnd(56)} ${about}\n`);
     }
   });

@@ -6,6 +6,7 @@ import type { Erasing } from '../erasure/stores/registry.js';
 import type { DryRunState } from '../events/postgres/dry-run.js';
 import type { EventClass } from '../events/rules/classify.js';
 import type { EventStore } from '../events/store.js';
+import type { EventStoreName } from '../node/config.js';
 import type { Log } from '../node/log.js';
 import type { Metrics } from '../node/metrics.js';
 import type { DiskLevel } from '../node/rules-disk.js';
@@ -88,6 +89,8 @@ export interface Job {
   readonly about: string;
   /** It deletes events or what belongs to them: part of `minato purge`. */
   readonly purges: boolean;
+  /** Stores of events where it has nothing to do, each with the reason. */
+  readonly notIn?: { readonly [store in EventStoreName]?: string };
   /** `client` is a session for jobs, outside the lane. */
   run(context: JobContext, client: Client): Promise<JobResult>;
   /** Counts what a run would change after the jobs before it, and records that for the jobs after it. */

@@ -13,6 +13,7 @@ import { purgeHistory } from '../events/jobs/purge-history.js';
 import { dropMonths, retain } from '../events/jobs/retain.js';
 import { membershipList } from '../members/jobs.js';
 import { purgeRemovedEvents } from '../moderation/jobs.js';
+import type { EventStoreName } from '../node/config.js';
 import { trimOutboxRows } from '../outbox/jobs.js';
 import { keepHistory } from '../overview/jobs.js';
 import { exportPersonalData } from '../personal-data/jobs.js';
@@ -64,3 +65,7 @@ export const JOBS: readonly Job[] = [
   freeJobs,
   checkpointWhenCalm,
 ];
+
+/** The jobs of a node whose events are in this store. */
+export const jobsIn = (store: EventStoreName): readonly Job[] =>
+  JOBS.filter(({ notIn }) => notIn?.[store] === undefined);

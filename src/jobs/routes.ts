@@ -8,6 +8,7 @@ import { type Route, route } from '../api/contract.js';
 import { isNodeOperator, type NodeOperators, refuseOthers } from '../api/node-operators.js';
 import { denial } from '../api/rules-errors.js';
 import { milliseconds } from '../api/schemas.js';
+import type { EventStoreName } from '../node/config.js';
 import type { Job } from './job.js';
 import { type JobRun, readJobRuns, runJobSoon } from './job-runs.sql.js';
 
@@ -54,6 +55,8 @@ function show({ name, about, cron, purges }: Job, run: JobRun | undefined, isOfN
 
 export interface JobRouteOptions extends NodeOperators {
   readonly pool: Pool;
+  /** PostgreSQL by default. */
+  readonly eventStore?: EventStoreName;
 }
 
 export function jobRoutes(options: JobRouteOptions, jobs: readonly Job[]): Route[] {

@@ -1,12 +1,15 @@
 /** The command `minato events life`: the life of one event as a timeline. */
 import { Command, InvalidArgumentError } from 'commander';
 import { COMMUNITY_OPTION, withCommunity } from '../cli/context.js';
+import { copyCommand, dropCommand } from '../events/copy/command.js';
 import { parseNamed } from './event-name.js';
 import { readLife, type WholeLife } from './life.js';
 import type { LifeEntry } from './rules.js';
 
 export function eventsCommand(): Command {
-  const events = new Command('events').description('what happened to an event');
+  const events = new Command('events').description('what happened to an event, and where events are kept');
+  events.addCommand(copyCommand());
+  events.addCommand(dropCommand());
   events
     .command('life')
     .argument('<id>', 'hex, note or nevent', eventArgument)

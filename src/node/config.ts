@@ -73,12 +73,7 @@ const environment = z.object({
     .string()
     .regex(/^[A-Za-z0-9_.-]{1,200}$/, 'must be at most 200 letters, digits and _ . -')
     .default('minato_'),
-  MINATO_EVENT_STORE: z
-    .enum(['postgres', 'dynamodb'], 'must be postgres')
-    .refine((store) => store === 'postgres', {
-      error: 'must be postgres: events in DynamoDB cannot be served yet (docs/dynamodb.md)',
-    })
-    .default('postgres'),
+  MINATO_EVENT_STORE: z.enum(['postgres', 'dynamodb'], 'must be postgres or dynamodb').default('postgres'),
   MINATO_PUBLIC_URL: z
     .url({ protocol: /^(ws|http)s?$/, error: 'must be a ws:, wss:, http: or https: address' })
     .optional(),
@@ -107,6 +102,8 @@ const environment = z.object({
   MINATO_METRICS_TOKEN: z.string().min(16, 'must have at least 16 characters').optional(),
 });
 
+export type EventStoreName = 'postgres' | 'dynamodb';
+
 /** Where the tables in DynamoDB are. The AWS SDK finds the credentials itself. */
 export interface DynamodbPlace {
   readonly endpoint: string;
@@ -130,7 +127,7 @@ export interface Config {
   readonly redisUrl: string | undefined;
   readonly dynamodb: DynamodbPlace | undefined;
   /** Where events are kept. Everything else is in PostgreSQL. */
-  readonly eventStore: 'postgres' | 'dynamodb';
+  readonly eventStore: EventStoreName;
   /** Proxies that are trusted to name the address of the client. */
   readonly trustedProxies: readonly string[];
   /**
@@ -183,6 +180,12 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     throw new ConfigError(
       'These environment variables are wrong:\n' +
         '  DATABASE_READ_URL: needs DATABASE_URL, whose replica it is; the embedded PostgreSQL has none',
+    );
+  if (value.MINATO_EVENT_STORE === 'dynamodb' && value.DYNAMODB_ENDPOINT === undefined)
+    throw new ConfigError(
+      'These environment variables are wrong:\n' +
+        '  MINATO_EVENT_STORE: dynamodb needs DYNAMODB_ENDPOINT, for example ' +
+        `https://dynamodb.${value.AWS_REGION}.amazonaws.com`,
     );
   return {
     host: value.MINATO_HOST,

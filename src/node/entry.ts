@@ -47,7 +47,7 @@ export interface Entry {
 
 export async function openEntry(
   { config, log, now, httpBounds, scrape, passed }: EntryOptions,
-  { rates, writer: { communities, metrics, store } }: Stores,
+  { rates, writer: { communities, dynamodb, metrics, store } }: Stores,
 ): Promise<Entry> {
   const work = new Work();
   const turns = new LoopTurns((client) => work.isGreedy(client));
@@ -60,7 +60,7 @@ export async function openEntry(
     metricsToken: config.metricsToken,
     log,
     ready: async () => {
-      await store.head();
+      await Promise.all([store.head(), dynamodb?.check()]);
     },
     addresses,
     entrance: new Entrance({ communities, rates, work, turns, input, addressOf, now }),

@@ -10,7 +10,7 @@ import { checkSessions, checkVersion, type Database } from '../postgres/database
 import { MIGRATION_MS_MAX, migrate } from '../postgres/migrate.js';
 import type { Config } from './config.js';
 import type { Log } from './log.js';
-import { fixNetworkId, fixTagHashSeed } from './state.sql.js';
+import { fixEventStore, fixNetworkId, fixTagHashSeed } from './state.sql.js';
 
 export const DEFAULT_NETWORK_ID = 'kukuri:main:';
 
@@ -33,6 +33,7 @@ export async function prepareDatabase(
   try {
     await checkVersion(client);
     for (const name of await migrate(client)) log.info({ migration: name }, 'schema migrated');
+    await fixEventStore(client, config.eventStore);
     await ensurePartitions(client, now());
     const networkId = await fixNetworkId(client, config.networkId, DEFAULT_NETWORK_ID);
     const first = { 'topic.mode': config.topicMode, 'auth.mode': config.authMode };

@@ -4,7 +4,7 @@ import { erase } from '../erasure/jobs.js';
 import { heldCounter } from '../erasure/preview.js';
 import { checkRunning } from '../health/running.js';
 import { BOUNDS } from '../jobs/job.js';
-import { JOBS } from '../jobs/list.js';
+import { jobsIn } from '../jobs/list.js';
 import { previewJobs } from '../jobs/run.js';
 import { carryOut } from '../moderation/pending-actions.js';
 import type { BuiltPages } from '../pages/built.js';
@@ -55,6 +55,7 @@ export async function startApi(
   addApi(http, {
     pool: database.apiPool,
     audit,
+    eventStore: config.eventStore,
     changed,
     networkId,
     communities,
@@ -94,7 +95,7 @@ export async function startApi(
         diskLevel,
       };
       return previewJobs(
-        JOBS.filter(({ purges }) => purges),
+        jobsIn(config.eventStore).filter(({ purges }) => purges),
         context,
         msMax,
       );

@@ -3,7 +3,7 @@ import { startBackupGauge } from '../backup/gauge.js';
 import type { Communities } from '../communities/communities.js';
 import { startErasureGauge } from '../erasure/jobs-gauge.js';
 import type { Job } from '../jobs/job.js';
-import { JOBS } from '../jobs/list.js';
+import { jobsIn } from '../jobs/list.js';
 import { type Schedule, startSchedule } from '../jobs/schedule.js';
 import type { NodeKeys } from '../keys/keys.js';
 import type { Consumer } from '../outbox/consumers/consumer.js';
@@ -32,7 +32,7 @@ export interface WorkerOptions {
   readonly jobs?: readonly Job[] | undefined;
   /** How often consumers look whether their rules have changed. */
   readonly upkeepMs?: number | undefined;
-  readonly config: Pick<Config, 'dataDir'>;
+  readonly config: Pick<Config, 'dataDir' | 'eventStore'>;
 }
 
 export interface Worker {
@@ -43,10 +43,11 @@ export interface Worker {
 }
 
 export function startWorker(
-  { database, log, now, backupDir, consumers: chosen, jobs = JOBS, upkeepMs, config }: WorkerOptions,
+  { database, log, now, backupDir, consumers: chosen, jobs: given, upkeepMs, config }: WorkerOptions,
   { writer, wakeups, recentChanges, jobContext }: Stores,
 ): Worker {
   const { communities, erasing, keys, metrics, store } = writer;
+  const jobs = given ?? jobsIn(config.eventStore);
   communities.afterPoll(makeRelayKeys(communities, keys, log));
   const stopStream = writer.dynamodb?.follow();
   const schedule = startSchedule({ context: jobContext, jobs, metrics, log });

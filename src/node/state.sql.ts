@@ -1,6 +1,7 @@
 /** Values that are fixed for the whole node at its first boot, and cursors of sweeps. */
 import { randomBytes } from 'node:crypto';
 import type { ClientBase, Pool } from 'pg';
+import type { EventStoreName } from './config.js';
 
 /** Writes the value if there is none yet, and returns the stored one. */
 async function fixOnce(db: ClientBase | Pool, key: string, value: string): Promise<string> {
@@ -28,6 +29,34 @@ export async function fixNetworkId(
   return fixed;
 }
 
+/** The row with the place of the events, once it was not PostgreSQL. */
+const EVENT_STORE = 'event_store';
+
+/** Without a row, events are in PostgreSQL if there ever were any; undefined where there never were. */
+export async function readEventStore(db: ClientBase | Pool): Promise<EventStoreName | undefined> {
+  const { rows } = await db.query<{ store: EventStoreName | null }>(
+    `SELECT coalesce((SELECT value FROM node_state WHERE key = $1),
+       (SELECT 'postgres' FROM lane_state WHERE last_seq > 0)) AS store`,
+    [EVENT_STORE],
+  );
+  return rows[0]?.store ?? undefined;
+}
+
+export async function writeEventStore(db: ClientBase | Pool, store: EventStoreName): Promise<void> {
+  await writeState(db, EVENT_STORE, store);
+}
+
+/** A node that looks for its events in another store would serve nothing, and store new ones there. */
+export async function fixEventStore(db: ClientBase | Pool, wanted: EventStoreName): Promise<void> {
+  const fixed = await readEventStore(db);
+  if (fixed !== undefined && fixed !== wanted)
+    throw new Error(
+      `MINATO_EVENT_STORE is ${wanted}, but the events of this node are in ${fixed}. ` +
+        `Set it to ${fixed}, or move them: minato events copy --to ${wanted}`,
+    );
+  if (fixed === undefined && wanted !== 'postgres') await writeEventStore(db, wanted);
+}
+
 export async function fixTagHashSeed(db: ClientBase | Pool): Promise<bigint> {
   return BigInt(await fixOnce(db, 'tag_hash_seed', randomBytes(8).readBigUInt64BE().toString()));
 }
@@ -35,11 +64,8 @@ export async function fixTagHashSeed(db: ClientBase | Pool): Promise<bigint> {
 /** The row with the fingerprint of the erasure key (src/keys/subject-key.ts), once there is such a key. */
 export const SUBJECT_FINGERPRINT = 'subject_key_print';
 
-export async function readSubjectFingerprint(db: ClientBase | Pool): Promise<string | undefined> {
-  const { rows } = await db.query<{ value: string }>('SELECT value FROM node_state WHERE key = $1', [
-    SUBJECT_FINGERPRINT,
-  ]);
-  return rows[0]?.value;
+export function readSubjectFingerprint(db: ClientBase | Pool): Promise<string | undefined> {
+  return readState(db, SUBJECT_FINGERPRINT);
 }
 
 export function fixSubjectFingerprint(db: ClientBase | Pool, fingerprint: string): Promise<string> {
@@ -59,6 +85,19 @@ export async function fixDownloadSecret(db: ClientBase | Pool): Promise<string> 
 /** Seals the cursors of searches: any instance can serve the next page. */
 export function fixCursorSecret(db: ClientBase | Pool): Promise<string> {
   return fixOnce(db, 'cursor_secret', randomBytes(32).toString('hex'));
+}
+
+export async function readState(db: ClientBase | Pool, key: string): Promise<string | undefined> {
+  const { rows } = await db.query<{ value: string }>('SELECT value FROM node_state WHERE key = $1', [key]);
+  return rows[0]?.value;
+}
+
+export async function writeState(db: ClientBase | Pool, key: string, value: string): Promise<void> {
+  await db.query(
+    `INSERT INTO node_state (key, value) VALUES ($1, $2)
+     ON CONFLICT (key) DO UPDATE SET value = excluded.value`,
+    [key, value],
+  );
 }
 
 /** The position of a sweep; 0 at its beginning. */

@@ -225,7 +225,7 @@ export class Http {
   private keepReady(): () => Promise<boolean> {
     let kept: Promise<boolean> | undefined;
     const ask = () =>
-      inTime(this.options.ready(), READY_MS_MAX, 'PostgreSQL').then(
+      inTime(this.options.ready(), READY_MS_MAX, 'the store').then(
         () => true,
         () => false,
       );

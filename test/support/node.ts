@@ -17,7 +17,7 @@ import { ledger } from './secrets/ledger.js';
 import { keepNodeKeys } from './secrets/node-keys.js';
 import { notedLog } from './secrets/noted-log.js';
 import { createTestDatabase, type TestDatabase } from './servers/database.js';
-import { sharedDynamodb } from './servers/dynamodb.js';
+import { createTables, sharedDynamodb } from './servers/dynamodb.js';
 import { READY, TEMPLATE } from './servers/templates.js';
 import type { StoreName } from './stores/contract.js';
 
@@ -117,6 +117,7 @@ export async function startTestNode(options: TestNodeOptions = {}): Promise<Test
 async function inDynamodb(config: Config, { connection }: TestDatabase): Promise<Config> {
   const { url } = await sharedDynamodb();
   const place = { endpoint: url, region: 'us-east-1', prefix: `${connection.database}_` };
+  await createTables(place);
   return { ...config, eventStore: 'dynamodb', dynamodb: place };
 }
 

@@ -142,6 +142,20 @@ export class Dynamodb {
   }
 
   /**
+   * One page of a whole table, for copies. A running node never scans, and its rights need not allow it.
+   */
+  async scan(
+    table: Table,
+    from: Item | undefined,
+  ): Promise<{ readonly items: Item[]; readonly next: Item | undefined }> {
+    const input = { TableName: this.nameOf(table), ConsistentRead: true, ExclusiveStartKey: from };
+    const answer = await this.send('scan', input, ({ document, db }, one) =>
+      db.send(new document.ScanCommand(one as Document.ScanCommandInput)),
+    );
+    return { items: answer.Items ?? [], next: answer.LastEvaluatedKey };
+  }
+
+  /**
    * Writes without conditions, in batches. What DynamoDB leaves undone is tried again; then it is an error.
    */
   async write(writes: readonly WriteOf[]): Promise<void> {

@@ -8,11 +8,13 @@ import { isDenial } from '../../api/rules-errors.js';
 import type { Settings } from '../../communities/rules-settings.js';
 import { BEGIN_BRIEFLY, inTransaction } from '../../postgres/transaction.js';
 import { topicsOf } from '../../topics/rules.js';
+import { deletionTargets } from '../rules/deletion.js';
 import { factKey } from '../rules/facts.js';
 import { eventSince, type Retention, surelySince } from '../rules/retention.js';
 import type { EventRef, Hiding, Ordered, SweepOf, Swept } from '../store.js';
 import { type Dynamodb, eachOf } from './client.js';
 import { hiding, removal, tidy } from './commit.js';
+import { tombstoneKeyOf } from './facts.js';
 import { type EventItem, eventOf, isServedItem } from './items.js';
 import { partitions, timeKey, timeOf } from './keys.js';
 import { itemsByRef, page, removable, type Selecting, selectItems } from './selections.js';
@@ -35,7 +37,23 @@ export async function hideEvents(options: HideOptions, { which, ...how }: Hiding
   const now = options.now();
   if ('due' in which) return hideOrdered(options, which, how, now);
   const items = await selectItems(options, which, now);
+  if (which.by === 'requests') for (const item of items) await removeTombstones(options.db, item);
   return (await hideItems(options, items, how, now)).size;
+}
+
+/**
+ * The tombstones of a deletion request. One that a later request has renewed names that request, and stays.
+ * They are deleted before the request: a request that is found again has none left.
+ */
+async function removeTombstones(db: Dynamodb, item: EventItem): Promise<void> {
+  const request = eventOf(item);
+  await eachOf(deletionTargets(request), AT_ONCE, (target) =>
+    db.change({
+      table: 'state',
+      remove: tombstoneKeyOf(item.community, target, request.pubkey),
+      if: { text: 'request_id = :id', values: { ':id': request.id } },
+    }),
+  );
 }
 
 /** The orders are noted after the events are hidden. After a crash in between they are found hidden. */
@@ -107,26 +125,34 @@ async function forgetItem(db: Dynamodb, item: EventItem): Promise<void> {
  * Regular events past the days of their topics, in the order in which they came in. A position is a time in
  * milliseconds: everything that came in up to it was looked at.
  */
-export async function sweepStep(options: HideOptions, { after, rules }: SweepOf): Promise<Swept> {
+export async function sweepStep(options: HideOptions, step: SweepOf): Promise<Swept> {
   const now = options.now();
+  const { aged, next } = await agedItems(options.db, step, now);
+  const hidden = await hideItems(options, aged, { hidden: 'retention', purge: true }, now);
+  return { hidden: hidden.size, moved: 0, next };
+}
+
+/** The events that one step of the sweep takes, and where the next one begins. */
+export async function agedItems(
+  db: Dynamodb,
+  { after, rules }: SweepOf,
+  now: number,
+): Promise<{ readonly aged: readonly EventItem[]; readonly next: number | undefined }> {
   const pages = await Promise.all(
     [...rules].flatMap(([community, retention]) =>
-      partitions
-        .ingested(community)
-        .map((pk) => oldest(options.db, { pk, community, retention, after, now })),
+      partitions.ingested(community).map((pk) => oldest(db, { pk, community, retention, after, now })),
     ),
   );
   // A partition with more rows bounds the step: the next one begins where it stopped.
   const reached = Math.min(...pages.flatMap(({ upTo }) => upTo ?? []), Number.POSITIVE_INFINITY);
   const refs = pages.flatMap(({ refs }) => refs.filter(({ time }) => time <= reached));
-  const items = await itemsByRef(options.db, refs);
+  const items = await itemsByRef(db, refs);
   const aged = [...items.values()].filter((item) => {
     if (!isServedItem(item)) return false;
     const retention = rules.get(item.community)!;
     return item.ingested_at < eventSince(retention, topicsOf(eventOf(item)), now);
   });
-  const hidden = await hideItems(options, aged, { hidden: 'retention', purge: true }, now);
-  return { hidden: hidden.size, moved: 0, next: Number.isFinite(reached) ? reached : undefined };
+  return { aged, next: Number.isFinite(reached) ? reached : undefined };
 }
 
 interface OldestOf {

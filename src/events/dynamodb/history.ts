@@ -109,6 +109,42 @@ export async function deleteLeft(
   return { versions: 0, found: false };
 }
 
+/** The events that the removals which are due would delete, for dry runs. */
+export async function leftItems(
+  db: Dynamodb,
+  communities: readonly number[],
+  itemsMax: number,
+  now: number,
+): Promise<{ readonly item: EventItem; readonly author: string }[]> {
+  const found: { item: EventItem; author: string }[] = [];
+  for (const community of communities) {
+    const { items } = await db.query('state', {
+      KeyConditionExpression: 'pk = :pk AND sk <= :now',
+      ExpressionAttributeValues: { ':pk': removals(community), ':now': timeKey(now, '~') },
+    });
+    for (const left of items as unknown as LeftItem[]) {
+      const { author, requested_at, target, type } = left;
+      const versions =
+        type === 'id'
+          ? [(await db.get('events', eventKey(community, target))) as EventItem | undefined]
+          : (await versionsOf(db, community, target, requested_at, itemsMax)).items;
+      for (const item of versions) if (item?.payload !== undefined) found.push({ item, author });
+      if (found.length >= itemsMax) return found.slice(0, itemsMax);
+    }
+  }
+  return found;
+}
+
+/** As `leaveRemoval` writes it. */
+interface LeftItem extends Item {
+  readonly pk: string;
+  readonly sk: string;
+  readonly author: string;
+  readonly requested_at: number;
+  readonly target: string;
+  readonly type: DeletionTarget['type'];
+}
+
 async function carryOut(
   db: Dynamodb,
   community: number,
@@ -116,12 +152,7 @@ async function carryOut(
   rowsMax: number,
   now: number,
 ): Promise<number> {
-  const { pk, sk, author, requested_at, target, type } = left as Item & {
-    author: string;
-    requested_at: number;
-    target: string;
-    type: DeletionTarget['type'];
-  };
+  const { pk, sk, author, requested_at, target, type } = left as LeftItem;
   let deleted = 0;
   const remove = async (item: EventItem): Promise<void> => {
     if (await removeItem(db, item)) deleted += 1;

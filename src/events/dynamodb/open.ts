@@ -10,11 +10,13 @@ import { Dynamodb } from './client.js';
 import { type DynamodbStore, type DynamodbStoreOptions, startDynamodbStore } from './store.js';
 import { Streams } from './stream/client.js';
 import { isStreamRead, StreamFollower } from './stream/follow.js';
-import { ensureTables } from './tables.js';
+import { checkTables } from './tables.js';
 
 export interface DynamodbEvents {
   readonly db: Dynamodb;
   readonly store: DynamodbStore;
+  /** Fails when the tables or their stream cannot be used. */
+  check(): Promise<void>;
   /** Appends the stream to the log, until the function that it returns is called. */
   follow(): () => Promise<void>;
   close(): Promise<void>;
@@ -47,14 +49,21 @@ export async function openDynamodbEvents(options: OpenOptions): Promise<Dynamodb
     used: (operation, units) => metrics.dynamodbUnits.inc({ operation }, units),
     throttled: (operation) => metrics.dynamodbThrottled.inc({ operation }),
   });
-  await ensureTables(db);
-  const onRemovalsLeft = (count: number) => metrics.dynamodbRemovalsLeft.inc(count);
   const streams = new Streams(place);
+  try {
+    await checkTables(db);
+    await streams.load();
+  } catch (error) {
+    await db.close();
+    throw error;
+  }
+  const onRemovalsLeft = (count: number) => metrics.dynamodbRemovalsLeft.inc(count);
   const isLogRead = () => isStreamRead({ db, streams, pool: database.ownPool });
   const store = startDynamodbStore({ ...options, db, onRemovalsLeft, isLogRead });
   return {
     db,
     store,
+    check: () => checkTables(db),
     follow: () => {
       const onLag = (ms: number) => metrics.dynamodbStreamLag.set(ms / 1_000);
       const follower = new StreamFollower({ db, streams, pool: database.ownPool, tagHash, log, now, onLag });

@@ -2,14 +2,12 @@
  * Selects the events that a batch takes out of the view (events/store.ts lists the selections). Each reads
  * one partition in order, a bounded number of entries, and then the items themselves.
  */
-
+import { topicsOf } from '../../topics/rules.js';
 import { KIND_DELETION, KIND_VANISH } from '../rules/classify.js';
-import { deletionTargets } from '../rules/deletion.js';
 import { factKey } from '../rules/facts.js';
-import { DAY_MS, historySince } from '../rules/retention.js';
+import { ages, DAY_MS, historySince } from '../rules/retention.js';
 import type { EventRef, Selection } from '../store.js';
-import { type Dynamodb, eachOf } from './client.js';
-import { tombstoneKeyOf } from './facts.js';
+import type { Dynamodb } from './client.js';
 import { type Entry, type EventItem, eventOf, isServedItem } from './items.js';
 import { END, eventKey, newestKey, partitions, placeOf, timeKey, timeOf } from './keys.js';
 
@@ -21,8 +19,8 @@ export interface Selecting {
 /** Entries that a selection passes although their events are no longer there, beside those that it takes. */
 const PASSED_MAX = 1_000;
 const BYTES_MAX = 4 * 1_048_576;
-const AT_ONCE = 16;
 
+/** Changes nothing. */
 export async function selectItems(
   selecting: Selecting,
   which: Selection,
@@ -41,8 +39,13 @@ export async function selectItems(
         hidden_as === 'superseded' && payload !== undefined;
       return take(db, rules.id, partitions.history(rules.id), { from: '', to, limit, timeOf }, isHistory);
     }
-    case 'requests':
-      return takeOldRequests(db, which.community, now - which.keepDays * DAY_MS, which.limit);
+    case 'requests': {
+      const to = timeKey(now - which.keepDays * DAY_MS - 1, END);
+      const range = { from: '', to, limit: which.limit, timeOf };
+      return take(db, which.community, partitions.requests(which.community), range, isServedItem);
+    }
+    case 'oldest':
+      return takeOldest(db, which);
     case 'author': {
       const { community, pubkey, until, sparesRequest } = which.author;
       const range = { from: newestKey(until, ''), to: END, limit: which.limit, timeOf: placeOf };
@@ -81,13 +84,15 @@ export interface Range {
   readonly from: string;
   readonly to: string;
   readonly limit: number;
+  /** In the opposite order. */
+  readonly isFalling?: boolean;
 }
 
 /** One page of the entries of a partition, in the order of their keys. */
 export async function page(
   db: Dynamodb,
   pk: string,
-  { from, to, limit }: Range,
+  { from, to, limit, isFalling = false }: Range,
 ): Promise<{ readonly entries: Entry[]; readonly more: boolean }> {
   // DynamoDB refuses a range that ends before it begins.
   if (from > to) return { entries: [], more: false };
@@ -95,6 +100,7 @@ export async function page(
     KeyConditionExpression: 'pk = :pk AND sk BETWEEN :from AND :to',
     ExpressionAttributeValues: { ':pk': pk, ':from': from === '' ? ' ' : from, ':to': to },
     Limit: limit,
+    ScanIndexForward: !isFalling,
   });
   return { entries: items as Entry[], more: next !== undefined };
 }
@@ -147,27 +153,69 @@ async function selectExpired(
   return taken;
 }
 
+// ── The oldest ─────────────────────────────────────────────────────────────────────────────────────────────
+
 /**
- * Deletion requests with their tombstones. A tombstone that a later request has renewed names that request,
- * and stays. The tombstones are deleted first: a request that is found again has none left.
+ * Regular events of a community in the order in which they came in; of a topic in the order of their own
+ * time, because that is the order of its index. I11: only regular events.
  */
-async function takeOldRequests(
+async function takeOldest(
   db: Dynamodb,
-  community: number,
-  ingestedBefore: number,
-  limit: number,
+  { scope, need, limit }: Extract<Selection, { by: 'oldest' }>,
 ): Promise<EventItem[]> {
-  const range = { from: '', to: timeKey(ingestedBefore - 1, END), limit, timeOf };
-  const requests = await take(db, community, partitions.requests(community), range, isServedItem);
-  for (const item of requests) {
-    const request = eventOf(item);
-    await eachOf(deletionTargets(request), AT_ONCE, (target) =>
-      db.change({
-        table: 'state',
-        remove: tombstoneKeyOf(community, target, request.pubkey),
-        if: { text: 'request_id = :id', values: { ':id': request.id } },
-      }),
+  const { community, topic } = scope;
+  const isWhole = topic === '';
+  const list = isWhole ? partitions.ingested(community) : partitions.tag(community, 't', topic);
+  const idOf = ({ sk }: Entry) => (isWhole ? timeOf(sk) : placeOf(sk)).id;
+  const taken: EventItem[] = [];
+  let { events, bytes } = need;
+  for await (const entries of merged(db, list, isWhole, limit + PASSED_MAX)) {
+    const ids = entries.filter(({ kind }) => ages(kind)).map(idOf);
+    const items = await itemsByRef(
+      db,
+      ids.map((id) => ({ community, id })),
     );
+    for (const id of ids) {
+      if ((events <= 0 && bytes <= 0) || taken.length >= limit) return taken;
+      const item = items.get(factKey(community, id));
+      if (!isServedItem(item)) continue;
+      // An event that is only bound to a topic does not count for its size.
+      if (!isWhole && !topicsOf(eventOf(item)).includes(topic)) continue;
+      taken.push(item);
+      events -= 1;
+      bytes -= Buffer.byteLength(item.payload);
+    }
   }
-  return requests;
+  return taken;
 }
+
+/** The entries of some partitions in one order, page by page. */
+async function* merged(
+  db: Dynamodb,
+  list: readonly string[],
+  isRising: boolean,
+  entriesMax: number,
+): AsyncGenerator<Entry[]> {
+  const inOrder = (one: Entry, other: Entry) => (one.sk < other.sk === isRising ? -1 : 1);
+  let [from, to] = ['', END];
+  for (let passed = 0; passed < entriesMax; ) {
+    const pages = await Promise.all(
+      list.map((pk) => page(db, pk, { from, to, limit: MERGED_ROWS, isFalling: !isRising })),
+    );
+    // A partition with more entries bounds the step: the next one begins where it stopped.
+    const [reached] = pages.flatMap(({ entries, more }) => (more ? [entries.at(-1)!] : [])).sort(inOrder);
+    const entries = pages.flatMap((one) => one.entries).sort(inOrder);
+    yield entries.filter(
+      (entry) => reached === undefined || inOrder(entry, reached) <= 0 || entry === reached,
+    );
+    if (reached === undefined) return;
+    passed += entries.length;
+    if (isRising) from = `${reached.sk} `;
+    else to = before(reached.sk);
+  }
+}
+const MERGED_ROWS = 100;
+
+/** Sorts before this key, and after all keys before it. */
+const before = (sk: string) =>
+  `${sk.slice(0, -1)}${String.fromCharCode(sk.charCodeAt(sk.length - 1) - 1)}${END}`;

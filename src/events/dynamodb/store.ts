@@ -14,6 +14,7 @@ import type { TagHash } from '../postgres/tag-hash.js';
 import { ownersOf } from '../rules/deletion.js';
 import { factKey, type Submission } from '../rules/facts.js';
 import { BUSY, type Outcome, type Refusal, refusal } from '../rules/reply.js';
+import type { HistoryRetention } from '../rules/retention.js';
 import type { EventStore, Marking, SeenAgain } from '../store.js';
 import { positionsWithoutRow, withUnnamed } from '../unnamed-changes.js';
 import { type Dynamodb, eachOf } from './client.js';
@@ -27,6 +28,8 @@ import { eventKey, markKey, seenKey } from './keys.js';
 import { KnownPeople } from './known-people.js';
 import { writeMarks } from './marking.js';
 import { PendingMarks } from './marks.js';
+import { previewEvents } from './previews.js';
+import { type HistoryPageRead, readHistoryPage } from './read/export.js';
 import { countEvents, eventsById, findEvents, newestEvents } from './read/find.js';
 import { Positions } from './read/positions.js';
 import { RecentWrites } from './read/recent-writes.js';
@@ -75,6 +78,12 @@ interface Waiting extends Queued {
 export interface DynamodbStore extends EventStore {
   /** A page of all served events of a community, the newest first. */
   walk(walk: WalkOf): Promise<WalkedPage>;
+  /** A page of the superseded versions that are kept, in the order in which they were superseded. */
+  history(
+    rules: HistoryRetention & { readonly id: number },
+    after: string,
+    now: number,
+  ): Promise<HistoryPageRead>;
 }
 
 export function startDynamodbStore(options: DynamodbStoreOptions): DynamodbStore {
@@ -105,6 +114,7 @@ export function startDynamodbStore(options: DynamodbStoreOptions): DynamodbStore
     },
     submit: writing.submit,
     hide: (which) => hideEvents(hiding, which),
+    preview: (which) => previewEvents(options, which, now()),
     sweep: (step) => sweepStep(hiding, step),
     deleteHistory: (rowsMax) => deleteLeft(db, options.communities(), rowsMax, now()),
     restore: (which) => restoreEvents(submitting, which),
@@ -117,6 +127,7 @@ export function startDynamodbStore(options: DynamodbStoreOptions): DynamodbStore
     byIds: (refs) => eventsById(reading, refs),
     newest: (community, after) => newestEvents(reading, community, after),
     walk: (walk) => walkEvents(reading, walk),
+    history: (rules, after, at) => readHistoryPage(reading, rules, after, at),
     records: (query) => readRecords(reading, query),
     known: async (community, ids) => {
       const refs = ids.map((id) => ({ community, id }));

@@ -11,6 +11,7 @@ import { GSI_OWNER, GSI_PK_KIND, GSI_PK_KIND_D, TABLE_NAMES, type Table } from '
 const ACTIVE_MS_MAX = 120_000;
 const ACTIVE_POLL_MS = 500;
 export const TTL_ATTRIBUTE = 'ttl_at';
+const STREAM_VIEW = 'NEW_AND_OLD_IMAGES';
 
 interface Shape {
   readonly hash: string;
@@ -55,19 +56,24 @@ export function tableInput(name: string, shape: Shape): Client.CreateTableComman
     AttributeDefinitions: [...new Set(keys)].map((AttributeName) => ({ AttributeName, AttributeType: 'S' })),
     KeySchema: keySchema(shape),
     ...(indexes.length === 0 ? {} : { GlobalSecondaryIndexes: indexes }),
-    ...(shape.streams
-      ? { StreamSpecification: { StreamEnabled: true, StreamViewType: 'NEW_AND_OLD_IMAGES' as const } }
-      : {}),
+    ...(shape.streams ? { StreamSpecification: { StreamEnabled: true, StreamViewType: STREAM_VIEW } } : {}),
   };
 }
 
-/** The state of a table; undefined when it does not exist. Creates nothing. */
-export async function tableState(db: Dynamodb, table: Table): Promise<string | undefined> {
+interface Described {
+  readonly status: string | undefined;
+  /** What its stream carries; undefined without a stream. */
+  readonly streamView: string | undefined;
+}
+
+/** Undefined when the table does not exist. Creates nothing. */
+async function describe(db: Dynamodb, table: Table): Promise<Described | undefined> {
   try {
     const { Table: found } = await db.plain(({ client, plain }) =>
       plain.send(new client.DescribeTableCommand({ TableName: db.nameOf(table) })),
     );
-    return found?.TableStatus;
+    const { StreamEnabled, StreamViewType } = found?.StreamSpecification ?? {};
+    return { status: found?.TableStatus, streamView: StreamEnabled ? StreamViewType : undefined };
   } catch (error) {
     if (error instanceof DynamodbFailure && error.reason === 'ResourceNotFoundException') return undefined;
     throw error;
@@ -92,17 +98,77 @@ export function tableSizes(db: Dynamodb): Promise<EventTable[]> {
   return Promise.all(TABLES.map(sizeOf));
 }
 
-/** Creates the tables that are missing, and waits until all are active. Two instances may do so at once. */
-export async function ensureTables(db: Dynamodb): Promise<void> {
+/** A table that is UPDATING serves requests as well. */
+const SERVING: readonly (string | undefined)[] = ['ACTIVE', 'UPDATING'];
+
+/** Creates the tables that are missing, and waits until all are active. Returns their names. */
+export async function ensureTables(db: Dynamodb): Promise<string[]> {
   const made = await Promise.all(TABLES.map((table) => createTable(db, table)));
   for (const [at, table] of TABLES.entries()) {
     await waitActive(db, table);
     if (made[at]) await enableTtl(db, table);
   }
+  return TABLES.filter((_, at) => made[at]).map((table) => db.nameOf(table));
+}
+
+/** The names of the tables that do not exist. */
+export async function missingTables(db: Dynamodb): Promise<string[]> {
+  const found = await Promise.all(TABLES.map((table) => describe(db, table)));
+  return TABLES.filter((_, at) => found[at] === undefined).map((table) => db.nameOf(table));
+}
+
+/** What keeps the node from using the tables, each with the name of its table. Empty when all is well. */
+export async function tableProblems(db: Dynamodb): Promise<string[]> {
+  const found = await Promise.all(TABLES.map((table) => describe(db, table)));
+  return TABLES.flatMap((table, at) => {
+    const name = `the table ${db.nameOf(table)}`;
+    const described = found[at];
+    if (described === undefined) return [`${name} does not exist`];
+    if (!SERVING.includes(described.status)) return [`${name} is ${described.status}`];
+    if (!SHAPES[table].streams || described.streamView === STREAM_VIEW) return [];
+    return [`${name} has no stream of ${STREAM_VIEW}`];
+  });
+}
+
+/** A node on tables that are missing or without their stream would lose what it is sent. */
+export async function checkTables(db: Dynamodb): Promise<void> {
+  const problems = await tableProblems(db);
+  if (problems.length > 0)
+    throw new DynamodbFailure(
+      `DynamoDB at ${db.host} cannot be used: ${problems.join('; ')}. ${TABLES_ADVICE}`,
+    );
+}
+
+export const TABLES_ADVICE =
+  'Run "minato migrate", which creates tables that are missing and needs the right to do so, ' +
+  'or create them from docs/examples/dynamodb/cloudformation.json.';
+
+/** The stream of the events, by its name on AWS. */
+export async function streamOf(db: Dynamodb): Promise<string> {
+  const { Table: found } = await db.plain(({ client, plain }) =>
+    plain.send(new client.DescribeTableCommand({ TableName: db.nameOf('events') })),
+  );
+  if (found?.LatestStreamArn !== undefined) return found.LatestStreamArn;
+  throw new DynamodbFailure(`the table ${db.nameOf('events')} has no stream`);
+}
+
+/** The tables without TTL: their items are never purged. */
+export async function tablesWithoutTtl(db: Dynamodb): Promise<string[]> {
+  const states = await Promise.all(
+    TABLES.map((table) =>
+      db.plain(({ client, plain }) =>
+        plain.send(new client.DescribeTimeToLiveCommand({ TableName: db.nameOf(table) })),
+      ),
+    ),
+  );
+  return TABLES.filter((_, at) => {
+    const { TimeToLiveStatus: status = '', AttributeName } = states[at]?.TimeToLiveDescription ?? {};
+    return !['ENABLED', 'ENABLING'].includes(status) || AttributeName !== TTL_ATTRIBUTE;
+  }).map((table) => db.nameOf(table));
 }
 
 async function createTable(db: Dynamodb, table: Table): Promise<boolean> {
-  if ((await tableState(db, table)) !== undefined) return false;
+  if ((await describe(db, table)) !== undefined) return false;
   try {
     await db.plain(({ client, plain }) =>
       plain.send(new client.CreateTableCommand(tableInput(db.nameOf(table), SHAPES[table]))),
@@ -116,8 +182,7 @@ async function createTable(db: Dynamodb, table: Table): Promise<boolean> {
 
 async function waitActive(db: Dynamodb, table: Table): Promise<void> {
   for (let waited = 0; waited <= ACTIVE_MS_MAX; waited += ACTIVE_POLL_MS) {
-    // A table that is UPDATING serves requests as well.
-    if (['ACTIVE', 'UPDATING'].includes((await tableState(db, table)) ?? '')) return;
+    if (SERVING.includes((await describe(db, table))?.status)) return;
     await delay(ACTIVE_POLL_MS);
   }
   throw new DynamodbFailure(
@@ -183,6 +248,7 @@ export function iamPolicy(): object {
           'dynamodb:ConditionCheckItem',
           'dynamodb:DeleteItem',
           'dynamodb:DescribeTable',
+          'dynamodb:DescribeTimeToLive',
           'dynamodb:GetItem',
           'dynamodb:PutItem',
           'dynamodb:Query',

@@ -7,24 +7,22 @@
 import { once } from 'node:events';
 import { type FileHandle, open } from 'node:fs/promises';
 import { Command } from 'commander';
-import type { Pool } from 'pg';
 import { z } from 'zod';
-import { COMMUNITY_OPTION, withCommunity } from '../../cli/context.js';
+import { COMMUNITY_OPTION, type CommandContext, withCommunity } from '../../cli/context.js';
 import { bytesText, count, startProgress, watchInterruption } from '../../cli/progress.js';
 import type { Community } from '../../communities/communities.js';
 import { readTotals } from '../../communities/communities.sql.js';
-import { readHead } from '../../outbox/outbox.sql.js';
-import { type Exported, readExportPage } from '../postgres/read/export.js';
+import type { Exported } from '../postgres/read/export.js';
 import { type Filter, matchFilter, parseFilter } from '../rules/filter.js';
 import { isRefusal } from '../rules/reply.js';
 import { type Checkpoint, checkpointAt } from './checkpoint.js';
+import { type ExportPlace, type ExportSource, fromDynamodb, fromPostgres } from './export-sources.js';
 import { gzip, isGzipName, isStandardStream } from './jsonl.js';
 
 /** Not after every page: the data must be on disk before the checkpoint that points after it. */
 const CHECKPOINT_MS = 1_000;
-/** How often the end of the outbox may have advanced when it is reached. */
-const HEAD_CHASES_MAX = 1_000;
 const EXIT_BROKEN_PIPE = 141;
+const TOO_SLOW = 'New events arrive faster than the export writes them. The newest ones are left out.\n';
 
 interface Options {
   community: string;
@@ -49,7 +47,8 @@ export function exportCommand(): Command {
     .addHelpText(
       'after',
       `
-Writes the events that are served, in the order of arrival. With --history it writes only the superseded
+Writes the events that are served, in the order of arrival; from DynamoDB the newest first, and those that
+arrive meanwhile at the end, where one may be repeated. With --history it writes only the superseded
 versions of replaceable and addressable events. Deleted, expired and vanished events, and events past
 their retention, are never written.
 
@@ -66,17 +65,16 @@ async function exportFile(file: string | undefined, options: Options): Promise<v
   const filter = options.filter === undefined ? undefined : readFilter(options.filter);
   const interruption = watchInterruption();
   try {
-    await withCommunity(options.community, async ({ database }, community) => {
+    await withCommunity(options.community, async (context, community) => {
       const target = isStandardStream(file) ? new PipeTarget() : await FileTarget.open(file, options);
+      const what = options.history ? 'history' : 'served';
+      const { source, close } = await openSource(context, community, what);
       try {
-        const end = await writeEvents({
-          pool: database.pool,
-          community,
-          filter,
-          what: options.history ? 'history' : 'served',
-          target,
-          signal: interruption.signal,
-        });
+        const total =
+          filter === undefined && what === 'served'
+            ? (await readTotals(context.database.pool, community.id)).events
+            : undefined;
+        const end = await writeEvents({ source, filter, total, target, signal: interruption.signal });
         if (end === 'pipe closed') process.exitCode = EXIT_BROKEN_PIPE;
         if (end !== 'interrupted') return;
         process.stderr.write(
@@ -84,12 +82,26 @@ async function exportFile(file: string | undefined, options: Options): Promise<v
         );
         process.exitCode = interruption.exitCode() ?? 1;
       } finally {
+        await close();
         await target.close();
       }
     });
   } finally {
     interruption.done();
   }
+}
+
+/** The writer that reads DynamoDB is started only where events are there. */
+async function openSource(
+  { config, database, log }: CommandContext,
+  community: Community,
+  what: Exported,
+): Promise<{ readonly source: ExportSource; close(): Promise<void> }> {
+  if (config.eventStore === 'postgres')
+    return { source: fromPostgres(database.pool, community, what), close: async () => undefined };
+  const { startWriter } = await import('../../node/writer.js');
+  const writer = await startWriter({ database, config, log });
+  return { source: fromDynamodb(writer.dynamodb!.store, community, what), close: () => writer.close() };
 }
 
 function readFilter(text: string): Filter {
@@ -110,48 +122,38 @@ function readFilter(text: string): Filter {
 }
 
 interface Job {
-  readonly pool: Pool;
-  readonly community: Community;
+  readonly source: ExportSource;
   readonly filter: Filter | undefined;
-  readonly what: Exported;
+  /** How many events there are, if that is known. */
+  readonly total: number | undefined;
   readonly target: Target;
   readonly signal: AbortSignal;
 }
 
 type End = 'whole' | 'interrupted' | 'pipe closed';
 
-async function writeEvents({ pool, community, filter, what, target, signal }: Job): Promise<End> {
-  const progress = startProgress(
-    filter === undefined && what === 'served' ? (await readTotals(pool, community.id)).events : undefined,
-  );
+async function writeEvents({ source, filter, total, target, signal }: Job): Promise<End> {
+  const progress = startProgress(total);
   const startedAt = Date.now();
-  let { seq, events } = target.place;
+  let { events, ...place } = target.place;
   const eventsBefore = events;
   const rate = () => Math.round(((events - eventsBefore) * 1_000) / Math.max(1, Date.now() - startedAt));
   const run = async (): Promise<End> => {
-    let head = await readHead(pool);
-    for (let chases = 0; chases < HEAD_CHASES_MAX; chases++) {
-      while (seq < head) {
-        if (signal.aborted) return 'interrupted';
-        const page = await readExportPage(pool, community, seq, head, Date.now(), what);
-        const matching =
-          filter === undefined
-            ? page.events
-            : page.events.filter(({ matched }) => matchFilter(filter, matched()));
-        const payloads = matching.map(({ payload }) => payload);
-        seq = page.seq;
-        events += payloads.length;
-        if (!(await target.write(payloads, { seq, events }))) return 'pipe closed';
-        progress.update(events, `${count(events)} events, ${count(rate())}/s`);
-      }
-      const moved = await readHead(pool);
-      if (moved === head) return 'whole';
-      head = moved;
+    for (;;) {
+      if (signal.aborted) return 'interrupted';
+      const page = await source(place);
+      const matching =
+        filter === undefined
+          ? page.events
+          : page.events.filter(({ matched }) => matchFilter(filter, matched()));
+      const payloads = matching.map(({ payload }) => payload);
+      place = page.place;
+      events += payloads.length;
+      if (!(await target.write(payloads, { ...place, events }))) return 'pipe closed';
+      progress.update(events, `${count(events)} events, ${count(rate())}/s`);
+      if (page.isLate) process.stderr.write(TOO_SLOW);
+      if (page.isEnd) return 'whole';
     }
-    process.stderr.write(
-      'New events arrive faster than the export writes them. The newest ones are left out.\n',
-    );
-    return 'whole';
   };
   const end = await run();
   await target.finish(end === 'whole');
@@ -162,8 +164,7 @@ async function writeEvents({ pool, community, filter, what, target, signal }: Jo
 
 // ─── Targets ───────────────────────────────────────────────────────────────────────────────────────────────
 
-interface Place {
-  readonly seq: number;
+interface Place extends ExportPlace {
   readonly events: number;
 }
 
@@ -178,7 +179,7 @@ interface Target {
 }
 
 class PipeTarget implements Target {
-  readonly place = { seq: 0, events: 0 };
+  readonly place: Place = { seq: 0, events: 0 };
   bytes = 0;
   private broken: NodeJS.ErrnoException | undefined;
   private readonly onError = (error: Error): void => {
@@ -213,6 +214,7 @@ class PipeTarget implements Target {
 
 const stateSchema = z.object({
   seq: z.number().int().min(0),
+  walk: z.string().optional(),
   events: z.number().int().min(0),
   bytes: z.number().int().min(0),
   community: z.string(),
@@ -239,7 +241,7 @@ class FileTarget implements Target {
     private readonly subject: Subject,
     from: State | undefined,
   ) {
-    this.place = { seq: from?.seq ?? 0, events: from?.events ?? 0 };
+    this.place = { seq: from?.seq ?? 0, walk: from?.walk, events: from?.events ?? 0 };
     this.bytes = from?.bytes ?? 0;
   }
 

@@ -13,6 +13,7 @@ import { COUNT_MAX } from '../postgres/sweeps.js';
 import { createTagHash, type TagHash } from '../postgres/tag-hash.js';
 import { listWatched, makeRoom, oldestFirst, type RoomContext, stepOf, type Watched } from '../room.js';
 import { excess, type LagStep, lagStepAt } from '../rules/capacity.js';
+import { PREVIEWED_MAX } from '../store.js';
 
 export const capacity: Job = {
   name: 'capacity',
@@ -73,7 +74,7 @@ async function settleLag({ communities, now }: JobContext, client: Client): Prom
 }
 
 async function tallyExcess(
-  { bounds: { rows }, now }: JobContext,
+  { bounds: { rows }, now, store: { preview } }: JobContext,
   client: Client,
   watched: Watched,
   { tagHash, tally, state }: { tagHash: TagHash; tally: Tally; state: DryRunState },
@@ -81,6 +82,13 @@ async function tallyExcess(
   const size = state.sizeOf(watched, await readSize(client, watched));
   if (stepOf(watched, size, now()) < 3) return;
   let left = excess(size, watched.limits);
+  if (preview !== undefined) {
+    const { community, topic } = watched;
+    const which = { by: 'oldest', scope: { community, topic }, need: left, limit: PREVIEWED_MAX } as const;
+    for (const found of await preview(which))
+      if (state.takeNamed(found.community, found.event, { served: true })) tally.addEvent(found.event);
+    return;
+  }
   const bounds = { rows, batches: Math.ceil(COUNT_MAX / rows) };
   for await (const batch of oldestFirst(client, watched, bounds, { tagHash, remember: false })) {
     if (left.events <= 0 && left.bytes <= 0) break;

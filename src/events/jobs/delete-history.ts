@@ -14,6 +14,7 @@ import {
   pendingHistory,
 } from '../postgres/history.js';
 import { COUNT_MAX } from '../postgres/sweeps.js';
+import { tallyPreviews } from './previewed.js';
 
 /** The most deletions that a dry run reads. */
 const DELETIONS_COUNTED_MAX = 10_000;
@@ -33,6 +34,8 @@ export const deleteHistory: Job = {
     return { changed, more: passed.more };
   },
   dryRun: async (context, client, state) => {
+    const { preview } = context.store;
+    if (preview !== undefined) return tallyPreviews(preview, state, 'deleted', [{ by: 'left' }]);
     const tally = new Tally();
     for (const deletion of await pendingHistory(client, DELETIONS_COUNTED_MAX))
       await tallyPages(context, client, deletion, { tally, state });

@@ -6,6 +6,8 @@
 import { inBatches, type Job } from '../../jobs/job.js';
 import { tallied } from '../../jobs/tally.js';
 import { countExpired } from '../postgres/sweeps.js';
+import { PREVIEWED_MAX } from '../store.js';
+import { tallyPreviews } from './previewed.js';
 
 export const expire: Job = {
   name: 'expire',
@@ -20,6 +22,8 @@ export const expire: Job = {
         which: { by: 'expiration', limit: context.bounds.rows },
       }),
     ),
-  dryRun: async (context, client, state) =>
-    tallied('expired', await countExpired(client, Math.floor(context.now() / 1_000), state)),
+  dryRun: async ({ store, now }, client, state) =>
+    store.preview !== undefined
+      ? tallyPreviews(store.preview, state, 'expired', [{ by: 'expiration', limit: PREVIEWED_MAX }])
+      : tallied('expired', await countExpired(client, Math.floor(now() / 1_000), state)),
 };

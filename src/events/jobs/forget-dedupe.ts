@@ -31,6 +31,7 @@ export const forgetDedupeRows: Job = {
   fill: '1d',
   about: 'forgets the ids of purged events, after retention.dedupeDays',
   purges: true,
+  notIn: { dynamodb: 'TTL removes the ids' },
   run: (context, client) => {
     const { now, bounds } = context;
     return inEachCommunity(context, ({ id, settings }) => {

@@ -8,6 +8,8 @@ import { inEachCommunity, type Job } from '../../jobs/job.js';
 import { tallied } from '../../jobs/tally.js';
 import { countOldRequests } from '../postgres/old-requests.js';
 import { DAY_MS } from '../rules/retention.js';
+import { PREVIEWED_MAX } from '../store.js';
+import { tallyPreviews } from './previewed.js';
 
 /** Undefined where requests are kept for ever. */
 function keepDaysOf({ settings }: Community): number | undefined {
@@ -31,7 +33,15 @@ export const forgetRequests: Job = {
         which: { by: 'requests', community: community.id, keepDays, limit: context.bounds.rows },
       });
     }),
-  dryRun: async ({ communities, now }, client, state) => {
+  dryRun: async ({ communities, now, store }, client, state) => {
+    if (store.preview !== undefined) {
+      const selections = communities.all().flatMap((community) => {
+        const keepDays = keepDaysOf(community);
+        if (keepDays === undefined) return [];
+        return [{ by: 'requests', community: community.id, keepDays, limit: PREVIEWED_MAX } as const];
+      });
+      return tallyPreviews(store.preview, state, 'retention', selections);
+    }
     const counts = [];
     for (const community of communities.all()) {
       const keepDays = keepDaysOf(community);

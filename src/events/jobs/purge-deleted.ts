@@ -18,6 +18,7 @@ export const purgeDeletedEvents: Job = {
   fill: '2h',
   about: 'purges events that their authors deleted, after deletion.auditDays',
   purges: true,
+  notIn: { dynamodb: 'an event that its author deletes is purged at once' },
   run: (context, client) => {
     const { now, bounds } = context;
     return inEachCommunity(context, ({ id, settings }) =>

@@ -9,6 +9,8 @@ import { inEachCommunity, type Job } from '../../jobs/job.js';
 import { tallied } from '../../jobs/tally.js';
 import { countOldHistory, selectOldHistory } from '../postgres/sweeps.js';
 import { historySince } from '../rules/retention.js';
+import { PREVIEWED_MAX } from '../store.js';
+import { tallyPreviews } from './previewed.js';
 
 export const purgeHistory: Job = {
   name: 'purge-history',
@@ -19,15 +21,21 @@ export const purgeHistory: Job = {
     inEachCommunity(context, async (community) => {
       const { store, now, bounds } = context;
       // Usually there is nothing to do. Then the lane is not used at all.
-      const found = await selectOldHistory(client, community.id, historySince(community, now()), 1);
-      if (found.length === 0) return 0;
+      const isLane = store.preview === undefined;
+      const since = historySince(community, now());
+      if (isLane && (await selectOldHistory(client, community.id, since, 1)).length === 0) return 0;
       return store.hide({
         hidden: 'superseded',
         purge: true,
         which: { by: 'history', rules: community, limit: bounds.rows },
       });
     }),
-  dryRun: async ({ communities, now }, client, state) => {
+  dryRun: async ({ communities, now, store }, client, state) => {
+    if (store.preview !== undefined) {
+      const all = communities.all();
+      const selections = all.map((rules) => ({ by: 'history', rules, limit: PREVIEWED_MAX }) as const);
+      return tallyPreviews(store.preview, state, 'superseded', selections);
+    }
     const counts = [];
     for (const community of communities.all())
       counts.push(...(await countOldHistory(client, community.id, historySince(community, now()), state)));

@@ -12,6 +12,7 @@ import { dropPartitions, SWEEP_ROWS_MAX, type SweepStep, sweepStep } from '../po
 import { COUNT_MAX } from '../postgres/sweeps.js';
 import { type NostrEvent, serializeEvent } from '../rules/event.js';
 import type { Swept } from '../store.js';
+import { tallyPreviews } from './previewed.js';
 
 const CURSOR = 'retention_cursor';
 
@@ -38,6 +39,9 @@ export const retain: Job = {
   },
   /** Uses the same query, from the start, as a run by command does. */
   dryRun: async (context, client, state): Promise<DryRunCount[]> => {
+    const { preview } = context.store;
+    if (preview !== undefined)
+      return tallyPreviews(preview, state, 'retention', [{ by: 'sweep', rules: rulesOf(context) }]);
     const tally = new Tally();
     let after: number | undefined = 0;
     for (let looked = 0; looked < COUNT_MAX && after !== undefined; looked += SWEEP_ROWS_MAX) {
@@ -65,6 +69,7 @@ export const dropMonths: Job = {
   cron: '17 * * * *',
   about: 'drops the months in which nothing is left',
   purges: true,
+  notIn: { dynamodb: 'its tables have no months' },
   run: async (context, client) => ({ changed: (await drop(context, client, false)).length, more: false }),
   dryRun: async (context, client, state) => {
     const rows = (await drop(context, client, state)).length;

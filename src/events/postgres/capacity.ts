@@ -179,6 +179,27 @@ export async function writeStep(
   );
 }
 
+/**
+ * How many purges for space the log has after a position, up to a number. A log that no longer reaches back
+ * has them all.
+ */
+export async function countPurged(
+  db: Db,
+  community: number,
+  after: number,
+  countMax: number,
+): Promise<number> {
+  const { rows } = await db.query<{ count: number; is_kept: boolean }>(
+    `SELECT s.outbox_floor <= $2 + 1 AS is_kept, (SELECT count(*)::int FROM (
+       SELECT 1 FROM events_outbox o
+       WHERE o.seq > $2 AND o.community = $1 AND o.op = 'delete' AND o.reason = 'capacity' LIMIT $3) found
+     ) AS count
+     FROM lane_state s`,
+    [community, after, countMax],
+  );
+  return rows[0]?.is_kept ? rows[0].count : countMax;
+}
+
 // ── The oldest ─────────────────────────────────────────────────────────────────────────────────────────────
 
 const REGULAR = REGULAR_KEEPS.join(', ');

@@ -7,8 +7,8 @@ import type { ClientBase } from 'pg';
 import { int2Array, int8Array } from '../../postgres/binary.js';
 import { topicsOf } from '../../topics/rules.js';
 import type { Size } from '../rules/capacity.js';
-import type { NostrEvent } from '../rules/event.js';
-import type { RowRef } from '../rules/facts.js';
+import { type NostrEvent, serializeEvent } from '../rules/event.js';
+import { factKey, type RowRef } from '../rules/facts.js';
 import type { Keep } from '../rules/keep.js';
 import { type Scope, WHOLE } from './capacity.js';
 
@@ -31,6 +31,9 @@ export class DryRunState {
   private readonly freed = new Map<string, { events: number; bytes: number }>();
   /** Superseded versions that a job of this dry run would mark as deleted. */
   readonly deletedNow: TakenEvent[] = [];
+
+  /** Of events without rows; as many as previews return. */
+  private readonly named = new Set<string>();
 
   private constructor(private readonly client: ClientBase) {}
 
@@ -100,6 +103,17 @@ export class DryRunState {
   sizeOf(scope: Scope, { events, bytes }: Size): Size {
     const freed = this.freed.get(keyOf(scope)) ?? { events: 0, bytes: 0 };
     return { events: events - freed.events, bytes: bytes - freed.bytes };
+  }
+
+  /** For events without rows, by their ids. False when an earlier job has taken it. */
+  takeNamed(community: number, event: NostrEvent, { served }: { readonly served: boolean }): boolean {
+    const key = factKey(community, event.id);
+    if (this.named.has(key)) return false;
+    this.named.add(key);
+    if (!served) return true;
+    const bytes = Buffer.byteLength(serializeEvent(event));
+    for (const topic of [WHOLE, ...topicsOf(event)]) this.free({ community, topic }, bytes);
+    return true;
   }
 
   private free(scope: Scope, bytes: number): void {

@@ -26,6 +26,8 @@ export function selectServed(client: Client, which: Selection, now: number): Pro
       return selectOldHistory(client, which.rules.id, historySince(which.rules, now), which.limit);
     case 'requests':
       return takeOldRequests(client, which.community, now - which.keepDays * DAY_MS, which.limit);
+    case 'oldest':
+      throw new Error('events in PostgreSQL are purged for space by their places');
     case 'excess':
       return selectExcess(client, which.scope, which.limits, which.places);
     case 'author':

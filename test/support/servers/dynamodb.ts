@@ -12,6 +12,8 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { inject } from 'vitest';
+import { Dynamodb } from '../../../src/events/dynamodb/client.js';
+import { ensureTables } from '../../../src/events/dynamodb/tables.js';
 import type { DynamodbPlace } from '../../../src/node/config.js';
 import { eventually } from '../cli.js';
 import { environmentOf } from './debian-package.js';
@@ -63,6 +65,13 @@ export async function sharedDynamodb(): Promise<{ readonly url: string }> {
   );
   return { url: `http://127.0.0.1:${port}` };
 }
+/** As `minato migrate` does. */
+export async function createTables(place: DynamodbPlace): Promise<void> {
+  const db = new Dynamodb(place);
+  await ensureTables(db);
+  await db.close();
+}
+
 /** The file with its process and its port. */
 export const SHARED = 'shared.json';
 

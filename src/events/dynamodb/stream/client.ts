@@ -55,6 +55,12 @@ export class Streams {
 
   constructor(private readonly place: Pick<DynamodbPlace, 'endpoint' | 'region'>) {}
 
+  /** Fails when the SDK is not installed. */
+  async load(): Promise<void> {
+    this.opened ??= this.open();
+    await this.opened;
+  }
+
   async shards(stream: string): Promise<Shard[]> {
     const shards: Shard[] = [];
     let from: string | undefined;

@@ -8,7 +8,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Pool } from 'pg';
 import type { Log } from '../../../node/log.js';
 import type { TagHash } from '../../postgres/tag-hash.js';
-import { type Dynamodb, DynamodbFailure, eachOf } from '../client.js';
+import { type Dynamodb, eachOf } from '../client.js';
+import { streamOf } from '../tables.js';
 import { IteratorExpired, type RecordsPage, type Streams, Trimmed } from './client.js';
 import {
   append,
@@ -157,15 +158,6 @@ export class StreamFollower {
         : await streams.iterator(stream, shard, after ?? undefined);
     return iterator === undefined ? { records: [], next: undefined } : streams.records(iterator);
   }
-}
-
-async function streamOf(db: Dynamodb): Promise<string> {
-  const { Table } = await db.plain(({ client, plain }) =>
-    plain.send(new client.DescribeTableCommand({ TableName: db.nameOf('events') })),
-  );
-  if (Table?.LatestStreamArn === undefined)
-    throw new DynamodbFailure(`the table ${db.nameOf('events')} has no stream`);
-  return Table.LatestStreamArn;
 }
 
 /** An empty page may be followed by records. */

@@ -69,6 +69,16 @@ describe('a record of the stream', () => {
     expect(entryOf(record(hidden('withheld')))).toBeUndefined();
   });
 
+  it('of an item that was copied is nothing; its later changes are announced', () => {
+    const copied: Image = { ...served, copied_at: { N: '1' } };
+    expect(entryOf(record(undefined, copied))).toBeUndefined();
+    const copiedAgain: Image = { ...hidden('deleted'), copied_at: { N: '2' } };
+    expect(entryOf(record(copied, copiedAgain))).toBeUndefined();
+    const removed: Image = { ...copied, hidden_as: { S: 'removed' } };
+    expect(entryOf(record(copied, removed))).toMatchObject({ op: 'delete', reason: 'moderation' });
+    expect(entryOf(record(copied))).toMatchObject({ op: 'delete', reason: 'nip09' });
+  });
+
   it.each([
     ['a held event', undefined, hidden('removed')],
     ['a change that hides nothing', served, served],

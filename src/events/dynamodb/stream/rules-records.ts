@@ -49,6 +49,8 @@ const TTL_SERVICE = 'dynamodb.amazonaws.com';
 export function entryOf({ userIdentity, dynamodb }: StreamRecord): LogEntry | undefined {
   const before = itemIn(dynamodb?.OldImage);
   const after = itemIn(dynamodb?.NewImage);
+  // A copy from another store was announced there.
+  if (after?.copied_at !== undefined && after.copied_at !== before?.copied_at) return undefined;
   if (isServed(after)) return isServed(before) ? undefined : viewEntry(after, 'upsert', undefined);
   if (!isServed(before))
     return before === undefined && after?.hidden_as === 'withheld' ? { op: 'mark' } : undefined;
@@ -66,6 +68,7 @@ interface EventItem {
   readonly bound?: readonly string[];
   readonly came_by?: CameBy;
   readonly hidden_as?: Hidden;
+  readonly copied_at?: number;
 }
 type ServedItem = EventItem & { readonly payload: string };
 
