@@ -1,5 +1,5 @@
 /**
- * `node --import tsx bench/scale/communities.ts [1,10,100]`, after `npm run build`: what a number of communities
+ * `node --import tsx bench/scale/communities.ts [1,10,100] [events]`, after `npm run build`: what a number of communities
  * costs one node: memory and CPU while nobody is connected, and the rate at which all of them post at once, with
  * 800 events in flight over all.
  */
@@ -14,7 +14,7 @@ import { cpuShare, untilQuiet, untilUpToDate } from '../settle.js';
 import { makeCommunities, openAt } from './communities-of.js';
 import { useDuring, useText } from './use.js';
 
-const EVENTS = 24_000;
+const EVENTS = Number(process.argv[3] ?? 24_000);
 const IN_FLIGHT = 800;
 /** Connections of a community, where there are fewer than this many communities. */
 const CONNECTIONS_MIN = 8;

@@ -1,5 +1,5 @@
 /**
- * `node --import tsx bench/scale/instances.ts [0,1,2,4]`, after `npm run build`: throughput by the number of
+ * `node --import tsx bench/scale/instances.ts [0,1,2,4] [events]`, after `npm run build`: throughput by the number of
  * instances (`minato serve --instances N`; 0 is one process without them). For each it stores events, queries
  * them and delivers live ones, with the rows `ingest`, `author` and `fanout` of the bench. Beside the figure:
  * the CPU of each process, and how long the lock of the lane is held and waited for.
@@ -17,7 +17,7 @@ import { untilQuiet, untilUpToDate } from '../settle.js';
 import { LockWatch, lockText } from './lock.js';
 import { useDuring, useText } from './use.js';
 
-const STORED = 20_000;
+const STORED = Number(process.argv[3] ?? 20_000);
 const ROWS: readonly Row[] = [ingest, author, fanout];
 const say = (text: string) => process.stdout.write(`${text}\n`);
 const whisper = (text: string) => process.stderr.write(`${text}\n`);

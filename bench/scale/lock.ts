@@ -39,6 +39,8 @@ export class LockWatch {
 
   static async start(connection: pg.ClientConfig): Promise<LockWatch> {
     const client = new pg.Client(connection);
+    // The server may stop first, when a run is interrupted.
+    client.on('error', () => undefined);
     await client.connect();
     return new LockWatch(client);
   }
