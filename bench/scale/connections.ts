@@ -94,7 +94,10 @@ async function post(
   const author = newAuthor();
   const [oks, deliveries]: number[][] = [[], []];
   for (let place = 0; place < POSTS; place += 1) {
-    const event = sign(author, { tags: [['t', `topic-${place % topics}`]], content: 'x'.repeat(200) });
+    const event = sign(author, {
+      tags: [['t', `topic-${place % topics}`]],
+      content: `${place} `.padEnd(200, 'x'),
+    });
     let startMs = 0;
     let due = READERS_EACH;
     const all = new Promise<void>((resolve, reject) => {

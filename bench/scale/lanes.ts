@@ -1,6 +1,6 @@
 /**
- * `node --import tsx bench/scale/lanes.ts [1:1,2:1,2:2,4:1,4:4,8:1,8:8] [events of each]`, after
- * `npm run build`: 8 communities post at once to P relays that share L lanes (P:L), on one PostgreSQL. A lane
+ * `node --import tsx bench/scale/lanes.ts [1:1,2:1,2:2,4:1,4:4,8:1,8:8] [events of each] [in flight of each]`,
+ * after `npm run build`: 8 communities post at once to P relays that share L lanes (P:L), on one PostgreSQL. A lane
  * belongs to a database, so L lanes are L databases of that server with 8 ÷ L communities each: the most that
  * lanes by community could give, without the cost of keeping one order over all of them. No role worker runs,
  * so nothing but the lanes writes.
@@ -31,7 +31,7 @@ import { useDuring, useText } from './use.js';
 
 const COMMUNITIES = 8;
 const EVENTS_EACH = Number(process.argv[3] ?? 3_000);
-const IN_FLIGHT = 100;
+const IN_FLIGHT = Number(process.argv[4] ?? 100);
 const say = (text: string) => process.stdout.write(`${text}\n`);
 const whisper = (text: string) => process.stderr.write(`${text}\n`);
 
@@ -95,7 +95,7 @@ async function measure(folder: string, plan: Plan, corpus: Corpus): Promise<void
       `${plan.relays} relays, ${plan.lanes} lanes: ${Math.round(perSecond).toLocaleString('en')} events/s, ` +
         `OK p50 ${p50Ms.toFixed(0)} ms, p99 ${p99Ms.toFixed(0)} ms`,
     );
-    say(`  ${useText(use)}`);
+    say(`  ${(await batchEvents(nodes)).toFixed(0)} events in a batch; ${useText(use)}`);
     say(`  ${lockText(lock)}`);
   });
 }
@@ -120,6 +120,16 @@ async function makeLanes(server: EmbeddedServer, { lanes }: Plan): Promise<strin
   } finally {
     await admin.close();
   }
+}
+
+/** The average size of a batch of the lane. */
+async function batchEvents(nodes: readonly BootedNode[]): Promise<number> {
+  const texts = await Promise.all(
+    nodes.map(async ({ url }) => (await fetch(`${url.replace(/^ws/, 'http')}/metrics`)).text()),
+  );
+  const sum = (name: string) =>
+    texts.reduce((total, text) => total + Number(new RegExp(`^${name} (\\S+)`, 'm').exec(text)?.[1] ?? 0), 0);
+  return sum('minato_lane_batch_events_sum') / sum('minato_lane_batch_events_count');
 }
 
 async function postAll(connections: readonly Connection[], corpus: Corpus): Promise<number[]> {

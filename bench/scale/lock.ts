@@ -45,6 +45,11 @@ export class LockWatch {
     return new LockWatch(client);
   }
 
+  /** Looks so far. */
+  get count(): number {
+    return this.looks.length;
+  }
+
   async stop(): Promise<LockUse> {
     this.isStopping = true;
     await this.running;

@@ -12,7 +12,7 @@ export async function postOneByOne(url: string, posts: number): Promise<ReturnTy
   const timesMs: number[] = [];
   try {
     for (let place = 0; place < posts; place += 1) {
-      const event = sign(author, { tags: [['t', 'posts']], content: 'x'.repeat(200) });
+      const event = sign(author, { tags: [['t', 'posts']], content: `${place} `.padEnd(200, 'x') });
       const answered = new Promise<void>((resolve, reject) => {
         connection.onLost = reject;
         connection.onFrame = (frame) => {
