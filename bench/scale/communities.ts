@@ -1,7 +1,7 @@
 /**
- * `node --import tsx bench/scale/communities.ts [1,10,100] [events]`, after `npm run build`: what a number of communities
- * costs one node: memory and CPU while nobody is connected, and the rate at which all of them post at once, with
- * 800 events in flight over all.
+ * `node --import tsx bench/scale/communities.ts [1,10,100] [events]`, after `npm run build`: what a number
+ * of communities costs one node: memory and CPU while nobody is connected, and the rate at which all of them
+ * post at once, with 800 events in flight over all.
  */
 import { tmpdir } from 'node:os';
 import { openDatabase } from '../../src/postgres/database.js';
@@ -64,12 +64,14 @@ async function main(): Promise<void> {
       const { p50Ms, p99Ms } = latency(result.flatMap(({ latenciesMs }) => latenciesMs));
       const settled = await untilUpToDate(bench);
       say(
-        `${count} communities: idle ${(idle * 100).toFixed(1)} % of a core, node ${memory.node.toFixed(0)} MB, ` +
+        `${count} communities: idle ${(idle * 100).toFixed(1)} % of a core, ` +
+          `node ${memory.node.toFixed(0)} MB, ` +
           `PostgreSQL ${memory.database.toFixed(0)} MB`,
       );
       say(
-        `  ${connections.length} connections post ${Math.round(EVENTS / use.seconds).toLocaleString('en')} events/s, ` +
-          `OK p50 ${p50Ms.toFixed(0)} ms, p99 ${p99Ms.toFixed(0)} ms; consumers up to date ${settled.toFixed(1)} s later`,
+        `  ${connections.length} connections post ${Math.round(EVENTS / use.seconds)} events/s, ` +
+          `OK p50 ${p50Ms.toFixed(0)} ms, p99 ${p99Ms.toFixed(0)} ms; ` +
+          `consumers up to date ${settled.toFixed(1)} s later`,
       );
       say(`  ${useText(use)}`);
     });

@@ -1,8 +1,8 @@
 /**
  * `node --import tsx bench/scale/connections.ts [10,100,1000,9990]`, after `npm run build`: what open
- * connections cost one process. Each has one subscription; five have the same topic. With them open: memory of
- * the node per connection, CPU while nothing happens, and the times of single posts: until OK, and until the
- * five subscriptions have the event. A process takes 10,000 websockets; ten are left for those who post.
+ * connections cost one process. Each has one subscription; five have the same topic. With them open: memory
+ * of the node per connection, CPU while nothing happens, and the times of single posts: until OK, and until
+ * the five subscriptions have the event. A process takes 10,000 websockets; ten are left for those who post.
  */
 import { tmpdir } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -62,7 +62,8 @@ async function measure(count: number, bench: Booted & { readonly node: BootedNod
   const { oks, deliveries } = await post(poster, readers, topics);
   const [ok, delivery] = [latency(oks), latency(deliveries)];
   say(
-    `${count} connections: node ${after.toFixed(0)} MB, ${(((after - before) * 1_000) / count).toFixed(1)} kB each; ` +
+    `${count} connections: node ${after.toFixed(0)} MB, ` +
+      `${(((after - before) * 1_000) / count).toFixed(1)} kB each; ` +
       `idle ${(idle * 100).toFixed(1)} % of a core`,
   );
   say(

@@ -1,7 +1,7 @@
 /**
- * `node --import tsx bench/scale/events.ts [10000,100000,1000000]`, after `npm run build`: what stored events
- * cost a node whose consumers are paused: disk, memory, CPU while nothing happens, and the time of single posts.
- * The store is filled by SQL (sql-store.ts). How queries grow: `npm run bench -- --growth`.
+ * `node --import tsx bench/scale/events.ts [10000,100000,1000000]`, after `npm run build`: what stored
+ * events cost a node whose consumers are paused: disk, memory, CPU while nothing happens, and the time of
+ * single posts. The store is filled by SQL (sql-store.ts). How queries grow: `npm run bench -- --growth`.
  */
 import { pauseConsumers } from '../consumers.js';
 import { withFilledNode } from '../filled-node.js';

@@ -1,8 +1,8 @@
 /**
- * `node --import tsx bench/scale/instances.ts [0,1,2,4] [events]`, after `npm run build`: throughput by the number of
- * instances (`minato serve --instances N`; 0 is one process without them). For each it stores events, queries
- * them and delivers live ones, with the rows `ingest`, `author` and `fanout` of the bench. Beside the figure:
- * the CPU of each process, and how long the lock of the lane is held and waited for.
+ * `node --import tsx bench/scale/instances.ts [0,1,2,4] [events]`, after `npm run build`: throughput by the
+ * number of instances (`minato serve --instances N`; 0 is one process without them). For each it stores
+ * events, queries them and delivers live ones, with the rows `ingest`, `author` and `fanout` of the bench.
+ * Beside the figure: the CPU of each process, and how long the lock of the lane is held and waited for.
  */
 import { loadCorpus } from '../corpus.js';
 import { connectionOf } from '../database.js';

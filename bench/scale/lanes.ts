@@ -1,9 +1,9 @@
 /**
- * `node --import tsx bench/scale/lanes.ts [1:1,2:1,2:2,4:1,4:4,8:1,8:8] [events of each] [in flight of each]`,
- * after `npm run build`: 8 communities post at once to P relays that share L lanes (P:L), on one PostgreSQL. A lane
- * belongs to a database, so L lanes are L databases of that server with 8 ÷ L communities each: the most that
- * lanes by community could give, without the cost of keeping one order over all of them. No role worker runs,
- * so nothing but the lanes writes.
+ * `node --import tsx bench/scale/lanes.ts [1:1,2:1,2:2,4:1,4:4,8:1,8:8] [events of each] [in flight of
+ * each]`, after `npm run build`: 8 communities post at once to P relays that share L lanes (P:L), on one
+ * PostgreSQL. A lane belongs to a database, so L lanes are L databases of that server with 8 ÷ L communities
+ * each: the most that lanes by community could give, without the cost of keeping one order over all of them.
+ * No role worker runs, so nothing but the lanes writes.
  */
 import { mkdirSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -86,7 +86,8 @@ export const percent = (share: number): string => `${(share * 100).toFixed(0)} %
 
 export function lockText({ held, computing, flushing, forNode, waiting }: LockUse): string {
   return (
-    `lock held ${percent(held)} of the time (computing ${percent(computing)}, flushing ${percent(flushing)}, ` +
+    `lock held ${percent(held)} of the time ` +
+    `(computing ${percent(computing)}, flushing ${percent(flushing)}, ` +
     `waiting for the node ${percent(forNode)}); ${waiting.toFixed(2)} sessions wait for it`
   );
 }

@@ -1,6 +1,6 @@
 /**
- * The files of deploy/ for programs that cannot run here, as linters and published schemas see them. A file with
- * an error must be refused, so that a linter which checks nothing is found.
+ * The files of deploy/ for programs that cannot run here, as linters and published schemas see them. A file
+ * with an error must be refused, so that a linter which checks nothing is found.
  */
 import { execFile } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';

@@ -1,8 +1,8 @@
 /**
- * Three relays and two workers as processes of their own, with a primary, a streaming replica, Redis and a load
- * balancer. Under load instances are killed and added, and sessions of the primary are cut: nothing that was
- * acknowledged is lost (I1), a client that comes back with its cursor receives each event once (I10), and
- * leases move.
+ * Three relays and two workers as processes of their own, with a primary, a streaming replica, Redis and a
+ * load balancer. Under load instances are killed and added, and sessions of the primary are cut: nothing
+ * that was acknowledged is lost (I1), a client that comes back with its cursor receives each event once
+ * (I10), and leases move.
  */
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';

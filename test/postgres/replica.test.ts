@@ -98,7 +98,7 @@ describe.each([
   ['a replica that keeps up', async () => undefined],
   ['a replica whose replay is paused', () => servers.replica.sql('SELECT pg_wal_replay_pause()')],
 ])('%s', (name, disturb) => {
-  it('a client that comes back with its cursor gets every change, and negentropy finds the same', async () => {
+  it('a client that comes back gets every change, and negentropy finds the same', async () => {
     const author = newAuthor();
     const filter = { authors: [author.pubkey] };
     const follower = new Follower([filter]);

@@ -1,6 +1,7 @@
 /**
- * A client that follows some authors with a cursor (docs/cursors.md) and comes back with it whenever it is cut
- * off. It keeps every delivery of all its connections: each event must come once, in the order of the commits.
+ * A client that follows some authors with a cursor (docs/cursors.md) and comes back with it whenever it is
+ * cut off. It keeps every delivery of all its connections: each event must come once, in the order of the
+ * commits.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Frame, RawClient } from './client.js';

@@ -1,4 +1,7 @@
-/** A real haproxy in front of several relays. It asks each for `/readyz` and passes clients to those that answer. */
+/**
+ * A real haproxy in front of several relays. It asks each for `/readyz` and passes clients to those that
+ * answer.
+ */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
