@@ -36,7 +36,7 @@ export async function withDatabase<T>(bench: Booted, work: (client: pg.Client) =
  * The pid file of the embedded server says where it listens: line 4 is the port, line 5 the folder of the
  * socket.
  */
-function connectionOf({ folder, nodeEnv }: Booted): pg.ClientConfig {
+export function connectionOf({ folder, nodeEnv }: Booted): pg.ClientConfig {
   if (nodeEnv.DATABASE_URL !== undefined) return { connectionString: nodeEnv.DATABASE_URL };
   const [, , , port, host] = readFileSync(join(folder, 'data/postgres/postmaster.pid'), 'utf8').split('\n');
   return { host: host!, port: Number(port), user: NAME, database: NAME };

@@ -102,12 +102,13 @@ export async function startNode(
   extra: Readonly<Record<string, string>>,
   program = PROGRAM,
   profileFolder?: string,
+  serveArgs: readonly string[] = [],
 ): Promise<BootedNode> {
   const port = await freePort();
   const log = join(folder, 'node.log');
   const descriptor = openSync(log, 'a');
   const profiling = profileFolder === undefined ? [] : profileInto(profileFolder);
-  const child = spawn(process.execPath, [...profiling, program, 'serve'], {
+  const child = spawn(process.execPath, [...profiling, program, 'serve', ...serveArgs], {
     env: nodeEnvironment(join(folder, 'data'), port, extra),
     stdio: ['ignore', descriptor, descriptor],
   });
@@ -197,6 +198,11 @@ export function freePort(): Promise<number> {
   });
 }
 
+/** The main process of the PostgreSQL of a data folder: the first line of its pid file. */
+export function postmasterOf(dataDir: string): number {
+  return Number(readFileSync(join(dataDir, 'postgres/postmaster.pid'), 'utf8').split('\n')[0]);
+}
+
 function tail(file: string): string {
   return existsSync(file) ? readFileSync(file, 'utf8').slice(-LOG_TAIL_CHARS) : '';
 }
@@ -244,16 +250,36 @@ export function treeCpuSeconds(pid: number): number | undefined {
 /** The same for the process itself and for its descendants, which are the database. */
 export function cpuSecondsOf(pid: number): CpuSeconds | undefined {
   if (!existsSync('/proc/self/stat')) return undefined;
-  // Its own time, user and system, and that of its ended children.
-  const ticksOf = (each: number): number =>
-    statFields(each)
-      .slice(11, 15)
-      .reduce((sum, field) => sum + Number(field), 0);
-  const database = descendants(pid).reduce((sum, child) => sum + ticksOf(child), 0);
-  return { node: ticksOf(pid) / TICKS_PER_SECOND, database: database / TICKS_PER_SECOND };
+  const database = descendants(pid).reduce((sum, child) => sum + usedSeconds(child), 0);
+  return { node: usedSeconds(pid), database };
+}
+
+/** Its own time, user and system, and that of its ended children. */
+function usedSeconds(pid: number): number {
+  const ticks = statFields(pid)
+    .slice(11, 15)
+    .reduce((sum, field) => sum + Number(field), 0);
+  return ticks / TICKS_PER_SECOND;
 }
 /** USER_HZ: 100 on every Linux that Node runs on. */
 const TICKS_PER_SECOND = 100;
+
+export interface ProcessUse {
+  readonly pid: number;
+  readonly isNode: boolean;
+  readonly cpuSeconds: number;
+  readonly megabytes: number;
+}
+
+/** A process and its descendants, the oldest first, with their CPU seconds and their memory (PSS). */
+export function processesOf(pid: number): ProcessUse[] {
+  return [pid, ...descendants(pid).sort((a, b) => a - b)].map((each) => ({
+    pid: each,
+    isNode: readProc(each, 'comm').trim() !== 'postgres',
+    cpuSeconds: usedSeconds(each),
+    megabytes: proportionalMegabytes(each),
+  }));
+}
 
 function descendants(pid: number): number[] {
   const children = new Map<number, number[]>();

@@ -99,6 +99,8 @@ export interface Relay {
   readonly peer?: Peer | undefined;
   /** The node's program; this tree's by default. */
   readonly program?: string;
+  /** More arguments of `minato serve`. */
+  readonly serveArgs?: readonly string[];
   /** Where the node writes a CPU profile when it ends. */
   readonly profileFolder?: string | undefined;
   /** Runs before the relay is booted, so that the relay uses no CPU meanwhile. */
@@ -153,10 +155,10 @@ class BootedBench implements Bench {
   }
 
   async boot(): Promise<void> {
-    const { options, peer, say, profileFolder } = this.relay;
+    const { options, peer, say, profileFolder, serveArgs } = this.relay;
     say(`booting ${options.label}${this.stored === 0 ? ' on an empty folder' : ''}`);
     this.node = await (peer === undefined
-      ? startNode(this.folder, this.nodeEnv, this.program, profileFolder)
+      ? startNode(this.folder, this.nodeEnv, this.program, profileFolder, serveArgs)
       : peer.boot(this.folder, say));
     this.url = this.node.url;
     await this.node.ready();

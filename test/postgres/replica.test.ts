@@ -4,11 +4,13 @@
  */
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
+import { nip77 } from 'nostr-tools';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { readConfig } from '../../src/node/config.js';
 import { openDatabase } from '../../src/postgres/database.js';
 import { eventually, runCli } from '../support/cli.js';
 import { RawClient } from '../support/clients/client.js';
+import { Follower } from '../support/clients/follower.js';
 import { newAuthor, sign } from '../support/events.js';
 import { startTestNode, type TestNode, useWindow } from '../support/node.js';
 import type { TestDatabase } from '../support/servers/database.js';
@@ -71,6 +73,84 @@ it('reads go to the replica, and each sees what was acknowledged before it', asy
   }
   // Two reads of each round; on a busy machine the replica may have been late for some.
   expect(await reads('served')).toBeGreaterThan(served);
+});
+
+/** The ids that NIP-77 finds for a client that has nothing. */
+async function neededBy(filter: object): Promise<string[]> {
+  const storage = new nip77.NegentropyStorageVector();
+  storage.seal();
+  const client77 = new nip77.Negentropy(storage);
+  const from = client.frames.length;
+  client.send(['NEG-OPEN', 'walk', filter, client77.initiate()]);
+  const [verb, , message] = await client.waitFor((frame) => frame[1] === 'walk', from);
+  expect(verb, String(message)).toBe('NEG-MSG');
+  const needed: string[] = [];
+  client77.reconcile(
+    String(message),
+    () => undefined,
+    (id) => needed.push(id),
+  );
+  client.send(['NEG-CLOSE', 'walk']);
+  return needed.sort();
+}
+
+describe.each([
+  ['a replica that keeps up', async () => undefined],
+  ['a replica whose replay is paused', () => servers.replica.sql('SELECT pg_wal_replay_pause()')],
+])('%s', (name, disturb) => {
+  it('a client that comes back gets every change, and negentropy finds the same', async () => {
+    const author = newAuthor();
+    const filter = { authors: [author.pubkey] };
+    const follower = new Follower([filter]);
+    await follower.connect(node.url);
+    const events = Array.from({ length: 5 }, (_, place) => sign(author, { content: `${place}` }));
+    for (const event of events.slice(0, 3)) expect(await client.publish(event)).toEqual([true, '']);
+    await follower.client!.until(() => follower.apply() && follower.held.size === 3);
+    await follower.leave();
+    await disturb();
+    for (const event of events.slice(3)) expect(await client.publish(event)).toEqual([true, '']);
+    const request = sign(author, { kind: 5, tags: [['e', events[0]!.id]] });
+    expect(await client.publish(request)).toEqual([true, '']);
+    const before = await reads('served');
+    expect((await follower.connect(node.url))[0]).toBe('EOSE');
+    const shown = [...events.slice(1), request].map(({ id }) => id).sort();
+    expect([...follower.held.keys()].sort()).toEqual(shown);
+    expect(follower.doubles).toBe(0);
+    expect(await neededBy(filter)).toEqual(shown);
+    if (name.endsWith('keeps up')) expect(await reads('served')).toBeGreaterThan(before);
+    await follower.leave();
+  });
+});
+
+it('a cursor whose changes are trimmed is refused, and does not put the replica to rest', async () => {
+  const author = newAuthor();
+  const follower = new Follower([{ authors: [author.pubkey] }]);
+  await follower.connect(node.url);
+  await follower.leave();
+  expect(await client.publish(sign(author))).toEqual([true, '']);
+  await eventually('every consumer has read it', async () => {
+    const late = await servers.primary.sql(
+      'SELECT FROM consumer_offsets o JOIN lane_state s ON o.last_seq < s.last_seq',
+    );
+    return late.length === 0 || undefined;
+  });
+  await servers.primary.sql('UPDATE lane_state SET outbox_floor = last_seq + 1');
+  const failed = await reads('failed');
+  try {
+    await eventually('the replica has it', async () => {
+      const rows = await servers.replica.sql<{ trimmed: boolean }>(
+        'SELECT outbox_floor > last_seq AS trimmed FROM lane_state',
+      );
+      return rows[0]!.trimmed || undefined;
+    });
+    const [verb, , why] = await follower.connect(node.url);
+    expect([verb, why]).toEqual(['CLOSED', expect.stringContaining('no longer kept')]);
+    expect(await reads('failed')).toBe(failed);
+    expect(await isUsed()).toBe(true);
+  } finally {
+    await servers.primary.sql('UPDATE lane_state SET outbox_floor = 1');
+  }
+  await follower.leave();
 });
 
 describe('a replica whose replay is paused', () => {

@@ -12,7 +12,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type pg from 'pg';
 import type { ClientBase, Pool } from 'pg';
 import { inTime } from '../../limits/in-time.js';
-import { readHead } from '../../outbox/outbox.sql.js';
+import { OutboxBehind, readHead } from '../../outbox/outbox.sql.js';
 import { checkVersion, type Database, openDatabase } from '../../postgres/database.js';
 import { errorCode, SQLSTATE } from '../../postgres/rules-error-code.js';
 import type { QueryClass } from '../rules/query-cost.js';
@@ -39,6 +39,10 @@ export interface ReplicaOptions {
 }
 
 class Behind extends Error {}
+
+/** What the primary would say too: it would take as long, and no longer has changes that are trimmed here. */
+const isAnswer = (error: unknown): boolean =>
+  errorCode(error) === SQLSTATE.queryCanceled || error instanceof OutboxBehind;
 
 export class Replica {
   private readonly database: Database;
@@ -87,8 +91,7 @@ export class Replica {
       onRead('served');
       return read;
     } catch (error) {
-      // The primary would take as long.
-      if (errorCode(error) === SQLSTATE.queryCanceled) throw error;
+      if (isAnswer(error)) throw error;
       onRead(error instanceof Behind ? 'behind' : 'failed');
       this.rest(error);
       return onPrimary();
@@ -118,7 +121,8 @@ export class Replica {
       failure = error as Error;
       throw error;
     } finally {
-      session.release(failure instanceof Behind ? undefined : failure);
+      const isWell = failure instanceof Behind || failure instanceof OutboxBehind;
+      session.release(isWell ? undefined : failure);
     }
   }
 

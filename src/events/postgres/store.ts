@@ -54,12 +54,12 @@ export function startPostgresStore(options: PostgresStoreOptions): EventStore {
     byIds: (refs, as) =>
       as === undefined ? readEventsById(ownPool, refs) : reading(as, (pool) => readEventsById(pool, refs)),
     newest: (community, after) => readNewest(pool, community, after),
-    records: (query, as) => readRecords({ pool: queryPools[as], tagHash }, query),
+    records: (query, as) => reading(as, (pool) => readRecords({ pool, tagHash }, query)),
     known: (community, ids) => readKnown(pool, community, ids),
     isServed: (community, event) => isServed(pool, community, event),
     head: () => readHead(ownPool),
-    changesOf: (query, as) => readChangesOf(queryPools[as], query),
-    anchor: (position, as) => readAnchor(queryPools[as], position),
+    changesOf: (query, as) => reading(as, (pool) => readChangesOf(pool, query)),
+    anchor: (position, as) => reading(as, (pool) => readAnchor(pool, position)),
     tagKey: (community, letter, value) => tagHash(community, letter, value).toString(),
     changes: async (after, limit, withOutlines) => {
       const { entries, lastSeq } = await readOutbox(ownPool, after, limit, withOutlines);

@@ -47,6 +47,14 @@ export const findCaddy = (): Promise<Program> =>
       'Fedora: dnf install caddy; Alpine: apk add caddy; Arch: pacman -S caddy; macOS: brew install caddy',
   });
 
+/** In front of several relays. */
+export const findHaproxy = (): Promise<Program> =>
+  findProgram({
+    program: 'haproxy',
+    packages: ['haproxy'],
+    elsewhere: 'Fedora: dnf install haproxy; Alpine: apk add haproxy; macOS: brew install haproxy',
+  });
+
 export const findPgbouncer = (): Promise<Program> =>
   findProgram({
     program: 'pgbouncer',
