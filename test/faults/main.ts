@@ -2,7 +2,7 @@
  * `npm run test:faults -- --seed N --rounds M`: drives real nodes while things break, and checks the
  * invariants after each round. A run is a seed; docs/reliability.md describes it.
  */
-import { preparePrograms } from './environment.js';
+import { preparePrograms, runApart } from './environment.js';
 import { readOptions } from './options.js';
 import { ROUNDS_PER_WORLD } from './plan.js';
 import { type RoundResult, runWorld } from './run-world.js';
@@ -12,6 +12,11 @@ const say = (text: string) => process.stdout.write(`${text}\n`);
 
 async function main(): Promise<void> {
   const options = readOptions(process.argv.slice(2));
+  const code = await runApart();
+  if (code !== undefined) {
+    process.exitCode = code;
+    return;
+  }
   const { seed, rounds, state } = options;
   const totals = options.resume
     ? loadTotals(state)
