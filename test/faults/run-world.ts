@@ -20,10 +20,8 @@ import { probe } from './probe.js';
 import { type Violation, Violations } from './violations.js';
 import { openWorld, type World } from './world/world.js';
 
-/** Longer than every deadline of the node together: what has not happened by then never happens. */
-const SETTLE_MS_MAX = 180_000;
-/** Gossip dials a peer again after a minute, and fills after a failure twice as late as before. */
-const CONVERGE_MS_MAX = 300_000;
+/** More time for gossip: it dials a peer again after a minute, and fills later after each failure. */
+const CONVERGE_FACTOR = 2;
 const LOOK_MS = 200;
 /** A wait that takes longer is printed. */
 const SLOW_MS = 30_000;
@@ -47,6 +45,7 @@ export interface WorldOptions {
   readonly onRound: (result: RoundResult) => void;
   readonly say: (text: string) => void;
   readonly signal: AbortSignal;
+  readonly settleMs: number;
 }
 
 export async function runWorld(options: WorldOptions): Promise<void> {
@@ -312,9 +311,11 @@ class WorldRun {
       return differences.length === 0;
     };
     const began = Date.now();
-    await this.until('the node and its peer agree', look, CONVERGE_MS_MAX).catch(() => {
-      for (const what of differences) this.violations.add('gossip', what);
-    });
+    await this.until('the node and its peer agree', look, this.options.settleMs * CONVERGE_FACTOR).catch(
+      () => {
+        for (const what of differences) this.violations.add('gossip', what);
+      },
+    );
     this.options.say(`  the node and its peer agree after ${((Date.now() - began) / 1_000).toFixed(1)} s`);
     await gossip.checkRows(this.violations);
     for (const pubkey of acts.erased) await this.checkErased(pubkey);
@@ -358,7 +359,7 @@ class WorldRun {
   private async until(
     what: string,
     look: () => Promise<boolean> | boolean,
-    withinMs = SETTLE_MS_MAX,
+    withinMs = this.options.settleMs,
   ): Promise<void> {
     const until = Date.now() + withinMs;
     const slow = setTimeout(() => this.options.say(`  waiting until ${what}`), SLOW_MS);
@@ -383,7 +384,7 @@ class WorldRun {
   }
 
   private async inTime(what: string, work: Promise<unknown>): Promise<void> {
-    const timer = delay(SETTLE_MS_MAX, 'late' as const, { ref: false });
+    const timer = delay(this.options.settleMs, 'late' as const, { ref: false });
     const slow = setTimeout(() => this.options.say(`  waiting until ${what}`), SLOW_MS);
     void work.finally(() => clearTimeout(slow));
     if ((await Promise.race([work, timer])) === 'late')
