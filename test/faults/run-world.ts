@@ -325,7 +325,8 @@ class WorldRun {
     const { world, violations, crew } = this;
     const found = await world.postgres.withClient((client) => findInTables(client, pubkey));
     if (found.length > 0) violations.add('I12', `an erased member is still in ${found.join(', ')}`);
-    if (await findInRedis(world.redisPort, pubkey)) violations.add('I12', 'an erased member is in Redis');
+    const keys = await findInRedis(world.redisPort, pubkey, world.hasPeer);
+    if (keys.length > 0) violations.add('I12', `an erased member is in Redis: ${keys.join(', ')}`);
     const tables = await findInDynamodb(world.dynamodbUrl, pubkey);
     if (tables.length > 0) violations.add('I12', `an erased member is in DynamoDB: ${tables.join(', ')}`);
     if ([...crew.mirror.copy.values()].includes(pubkey))
