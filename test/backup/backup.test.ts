@@ -82,7 +82,7 @@ const restore = (dataDir: string, file: string, ...args: string[]): Promise<Ende
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'minato-backup-'));
   backups = place("back'ups 100%");
-  await writeFile(place('passphrase'), 'correct horse battery staple\n');
+  await writeFile(place('passphrase'), 'correct-horse-battery-staple\n');
   const url = await startNode();
   const client = await RawClient.connect(url);
   for (const author of [alice, bob]) for (let posts = 0; posts < 20; posts += 1) await post(client, author);
@@ -161,7 +161,7 @@ it('a backup that cannot be restored leaves the folder as it was, and says why',
   const huge = place('huge.tar.gz');
   const manifest = { format: 1, segment: '000000010000000000000001', bytes: 1e18 };
   await writeBackupFile(huge, Readable.from([textEntry(MANIFEST, JSON.stringify(manifest)), END]), undefined);
-  await writeFile(place('other'), 'another passphrase of ours');
+  await writeFile(place('other'), 'another-passphrase-of-ours');
   const gap = place('gap');
   await cp(join(backups, 'wal'), gap, { recursive: true });
   const segments = (await readdir(gap)).filter((name) => /^[0-9A-F]{24}\.gz/.test(name)).sort();

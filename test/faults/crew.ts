@@ -8,11 +8,21 @@ import { importFile } from './clients/importer.js';
 import { Mirror } from './clients/mirror.js';
 import { OutboxTail } from './clients/outbox-tail.js';
 import { type Answer, Publisher } from './clients/publisher.js';
+import { pathOf } from './clients/socket.js';
 import { Watcher } from './clients/watcher.js';
 import type { Faults } from './faults.js';
+import { Gossip } from './gossip.js';
 import { type Person, type Signer, topicIdOf } from './keys.js';
 import type { Acts, Sent } from './model.js';
-import { COMMUNITIES, HELD_WORD, INSTANCES, type Operation, type PlannedEvent } from './plan.js';
+import {
+  COMMUNITIES,
+  HELD_WORD,
+  INSTANCES,
+  type Operation,
+  type PlannedEvent,
+  SHARED,
+  SLUGS,
+} from './plan.js';
 import type { Violations } from './violations.js';
 import type { World } from './world/world.js';
 
@@ -38,6 +48,8 @@ export class Crew {
   readonly tail: OutboxTail;
   readonly watchers: Watcher[];
   readonly cursorReaders: CursorReader[];
+  /** Undefined in a world without a peer. */
+  readonly gossip: Gossip | undefined;
   private readonly publishers: Publisher[][];
   private readonly answers = new Map<number, Answer[]>();
   private readonly imported = new Set<number>();
@@ -59,7 +71,7 @@ export class Crew {
     this.tail = new OutboxTail(world.postgres);
     this.publishers = instances.map((instance) =>
       COMMUNITIES.map(
-        (_, community) => new Publisher(() => port(instance), community, violations, isHealthy),
+        (_, community) => new Publisher(() => port(instance), pathOf(community), violations, isHealthy),
       ),
     );
     const forged = new Set<string>();
@@ -81,6 +93,8 @@ export class Crew {
       (filter) => new CursorReader(() => instances.map(port), { ...filter, limit: 5_000 }, violations),
     );
     this.forged = forged;
+    const isForged = (id: string) => forged.has(id);
+    this.gossip = world.hasPeer ? new Gossip({ world, violations, isHealthy, faults, isForged }) : undefined;
   }
 
   private readonly forged: Set<string>;
@@ -95,35 +109,46 @@ export class Crew {
         { method, path, body, instance: 0 },
         until(({ status }) => statuses.includes(status)),
       );
-    await ask('POST', '/v1/admin/communities', { slug: COMMUNITIES[1] }, [201, 409]);
-    await ask(
-      'PUT',
-      `/c/${COMMUNITIES[1]}/v1/admin/settings/topic.mode`,
-      { value: 'open', version: 0 },
-      [200],
-    );
+    for (const slug of this.slugs.slice(1)) {
+      await ask('POST', '/v1/admin/communities', { slug }, [201, 409]);
+      await ask('PUT', `/c/${slug}/v1/admin/settings/topic.mode`, { value: 'open', version: 0 }, [200]);
+    }
     const rule = { name: 'held', conditions: { kinds: [1], words: [HELD_WORD] }, action: 'hold' };
-    for (const base of ['', `/c/${COMMUNITIES[1]}`]) {
+    for (const base of this.bases) {
       const rules = `${base}/v1/admin/moderation/rules`;
       const { body } = await ask('POST', rules, rule, [201]);
       await ask('POST', `${rules}/try`, { rule_id: body.rule_id }, [200]);
       await ask('PATCH', `${rules}/${body.rule_id}`, { enabled: true }, [200]);
     }
     await this.mirror.register(60_000);
+    await this.gossip?.setUp();
+  }
+
+  private get slugs(): readonly string[] {
+    return this.gossip === undefined ? COMMUNITIES : SLUGS;
+  }
+
+  /** The paths of the communities for requests over HTTP. */
+  private get bases(): string[] {
+    return this.slugs.map((slug, at) => (at === 0 ? '' : `/c/${slug}`));
+  }
+
+  private get allPublishers(): Publisher[] {
+    return [...this.publishers.flat(), ...(this.gossip?.publishers ?? [])];
   }
 
   get unanswered(): number {
-    return this.publishers.flat().reduce((sum, one) => sum + one.unanswered, 0);
+    return this.allPublishers.reduce((sum, one) => sum + one.unanswered, 0);
   }
 
   get sentFrames(): number {
-    return this.publishers.flat().reduce((sum, one) => sum + one.sent, 0);
+    return this.allPublishers.reduce((sum, one) => sum + one.sent, 0);
   }
 
   /** Temporary refusals by their words. */
   get refusals(): Map<string, number> {
     const all = new Map<string, number>();
-    for (const { refusals } of this.publishers.flat())
+    for (const { refusals } of this.allPublishers)
       for (const [words, count] of refusals) all.set(words, (all.get(words) ?? 0) + count);
     return all;
   }
@@ -171,10 +196,9 @@ export class Crew {
   }
 
   async stop(): Promise<void> {
+    const watchers = [...this.watchers, ...(this.gossip?.watchers ?? [])];
     await Promise.all(
-      [...this.publishers.flat(), ...this.watchers, ...this.cursorReaders, this.tail].map((one) =>
-        one.stop(),
-      ),
+      [...this.allPublishers, ...watchers, ...this.cursorReaders, this.tail].map((one) => one.stop()),
     );
   }
 
@@ -187,7 +211,9 @@ export class Crew {
   private async post(number: number, instance: number): Promise<void> {
     const { community, isForged } = this.options.events[number]!;
     const event = this.event(number);
-    const answer = await this.publishers[instance]![community]!.publish(event);
+    const publisher =
+      community === SHARED ? this.gossip!.publishers[instance] : this.publishers[instance]![community];
+    const answer = await publisher!.publish(event);
     this.answers.set(number, [...(this.answers.get(number) ?? []), answer]);
     if (isForged && answer.accepted)
       this.options.violations.add('I2', `a forged event was accepted: ${event.id} "${answer.message}"`);
@@ -221,7 +247,7 @@ export class Crew {
   private async erase(author: number, instance: number): Promise<void> {
     const { pubkey } = this.options.signer.person(author);
     this.erased.add(pubkey);
-    for (const base of COMMUNITIES.map((slug, at) => (at === 0 ? '' : `/c/${slug}`)))
+    for (const base of this.bases)
       await this.http.insist(
         this.options.admin,
         { method: 'POST', path: `${base}/v1/admin/erasures`, body: { pubkey, grace_days: 0 }, instance },

@@ -14,7 +14,7 @@ import { expectedView, type Sent } from './model.js';
 import { readOptions } from './options.js';
 import { LINKS, type PlannedFault, PROCESSES, planWorld, ROUNDS_PER_WORLD } from './plan.js';
 
-const ROUNDS = 3;
+const ROUNDS = 2;
 
 describe('real nodes while things break', () => {
   it('keep every invariant', { timeout: 900_000 }, async () => {

@@ -1,9 +1,11 @@
 /** Breaks a world as planned, and heals it. A fault that cannot be made here is counted as skipped. */
+import { readFileSync } from 'node:fs';
 import { connect, type Socket as TcpSocket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { LinkState } from '../support/servers/link.js';
 import { Socket } from './clients/socket.js';
 import type { LinkFault, LinkName, PlannedFault } from './plan.js';
+import { childrenOf, signal } from './world/process.js';
 import type { World } from './world/world.js';
 
 /** What takes a while. The others happen at once. */
@@ -30,6 +32,8 @@ export const nameOf = (fault: PlannedFault): string => {
       return `lost lease of ${fault.process}`;
     case 'disk-full':
       return 'disk full';
+    case 'endpoint':
+      return `${fault.how} endpoint of ${fault.of}`;
   }
 };
 
@@ -61,7 +65,8 @@ export class Faults {
    * half open connect again then; the node has to notice that by itself.
    */
   dismissClients(): void {
-    for (const name of ['clients-a', 'clients-b'] as const) this.world.links[name].tellDeserted();
+    for (const name of ['clients-a', 'clients-b', 'clients-peer'] as const)
+      this.world.links[name].tellDeserted();
     for (const one of this.idle.splice(0)) one.destroy();
   }
 
@@ -106,6 +111,8 @@ export class Faults {
         this.wrongClocks -= 1;
         return true;
       }
+      case 'endpoint':
+        return this.breakEndpoint(fault.of, fault.how, fault.forMs);
       case 'client':
         this.idle.push(
           await (fault.how === 'slow' ? this.slowClient(fault.instance) : this.deadClient(fault.instance)),
@@ -122,6 +129,18 @@ export class Faults {
     await delay(forMs);
     if (how === 'lose-answers') link.cut();
     link.become('open');
+  }
+
+  /** False: it has no endpoint at this moment. */
+  private async breakEndpoint(of: 'node' | 'peer', how: 'kill' | 'freeze', forMs: number): Promise<boolean> {
+    const { processes } = this.world;
+    const owners = of === 'peer' ? [processes.peer] : [processes.b, processes.worker];
+    const pids = owners.flatMap((one) => (one.isAlive ? childrenOf(one.pid!) : [])).filter(isEndpoint);
+    for (const pid of pids) signal(pid, how === 'kill' ? 'SIGKILL' : 'SIGSTOP');
+    if (how === 'kill') return pids.length > 0;
+    await delay(forMs);
+    for (const pid of pids) signal(pid, 'SIGCONT');
+    return pids.length > 0;
   }
 
   /** Asks for everything, many times, and reads nothing. */
@@ -141,5 +160,13 @@ export class Faults {
       'POST /v1/topic-subscription-requests HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{"top',
     );
     return socket;
+  }
+}
+
+function isEndpoint(pid: number): boolean {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('endpoint-process');
+  } catch {
+    return false;
   }
 }

@@ -1,7 +1,7 @@
 /** The people of a world, and the events that they sign. Keys follow from the seed. */
 import { createHash } from 'node:crypto';
 import { finalizeEvent, getPublicKey, type VerifiedEvent } from 'nostr-tools/pure';
-import { COMMUNITIES, HELD_WORD, type PlannedEvent } from './plan.js';
+import { HELD_WORD, type PlannedEvent, SHARED, SLUGS } from './plan.js';
 
 /** The times of events begin so long before the world. */
 const PAST_SECONDS = 3_600;
@@ -22,6 +22,9 @@ export function personOf(...words: readonly (string | number)[]): Person {
 
 export const topicIdOf = (topic: number) =>
   `kukuri:${createHash('sha256').update(`topic ${topic}`).digest('hex')}`;
+
+/** The topic that the node and the peer exchange. */
+export const SHARED_TOPIC = topicIdOf(-1);
 
 /** Signs planned events, each once, when its id is first needed. */
 export class Signer {
@@ -66,10 +69,11 @@ export class Signer {
     return `${kind}:${this.person(author).pubkey}:${d}`;
   }
 
-  private tagsOf({ topic, d, expiresIn, deletes }: PlannedEvent): string[][] {
+  private tagsOf({ community, topic, d, expiresIn, deletes }: PlannedEvent): string[][] {
     const now = Math.floor(Date.now() / 1_000);
     return [
       ['t', topic],
+      ...(community === SHARED ? [['t', SHARED_TOPIC]] : []),
       ...(d === undefined ? [] : [['d', d]]),
       ...(expiresIn === undefined ? [] : [['expiration', `${now + expiresIn}`]]),
       ...(deletes?.ids ?? []).map((target) => ['e', this.sign(target).id]),
@@ -80,4 +84,4 @@ export class Signer {
 
 /** Says where it belongs, so that it is recognised elsewhere. */
 const textOf = ({ community, number, isHeld }: PlannedEvent) =>
-  `${COMMUNITIES[community]} ${number} of the harbour${isHeld ? ` ${HELD_WORD}` : ''}`;
+  `${SLUGS[community]} ${number} of the harbour${isHeld ? ` ${HELD_WORD}` : ''}`;

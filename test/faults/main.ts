@@ -2,16 +2,21 @@
  * `npm run test:faults -- --seed N --rounds M`: drives real nodes while things break, and checks the
  * invariants after each round. A run is a seed; docs/reliability.md describes it.
  */
-import { preparePrograms } from './environment.js';
+import { preparePrograms, runApart } from './environment.js';
 import { readOptions } from './options.js';
 import { ROUNDS_PER_WORLD } from './plan.js';
-import { type RoundResult, runWorld } from './run-world.js';
+import { type RoundResult, runWorld, type WorldOptions } from './run-world.js';
 import { addRound, loadTotals, newTotals, saveTotals, type Totals } from './totals.js';
 
 const say = (text: string) => process.stdout.write(`${text}\n`);
 
 async function main(): Promise<void> {
   const options = readOptions(process.argv.slice(2));
+  const code = await runApart();
+  if (code !== undefined) {
+    process.exitCode = code;
+    return;
+  }
   const { seed, rounds, state } = options;
   const totals = options.resume
     ? loadTotals(state)
@@ -29,7 +34,11 @@ async function main(): Promise<void> {
   try {
     while (totals.next < options.from + rounds && !stopping.signal.aborted) {
       const left = options.from + rounds - totals.next;
-      await runOne(totals, Math.min(left, ROUNDS_PER_WORLD), { programs, signal: stopping.signal });
+      await runOne(totals, Math.min(left, ROUNDS_PER_WORLD), {
+        programs,
+        signal: stopping.signal,
+        settleMs: options.settleSeconds * 1_000,
+      });
       if (!stopping.signal.aborted) saveTotals(state, totals);
     }
   } finally {
@@ -44,7 +53,7 @@ const worldOf = (round: number) => Math.floor(round / ROUNDS_PER_WORLD);
 async function runOne(
   totals: Totals,
   rounds: number,
-  parts: { readonly programs: Awaited<ReturnType<typeof preparePrograms>>; readonly signal: AbortSignal },
+  parts: Pick<WorldOptions, 'programs' | 'signal' | 'settleMs'>,
 ): Promise<void> {
   const { seed, next: first } = totals;
   const results: RoundResult[] = [];

@@ -9,8 +9,12 @@ export interface Options {
   readonly rounds: number;
   readonly resume: boolean;
   readonly state: string;
+  /** How long a round waits for what must happen. */
+  readonly settleSeconds: number;
 }
 
+/** Longer than every deadline of the node together: what has not happened by then never happens. */
+const SETTLE_SECONDS_MAX = 180;
 const WHOLE = /^\d{1,9}$/;
 const SEED_MAX = 1_000_000_000;
 
@@ -23,9 +27,10 @@ export function readOptions(args: readonly string[], random = Math.random): Opti
       rounds: { type: 'string', default: '8' },
       resume: { type: 'boolean', default: false },
       state: { type: 'string' },
+      settle: { type: 'string', default: `${SETTLE_SECONDS_MAX}` },
     },
   });
-  for (const name of ['seed', 'from', 'rounds'] as const) {
+  for (const name of ['seed', 'from', 'rounds', 'settle'] as const) {
     const text = values[name];
     if (text !== undefined && !WHOLE.test(text))
       throw new Error(`--${name} must be a whole number, not "${text}"`);
@@ -37,6 +42,7 @@ export function readOptions(args: readonly string[], random = Math.random): Opti
     from: Number(values.from),
     rounds: Number(values.rounds),
     resume: values.resume,
+    settleSeconds: Number(values.settle),
     state: values.state ?? `node_modules/.cache/minato/faults-${seed}.json`,
   };
 }

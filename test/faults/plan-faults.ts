@@ -1,5 +1,14 @@
 /** The faults of one round: pure. Most rounds have two or three, which overlap. */
-import { INSTANCES, LINK_FAULTS, LINKS, NODES, type PlannedFault, PROCESSES, ROUND_MS } from './plan.js';
+import {
+  INSTANCES,
+  LINK_FAULTS,
+  LINKS,
+  NODES,
+  PEER_LINKS,
+  type PlannedFault,
+  PROCESSES,
+  ROUND_MS,
+} from './plan.js';
 import type { Random } from './random.js';
 
 const KINDS = [
@@ -45,5 +54,24 @@ function planFault(random: Random): PlannedFault {
       return random.chance(0.5)
         ? { fault: 'disk-full', atMs, forMs: Math.min(forMs, 2_000) }
         : { fault: 'lost-lease', process: random.pick(['b', 'worker'] as const), atMs: 0, forMs: 6_500 };
+  }
+}
+
+/** In a world with a peer, most rounds break something of it besides. */
+export function planPeerFaults(random: Random): PlannedFault[] {
+  if (random.chance(0.3)) return [];
+  const atMs = random.between(0, ROUND_MS);
+  const forMs = random.between(200, 3_500);
+  switch (random.pick(['kill', 'freeze', 'link', 'link', 'endpoint', 'endpoint'] as const)) {
+    case 'kill':
+      return [{ fault: 'kill', process: 'peer', times: random.chance(0.2) ? 3 : 1, atMs, forMs: forMs / 2 }];
+    case 'freeze':
+      return [{ fault: 'freeze', process: 'peer', atMs, forMs }];
+    case 'link':
+      return [{ fault: 'link', link: random.pick(PEER_LINKS), how: random.pick(LINK_FAULTS), atMs, forMs }];
+    case 'endpoint': {
+      const how = random.pick(['kill', 'freeze'] as const);
+      return [{ fault: 'endpoint', of: random.pick(['node', 'peer'] as const), how, atMs, forMs }];
+    }
   }
 }

@@ -2,7 +2,8 @@
  * What happens in a world: the operations of clients and the faults, round by round. It is a pure function of
  * the seed and of the number of the world, so a failure is replayed by its seed.
  */
-import { planFaults } from './plan-faults.js';
+import { planFaults, planPeerFaults } from './plan-faults.js';
+import { planShared } from './plan-gossip.js';
 import { createRandom, type Random } from './random.js';
 
 /** A world starts with an empty database. So a failure is replayed with this many rounds at most. */
@@ -10,12 +11,20 @@ export const ROUNDS_PER_WORLD = 8;
 /** Operations begin within this time of a round, and so do the faults. */
 export const ROUND_MS = 4_000;
 export const COMMUNITIES = ['default', 'art'] as const;
+/** The community that gossips with the peer, in the worlds that have one. */
+export const SHARED = COMMUNITIES.length;
+/** All communities, by their number. */
+export const SLUGS = [...COMMUNITIES, 'coast'] as const;
+/** A peer makes a world dearer: it has to converge at the end. */
+export const hasPeer = (world: number) => world % 4 === 3;
 export const TOPICS = ['sea', 'wind', 'sand'] as const;
 /** These post for the whole world. */
 export const AUTHORS = 10;
 /** After them come those who are erased on the way. */
 export const LEAVERS = 4;
 export const INSTANCES = 2;
+/** Where shared events are posted besides the instances. */
+export const PEER = INSTANCES;
 /** A rule holds posts with this word. */
 export const HELD_WORD = 'contraband';
 const EPHEMERAL = 20_001;
@@ -56,13 +65,18 @@ export type Operation = { readonly atMs: number } & (
 );
 
 /** A process, or a link between two processes. */
-export type Process = 'a' | 'b' | 'worker' | 'postgres' | 'redis' | 'dynamodb';
+export type Process = 'a' | 'b' | 'worker' | 'postgres' | 'redis' | 'dynamodb' | 'peer';
+/** Those of every world. */
 export const PROCESSES: readonly Process[] = ['a', 'b', 'worker', 'postgres', 'redis', 'dynamodb'];
 export const NODES = ['a', 'b', 'worker'] as const;
 export type LinkName =
   | `${(typeof NODES)[number]}-${'postgres' | 'redis' | 'dynamodb'}`
   | 'clients-a'
-  | 'clients-b';
+  | 'clients-b'
+  | (typeof PEER_LINKS)[number];
+/** `fill-peer`: what the node uses to fill gaps. Gossip itself is UDP and breaks with its endpoint. */
+export const PEER_LINKS = ['peer-postgres', 'clients-peer', 'fill-peer'] as const;
+/** Those of every world. */
 export const LINKS: readonly LinkName[] = [
   ...NODES.flatMap((node) =>
     (['postgres', 'redis', 'dynamodb'] as const).map((to) => `${node}-${to}` as const),
@@ -86,6 +100,8 @@ export type PlannedFault = {
   | { readonly fault: 'client'; readonly how: 'slow' | 'dead'; readonly instance: number }
   /** A worker is frozen until another one has taken its leases. */
   | { readonly fault: 'lost-lease'; readonly process: 'b' | 'worker' }
+  /** The process of iroh at one end of gossip. */
+  | { readonly fault: 'endpoint'; readonly of: 'node' | 'peer'; readonly how: 'kill' | 'freeze' }
 );
 export const LINK_FAULTS = ['cut', 'refuse', 'stall', 'slow', 'half-open', 'lose-answers'] as const;
 export type LinkFault = (typeof LINK_FAULTS)[number];
@@ -112,14 +128,20 @@ export function planWorld(seed: number, world: number): World {
   for (let round = 0; round < ROUNDS_PER_WORLD; round += 1) {
     const random = createRandom('round', seed, world, round);
     const operations = planOperations(random, round, events, removed);
-    rounds.push({ operations, faults: planFaults(createRandom('faults', seed, world, round)) });
+    const faults = planFaults(createRandom('faults', seed, world, round));
+    if (hasPeer(world)) {
+      operations.push(...planShared(createRandom('shared', seed, world, round), round, events));
+      faults.push(...planPeerFaults(createRandom('peer', seed, world, round)));
+    }
+    rounds.push({ operations: operations.sort((a, b) => a.atMs - b.atMs), faults });
   }
   return { events, rounds };
 }
 
 /** Which leaver is erased in a round. */
 const leaverOf = (round: number) => (round % 2 === 1 ? AUTHORS + (round - 1) / 2 : undefined);
-const isGone = (author: number, round: number) => author >= AUTHORS && (author - AUTHORS) * 2 + 1 < round;
+export const isGone = (author: number, round: number) =>
+  author >= AUTHORS && (author - AUTHORS) * 2 + 1 < round;
 
 function planOperations(
   random: Random,
@@ -196,7 +218,7 @@ function planOperations(
     const killed = random.chance(0.5) ? { killAfterMs: random.between(300, 3_000) } : {};
     operations.push({ do: 'import', events: imported, atMs: soon() / 2, ...killed });
   }
-  return operations.sort((a, b) => a.atMs - b.atMs);
+  return operations;
 }
 
 interface Planning {
@@ -222,7 +244,9 @@ function planDeletions(
     readonly instances: () => number[];
   },
 ): void {
-  const targets = events.filter(({ kind, isForged }) => kind !== 5 && kind !== EPHEMERAL && !isForged);
+  const targets = events.filter(
+    ({ community, kind, isForged }) => community !== SHARED && kind !== 5 && kind !== EPHEMERAL && !isForged,
+  );
   const fresh = targets.filter(({ number }) => number >= first);
   for (let at = 0; at < REQUESTS; at += 1) {
     const target = random.pick(random.chance(0.5) ? fresh : targets);

@@ -15,13 +15,13 @@ import type { Programs } from './environment.js';
 import { Faults } from './faults.js';
 import { personOf, Signer } from './keys.js';
 import { type Expected, expectedView } from './model.js';
-import { COMMUNITIES, INSTANCES, planWorld } from './plan.js';
+import { COMMUNITIES, hasPeer, INSTANCES, planWorld, SHARED } from './plan.js';
 import { probe } from './probe.js';
 import { type Violation, Violations } from './violations.js';
 import { openWorld, type World } from './world/world.js';
 
-/** Longer than every deadline of the node together: what has not happened by then never happens. */
-const SETTLE_MS_MAX = 180_000;
+/** More time for gossip: it dials a peer again after a minute, and fills later after each failure. */
+const CONVERGE_FACTOR = 2;
 const LOOK_MS = 200;
 /** A wait that takes longer is printed. */
 const SLOW_MS = 30_000;
@@ -45,11 +45,12 @@ export interface WorldOptions {
   readonly onRound: (result: RoundResult) => void;
   readonly say: (text: string) => void;
   readonly signal: AbortSignal;
+  readonly settleMs: number;
 }
 
 export async function runWorld(options: WorldOptions): Promise<void> {
   const admin = personOf(options.seed, 'admin');
-  const world = await openWorld(options.programs, admin.pubkey);
+  const world = await openWorld(options.programs, admin.pubkey, hasPeer(options.world));
   try {
     await new WorldRun(options, world, admin).run();
   } finally {
@@ -164,6 +165,7 @@ class WorldRun {
     this.checkReaders();
     checkProcesses(world, violations);
     if (isLast) await this.checkEnd();
+    if (isLast) await this.checkGossip();
   }
 
   /** Consumers, readers and live delivery have caught up with the last change. */
@@ -298,11 +300,33 @@ class WorldRun {
     await this.checkRebuild();
   }
 
+  /** The node and its peer agree, and nothing that was deleted, expired, held or erased comes back. */
+  private async checkGossip(): Promise<void> {
+    const { gossip, acts } = this.crew;
+    if (gossip === undefined) return;
+    const nameOf = (id: string) => this.crew.nameOf(id);
+    let differences: readonly string[] = [];
+    const look = async () => {
+      differences = await gossip.differences(this.expected(SHARED), nameOf);
+      return differences.length === 0;
+    };
+    const began = Date.now();
+    await this.until('the node and its peer agree', look, this.options.settleMs * CONVERGE_FACTOR).catch(
+      () => {
+        for (const what of differences) this.violations.add('gossip', what);
+      },
+    );
+    this.options.say(`  the node and its peer agree after ${((Date.now() - began) / 1_000).toFixed(1)} s`);
+    await gossip.checkRows(this.violations);
+    for (const pubkey of acts.erased) await this.checkErased(pubkey);
+  }
+
   private async checkErased(pubkey: string): Promise<void> {
     const { world, violations, crew } = this;
     const found = await world.postgres.withClient((client) => findInTables(client, pubkey));
     if (found.length > 0) violations.add('I12', `an erased member is still in ${found.join(', ')}`);
-    if (await findInRedis(world.redisPort, pubkey)) violations.add('I12', 'an erased member is in Redis');
+    const keys = await findInRedis(world.redisPort, pubkey, world.hasPeer);
+    if (keys.length > 0) violations.add('I12', `an erased member is in Redis: ${keys.join(', ')}`);
     const tables = await findInDynamodb(world.dynamodbUrl, pubkey);
     if (tables.length > 0) violations.add('I12', `an erased member is in DynamoDB: ${tables.join(', ')}`);
     if ([...crew.mirror.copy.values()].includes(pubkey))
@@ -333,8 +357,12 @@ class WorldRun {
     return Math.floor(Date.now() / 1_000) + this.faults.aheadMax + 30;
   }
 
-  private async until(what: string, look: () => Promise<boolean> | boolean): Promise<void> {
-    const until = Date.now() + SETTLE_MS_MAX;
+  private async until(
+    what: string,
+    look: () => Promise<boolean> | boolean,
+    withinMs = this.options.settleMs,
+  ): Promise<void> {
+    const until = Date.now() + withinMs;
     const slow = setTimeout(() => this.options.say(`  waiting until ${what}`), SLOW_MS);
     try {
       await this.look(what, look, until);
@@ -357,7 +385,7 @@ class WorldRun {
   }
 
   private async inTime(what: string, work: Promise<unknown>): Promise<void> {
-    const timer = delay(SETTLE_MS_MAX, 'late' as const, { ref: false });
+    const timer = delay(this.options.settleMs, 'late' as const, { ref: false });
     const slow = setTimeout(() => this.options.say(`  waiting until ${what}`), SLOW_MS);
     void work.finally(() => clearTimeout(slow));
     if ((await Promise.race([work, timer])) === 'late')

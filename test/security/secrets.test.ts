@@ -1,4 +1,5 @@
 /** The check of the whole suite for secrets in logs and answers finds them; what is allowed passes. */
+import { randomBytes } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import { newAuthor } from '../support/events.js';
 import { SecretLedger } from '../support/secrets/ledger.js';
@@ -32,6 +33,19 @@ describe('a secret', () => {
     ledger.keep('access token', token);
     ledger.note('answer', JSON.stringify({ items: [token] }));
     expect(ledger.takeLeaks()).toHaveLength(1);
+  });
+
+  it('of a sign-in link may be in the output that prints the link, and in no other place', () => {
+    const ledger = new SecretLedger();
+    const code = randomBytes(32).toString('base64url');
+    ledger.keep('sign-in link', code);
+    ledger.note('command', `https://relay.test/admin/#link=${code}`, [code]);
+    expect(ledger.takeLeaks()).toEqual([]);
+    for (const place of ['log', 'answer', 'frame', 'command'] as const) {
+      ledger.keep('sign-in link', code);
+      ledger.note(place, `{"code":"${code}"}`);
+      expect(ledger.takeLeaks()).toHaveLength(1);
+    }
   });
 
   it('that is shown to those who may have it is never in the log', () => {

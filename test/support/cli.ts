@@ -2,6 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -81,13 +82,31 @@ export function runCli(
   return runProgram(args, environmentOf(env), stdin);
 }
 
+/** The address that `minato operators link` prints, with its code in the fragment. */
+const LINK_CODE = /#[^\s#]*?([A-Za-z0-9_-]{43})\b/;
+
 /** The output of a command, and the secrets in its environment. */
-async function noted(env: Record<string, string>, ended: Promise<Ended>): Promise<Ended> {
-  const { DATABASE_URL: url, MINATO_METRICS_TOKEN: token } = env;
+async function noted(
+  args: readonly string[],
+  env: Record<string, string>,
+  ended: Promise<Ended>,
+): Promise<Ended> {
+  const {
+    DATABASE_URL: url,
+    MINATO_METRICS_TOKEN: token,
+    MINATO_BACKUP_PASSPHRASE_FILE: passphraseFile,
+  } = env;
   if (url !== undefined && URL.canParse(url)) ledger.keep('password', new URL(url).password);
   if (token !== undefined) ledger.keep('metrics token', token);
+  if (passphraseFile) {
+    const passphrase = await readFile(passphraseFile, 'utf8').catch(() => '');
+    ledger.keep('passphrase', passphrase.trim());
+  }
   const { stdout, stderr } = await ended;
-  ledger.note('command', stdout);
+  const isLink = args[0] === 'operators' && args[1] === 'link';
+  const [, code] = (isLink ? LINK_CODE.exec(stdout) : undefined) ?? [];
+  if (code !== undefined) ledger.keep('sign-in link', code);
+  ledger.note('command', stdout, code === undefined ? [] : [code]);
   ledger.note('command', stderr);
   return ended;
 }
@@ -99,7 +118,7 @@ export function runProgram(
   stdin?: string | Buffer,
 ): Promise<Ended> {
   const ended = canRunWarm(args, env) ? runWarm(args, env, stdin) : startProgram(args, env, stdin).ended;
-  return noted(env, ended);
+  return noted(args, env, ended);
 }
 
 /**

@@ -58,17 +58,36 @@ export async function findInTables(client: pg.Client, pubkey: string): Promise<s
   return found;
 }
 
-/** Keys of Redis, by its inline protocol. */
-export function findInRedis(port: number, pubkey: string): Promise<boolean> {
+/** A rate bucket is full again after seconds; Redis keeps it a minute longer. */
+const RATE_MS_MAX = 120_000;
+
+/**
+ * Names of keys of Redis that name the person. `isBrought`: a peer still has events of the person, and brings
+ * them. They are refused, but counted in a rate, and that must expire soon.
+ */
+export async function findInRedis(port: number, pubkey: string, isBrought: boolean): Promise<string[]> {
+  const lines = (await askRedis(port, 'KEYS *')).split('\r\n');
+  const keys = lines.filter((line) => line.includes(pubkey));
+  const found = isBrought ? keys.filter((key) => !/^minato:rate\/\d+:brought:/.test(key)) : keys;
+  for (const key of keys.filter((one) => !found.includes(one))) {
+    const ms = Number(/:(-?\d+)/.exec(await askRedis(port, `PTTL ${key}`))?.[1]);
+    // -2: it has expired meanwhile.
+    if (ms !== -2 && !(ms >= 0 && ms <= RATE_MS_MAX)) found.push(`${key}, for ${ms} ms`);
+  }
+  return found;
+}
+
+/** One command of the inline protocol. */
+function askRedis(port: number, command: string): Promise<string> {
   return new Promise((resolve, reject) => {
     let said = '';
-    const socket = connect(port, '127.0.0.1', () => socket.write('KEYS *\r\nQUIT\r\n'));
+    const socket = connect(port, '127.0.0.1', () => socket.write(`${command}\r\nQUIT\r\n`));
     socket.setTimeout(20_000, () => socket.destroy(new Error('Redis does not answer')));
     socket.on('data', (data) => {
       said += String(data);
     });
     socket.on('error', reject);
-    socket.on('close', () => resolve(said.includes(pubkey)));
+    socket.on('close', () => resolve(said));
   });
 }
 

@@ -22,8 +22,8 @@ export interface ViewOptions {
 export async function checkView(options: ViewOptions): Promise<boolean> {
   const { port, community, expected, ids, violations, nameOf } = options;
   const about = `${COMMUNITIES[community]} at port ${port}`;
-  const all = await query(port, community, { kinds: KINDS, limit: 5_000 });
-  const named = await query(port, community, { ids, limit: 5_000 });
+  const all = await query(port, pathOf(community), { kinds: KINDS, limit: 5_000 });
+  const named = await query(port, pathOf(community), { ids, limit: 5_000 });
   if (all === undefined || named === undefined) return false;
   const isKnown = ({ id }: VerifiedEvent) => !expected.open.has(id);
   for (const [what, events] of [
@@ -46,7 +46,7 @@ export async function checkView(options: ViewOptions): Promise<boolean> {
 /** The stored events of a REQ; undefined if it was refused or not answered. */
 export async function query(
   port: number,
-  community: number,
+  path: string,
   filter: object,
 ): Promise<VerifiedEvent[] | undefined> {
   const events: VerifiedEvent[] = [];
@@ -55,7 +55,7 @@ export async function query(
     end = resolve;
   });
   const timer = setTimeout(() => end(false), ANSWER_MS_MAX);
-  const socket = await Socket.open(port, pathOf(community), {
+  const socket = await Socket.open(port, path, {
     onFrame: (frame: Frame) => {
       if (frame[0] === 'EVENT') events.push(frame[2] as VerifiedEvent);
       if (frame[0] === 'EOSE') end(true);

@@ -5,7 +5,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { VerifiedEvent } from 'nostr-tools/pure';
 import type { Violations } from '../violations.js';
-import { type Frame, pathOf, Socket } from './socket.js';
+import { type Frame, Socket } from './socket.js';
 
 const AGAIN_MS = 150;
 const RESEND_MS = 400;
@@ -45,7 +45,7 @@ export class Publisher {
 
   constructor(
     private readonly port: () => number,
-    private readonly community: number,
+    private readonly path: string,
     private readonly violations: Violations,
     private readonly isHealthy: () => boolean,
   ) {
@@ -88,7 +88,7 @@ export class Publisher {
   private async run(): Promise<void> {
     while (this.isRunning) {
       let isOpen = true;
-      this.socket = await Socket.open(this.port(), pathOf(this.community), {
+      this.socket = await Socket.open(this.port(), this.path, {
         onFrame: (frame) => this.onFrame(frame),
         onClose: () => {
           isOpen = false;

@@ -1,5 +1,6 @@
 /** A websocket of a client, through the link of an instance. It keeps nothing: each client handles frames. */
 import WebSocket from 'ws';
+import { SLUGS } from '../plan.js';
 
 export type Frame = [string, ...unknown[]];
 const OPEN_MS_MAX = 20_000;
@@ -44,5 +45,5 @@ export class Socket {
   }
 }
 
-/** The path of a community. */
-export const pathOf = (community: number) => (community === 0 ? '/' : '/c/art');
+/** The path of a community of the node. */
+export const pathOf = (community: number) => (community === 0 ? '/' : `/c/${SLUGS[community]}`);

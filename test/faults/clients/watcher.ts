@@ -4,7 +4,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { VerifiedEvent } from 'nostr-tools/pure';
-import { COMMUNITIES, HELD_WORD } from '../plan.js';
+import { HELD_WORD, SLUGS } from '../plan.js';
 import type { Violations } from '../violations.js';
 import { type Frame, pathOf, Socket } from './socket.js';
 
@@ -13,6 +13,8 @@ const AGAIN_MS = 200;
 export interface WatcherOptions {
   readonly port: () => number;
   readonly community: number;
+  /** Where the community is served, if not where the node serves it. */
+  readonly path?: string;
   readonly kinds: readonly number[];
   readonly violations: Violations;
   /** An event that may come again. */
@@ -51,12 +53,12 @@ export class Watcher {
   }
 
   private async run(): Promise<void> {
-    const { port, community, kinds } = this.options;
+    const { port, community, kinds, path = pathOf(community) } = this.options;
     while (this.isRunning) {
       this.seen = new Set();
       this.liveSince = undefined;
       let isOpen = true;
-      this.socket = await Socket.open(port(), pathOf(community), {
+      this.socket = await Socket.open(port(), path, {
         onFrame: (frame) => {
           // After CLOSED (the database was away) it subscribes again, on a new connection.
           if (frame[0] === 'CLOSED') this.socket?.cut();
@@ -85,9 +87,8 @@ export class Watcher {
     this.seen.add(event.id);
     if (event.content.includes(HELD_WORD)) violations.add('I16', `a held event was delivered: ${about}`);
     if (isForged(event.id)) violations.add('I2', `a forged event was delivered: ${about}`);
-    const other = COMMUNITIES[1 - community];
-    if (event.content.startsWith(`${other} `))
-      violations.add('I13', `${COMMUNITIES[community]} got an event of ${other}: ${about}`);
+    const other = SLUGS.find((slug, at) => at !== community && event.content.startsWith(`${slug} `));
+    if (other !== undefined) violations.add('I13', `${SLUGS[community]} got an event of ${other}: ${about}`);
     const expiration = event.tags.find(([name]) => name === 'expiration')?.[1];
     // The message was on its way for a moment, and through a slow link for some.
     if (expiration !== undefined && clockIsRight() && Number(expiration) * 1_000 + 5_000 < Date.now())

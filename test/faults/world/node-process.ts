@@ -4,7 +4,9 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { WorldProcess } from './process.js';
 
-export const PROGRAM = fileURLToPath(new URL('../../../bin/minato.js', import.meta.url));
+/** Another one is a copy with a broken rule (broken.ts). */
+export const PROGRAM =
+  process.env.MINATO_FAULTS_PROGRAM ?? fileURLToPath(new URL('../../../bin/minato.js', import.meta.url));
 
 export interface NodePlace {
   readonly roles: string;

@@ -19,6 +19,8 @@ const SETTINGS = {
   log_min_messages: 'warning',
 };
 const STATEMENT_MS_MAX = 60_000;
+/** Of the node that gossips with the world's. */
+export const PEER_DATABASE = 'peer';
 
 /** Makes the cluster that every world copies. */
 export async function makeCluster(folder: string): Promise<void> {
@@ -28,6 +30,10 @@ export async function makeCluster(folder: string): Promise<void> {
     await client.connect();
     await migrate(client);
     await client.end();
+    const other = new pg.Client({ ...server.connection, database: 'postgres' });
+    await other.connect();
+    await other.query(`CREATE DATABASE ${PEER_DATABASE} TEMPLATE ${server.connection.database}`);
+    await other.end();
   } finally {
     await server.stop();
   }
@@ -57,6 +63,17 @@ export class WorldPostgres extends WorldProcess {
       return await work(client);
     } finally {
       await client.end();
+    }
+  }
+
+  /** For preparations, which use functions of the node. */
+  async withPool<T>(database: 'minato' | 'peer', work: (pool: pg.Pool) => Promise<T>): Promise<T> {
+    const pool = new pg.Pool({ ...this.site.connection, database, max: 1 });
+    pool.on('error', () => undefined);
+    try {
+      return await work(pool);
+    } finally {
+      await pool.end();
     }
   }
 

@@ -25,6 +25,8 @@ const FORBIDDEN = {
   passphrase: EVERYWHERE,
   'access token': EVERYWHERE,
   'session cookie': EVERYWHERE,
+  // In the output of the command that makes it, and in no other.
+  'sign-in link': EVERYWHERE,
   'shown once': ['log'],
 } as const satisfies Record<string, readonly Place[]>;
 export type SecretKind = keyof typeof FORBIDDEN;

@@ -13,6 +13,8 @@ const ISSUING: Readonly<Record<string, SecretKind>> = {
   code: 'shown once',
 };
 const SESSION = /minato_session=([^;]+)/;
+/** A request that signs in with the code of a link. */
+const LINK = /\/v1\/sessions\/link$/;
 const WATCHED = Symbol.for('minato answers are noted');
 
 function noteAnswer(text: string): void {
@@ -24,10 +26,17 @@ function noteAnswer(text: string): void {
   ledger.note('answer', text, issued);
 }
 
+function noteRequest(...[url, init]: Parameters<typeof fetch>): void {
+  if (!LINK.test(String(url)) || typeof init?.body !== 'string') return;
+  const [, code] = /"code":"([^"]{16,})"/.exec(init.body) ?? [];
+  if (code !== undefined) ledger.keep('sign-in link', code);
+}
+
 function watchFetch(): void {
   const fetchOf = globalThis.fetch;
   if (WATCHED in fetchOf) return;
   const watched: typeof fetch = async (...args) => {
+    noteRequest(...args);
     const response = await fetchOf(...args);
     for (const cookie of response.headers.getSetCookie()) {
       const [, value] = SESSION.exec(cookie) ?? [];

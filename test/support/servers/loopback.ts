@@ -34,12 +34,13 @@ export interface Loopback {
 }
 
 const FIRST_PORT = 7_100;
+const LOOPBACK_UP = 'ip link set lo up && exec "$0" "$@"';
 
 export async function openLoopback(): Promise<Loopback> {
   return canIsolate() ? openNamespace() : openShared();
 }
 
-function canIsolate(): boolean {
+export function canIsolate(): boolean {
   if (process.getuid?.() !== 0) return false;
   try {
     execFileSync('unshare', ['-n', 'sh', '-c', 'ip link set lo up && nsenter --version'], {
@@ -63,12 +64,14 @@ async function openShared(): Promise<Loopback> {
   };
 }
 
+/** Runs Node.js in a namespace of its own, with loopback only: what it starts is in there too. */
+export function spawnApart(args: readonly string[], options: SpawnOptions): ChildProcess {
+  return spawn('unshare', ['-n', 'sh', '-c', LOOPBACK_UP, process.execPath, ...args], options);
+}
+
 async function openNamespace(): Promise<Loopback> {
   const folder = await mkdtemp(join(tmpdir(), 'minato-net-'));
-  const script = 'ip link set lo up && exec "$0" "$@"';
-  const bridge = spawn('unshare', ['-n', 'sh', '-c', script, process.execPath, '-e', BRIDGE, folder], {
-    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
-  });
+  const bridge = spawnApart(['-e', BRIDGE, folder], { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
   await once(bridge, 'message');
   const namespace = `--net=/proc/${bridge.pid}/ns/net`;
   let next = FIRST_PORT;
