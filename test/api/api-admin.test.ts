@@ -862,6 +862,8 @@ it('every declared refusal of a route of operators occurs above', () => {
     'INTERNAL',
     // Of plans, which have their own files.
     'QUOTA_EXCEEDED',
+    // Of searches: test/moderation/stores.test.ts.
+    'SEARCH_NOT_READY',
     // Of erasures: test/erasure/erasure-stages.test.ts.
     'BEING_ERASED',
   ];

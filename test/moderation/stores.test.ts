@@ -3,17 +3,23 @@
  * from a report to the restored event, trials, batches, purges, the life of an event, members, storage.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { isDenial } from '../../src/api/rules-errors.js';
+import { settingsFrom } from '../../src/communities/rules-settings.js';
+import { openDynamodbReads } from '../../src/events/dynamodb/open.js';
 import type { NostrEvent } from '../../src/events/rules/event.js';
 import { DAY_MS } from '../../src/events/rules/retention.js';
 import { BOUNDS } from '../../src/jobs/job.js';
 import { runJob } from '../../src/jobs/run.js';
+import { act, openByHand } from '../../src/moderation/cases.sql.js';
 import { purgeRemovedEvents } from '../../src/moderation/jobs.js';
+import { carryOut } from '../../src/moderation/pending-actions.js';
 import { eventually } from '../support/cli.js';
 import { type Api, createApi } from '../support/clients/api.js';
 import { RawClient } from '../support/clients/client.js';
 import { type Author, type Draft, newAuthor, nowSeconds, sign } from '../support/events.js';
 import { pinTopics, startTestNode, type TestNode } from '../support/node.js';
 import { createTestDatabase, type TestDatabase } from '../support/servers/database.js';
+import { sharedDynamodb } from '../support/servers/dynamodb.js';
 import { READY } from '../support/servers/templates.js';
 import { STORES } from '../support/stores/contract.js';
 
@@ -280,5 +286,75 @@ describe.each(STORES)('events in %s', (store) => {
     expect(storage.node.partitions.length > 0).toBe(store === 'postgres');
     for (const page of ['overview', 'history', 'activity', 'capacity', 'consumers'])
       await ask('GET', `/v1/admin/${page}`);
+  });
+});
+
+describe('events in dynamodb, without consumers', () => {
+  const root = newAuthor();
+  let node: TestNode;
+  beforeAll(async () => {
+    const env = { MINATO_ADMIN_PUBKEYS: root.pubkey };
+    node = await startTestNode({ store: 'dynamodb', env, jobs: [], consumers: [] });
+  });
+  afterAll(() => node?.close());
+
+  it('a search of members waits for the index, which has the profiles', async () => {
+    const api = createApi(node.http);
+    await api.refused(503, 'SEARCH_NOT_READY', 'GET', '/v1/admin/members?q=umi', { as: root });
+    expect((await api.ask('GET', '/v1/admin/members', { as: root })).status).toBe(200);
+  });
+
+  it('an action that another worker carries out is not carried out again, as there is no lane', async () => {
+    const { store } = node.node;
+    const { pool } = node.database;
+    const client = await RawClient.connect(node.url);
+    const event = sign(newAuthor());
+    expect(await client.publish(event)).toEqual([true, '']);
+    const about = { community: 1, event: event.id, pubkey: undefined, note: '' };
+    const opened = await openByHand(pool, store.stored, about, Date.now());
+    if (isDenial(opened)) throw new Error(opened.denied);
+    const same = { community: 1, caseId: opened.caseId, note: '', privateKinds: [], events: store.stored };
+    await act(pool, { ...same, action: 'remove' }, { fixed: [] }, Date.now());
+    const other = await node.database.connect();
+    await other.query('BEGIN');
+    await other.query('SELECT 1 FROM moderation_actions WHERE done_at IS NULL FOR UPDATE');
+    const late = carryOut({ store, pool, now: Date.now });
+    const isServed = async () => (await client.query({ ids: [event.id] })).events.length === 1;
+    await eventually('the late worker waits', async () => {
+      const { rowCount } = await pool.query(
+        `SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`,
+      );
+      return rowCount === 1 || !(await isServed()) || undefined;
+    });
+    // The other worker has removed it; then a moderator has restored it.
+    await other.query(`UPDATE moderation_actions SET done_at = 1, outcome = 'removed' WHERE done_at IS NULL`);
+    await other.query('COMMIT');
+    await other.end();
+    await late;
+    expect(await isServed()).toBe(true);
+    await client.close();
+  });
+
+  it('commands read events without a store that writes', async () => {
+    const { database, log } = node;
+    const { url: endpoint } = await sharedDynamodb();
+    const place = { endpoint, region: 'us-east-1', prefix: `${node.test.connection.database}_` };
+    const reads = openDynamodbReads({
+      place,
+      database,
+      log,
+      tagHash: () => 0n,
+      now: Date.now,
+      communities: () => [1],
+      settingsOf: () => settingsFrom(new Map()),
+    });
+    const event = sign(newAuthor());
+    const client = await RawClient.connect(node.url);
+    expect(await client.publish(event)).toEqual([true, '']);
+    const { known } = await reads.stored.life(database.pool, { community: 1, id: event.id });
+    expect(known).toMatchObject({ author: event.pubkey, cameBy: 'post', seenCount: 1 });
+    expect((await reads.elsewhere.events.byIds([{ community: 1, id: event.id }])).size).toBe(1);
+    await client.close();
+    await reads.close();
   });
 });

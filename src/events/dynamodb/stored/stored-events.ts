@@ -24,7 +24,7 @@ import type {
 import { type Dynamodb, eachOf, keyText } from '../client.js';
 import { tombstonesOf } from '../facts.js';
 import { boundOf, type EventItem, eventOf, isServedItem } from '../items.js';
-import { END, eventKey, headKey, newestKey, partitions, placeOf, timeKey, timeOf } from '../keys.js';
+import { END, headKey, newestKey, partitions, placeOf, timeKey, timeOf } from '../keys.js';
 import { covers } from '../marks.js';
 import { byPlace, findEvents, isVanished, type Reading, served } from '../read/find.js';
 import { PARTITIONS_MAX, Scan } from '../read/scans.js';
@@ -40,7 +40,7 @@ export interface StoredOptions extends Reading, PurgeOptions {
 
 export function storedInDynamodb(options: StoredOptions): StoredEvents {
   const { db } = options;
-  const sent = new LRUCache<string, true>({ max: SENT_MAX });
+  const given = new LRUCache<string, Position>({ max: GIVEN_MAX });
   return {
     inDatabase: false,
     known: (_db, refs) => knownIds(db, refs),
@@ -73,7 +73,7 @@ export function storedInDynamodb(options: StoredOptions): StoredEvents {
     wholeIds: (_db, community, begun) => wholeIds(db, community, begun),
     topicActivity: (_db, of) => topicActivity(options, of),
     previewPolicy: (_pool, change) => previewTopic(options, change),
-    vanishRequests: (control, after, upTo) => vanishRequests(options, control, sent, after, upTo),
+    vanishRequests: (control, after, upTo) => vanishRequests(options, control, given, after, upTo),
     purgeRemoved: (control, purge) => purgeRemoved(options, control, purge),
     tables: (): Promise<readonly EventTable[]> => tableSizes(db),
   };
@@ -238,17 +238,17 @@ async function wholeIds(
 /** The log follows the store by less than this, unless no worker has run. */
 const BEHIND_MS_MAX = 10 * 60_000;
 const REQUESTS_MAX = 1_000;
-const SENT_MAX = 10_000;
+const GIVEN_MAX = 10_000;
 
 /**
  * The log has a position for a request to vanish and does not name it. So these are the requests since the
- * change before the first position, without those that were given out before. After a restart some come
- * again.
+ * change before the first position, without those that were given out up to that position. After a restart
+ * some come again.
  */
 async function vanishRequests(
   { db, communities, now }: Pick<StoredOptions, 'db' | 'communities' | 'now'>,
   control: Db,
-  sent: LRUCache<string, true>,
+  given: LRUCache<string, Position>,
   after: Position,
   upTo: Position,
 ): Promise<VanishRequest[]> {
@@ -258,13 +258,11 @@ async function vanishRequests(
   for (const community of communities()) {
     const [pk] = partitions.vanish(community);
     const { entries } = await page(db, pk!, { from: timeKey(since, ''), to: END, limit: REQUESTS_MAX });
-    const refs = entries.map(({ sk }) => ({ community, id: timeOf(sk).id }));
-    for (const [key, { payload, hidden_as }] of await itemsByRef(
-      db,
-      refs.filter(({ id }) => !sent.has(eventKey(community, id).id)),
-    )) {
+    const isDone = (id: string) => (given.get(factKey(community, id)) ?? Number.POSITIVE_INFINITY) <= after;
+    const refs = entries.map(({ sk }) => ({ community, id: timeOf(sk).id })).filter(({ id }) => !isDone(id));
+    for (const [key, { payload, hidden_as }] of await itemsByRef(db, refs)) {
       if (payload === undefined || hidden_as !== 'withheld') continue;
-      sent.set(key, true);
+      given.set(key, upTo);
       requests.push({ seq: upTo, community, payload });
     }
   }
