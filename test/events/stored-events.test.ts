@@ -126,7 +126,9 @@ describe.each(STORES)('events in %s', (name) => {
   it('hidden events are listed by author and by when they were removed, page by page', async () => {
     const community = on.community();
     const events = [30, 20, 10].map((ago) => note({ created_at: SECONDS - ago, tags: [['t', `${ago}`]] }));
-    await send(community, ...events, note({ pubkey: bob }));
+    const wrap = note({ kind: 1_059, pubkey: bob, tags: [['p', alice]] });
+    await send(community, ...events, note({ pubkey: bob }), wrap);
+    await remove(community, wrap);
     for (const event of events) {
       on.now += 1_000;
       await remove(community, event);
@@ -146,15 +148,15 @@ describe.each(STORES)('events in %s', (name) => {
       throw new Error('there is no end');
     };
     const newest = events.map(({ id }) => id).reverse();
-    expect(await list({ hidden: 'removed' })).toEqual(newest);
+    expect(await list({ hidden: 'removed' })).toEqual([...newest, wrap.id]);
     expect(await list({ author: alice })).toEqual(newest);
     expect(await list({ author: alice, hidden: 'deleted' })).toEqual([]);
-    expect(await list({ author: bob })).toEqual([]);
+    expect(await list({ author: bob })).toEqual([wrap.id]);
     expect(await list({ hidden: 'removed' }, { tags: [['t', '20']] })).toEqual([newest[1]]);
     expect(await list({ hidden: 'removed' }, { since: SECONDS - 20 })).toEqual(newest.slice(0, 2));
     expect(await list({ author: alice }, { until: SECONDS - 20, kinds: [1] })).toEqual(newest.slice(1));
     await on.stores[0]!.restore(refs(community, events[1]!));
-    expect(await list({ hidden: 'removed' })).toEqual([newest[0], newest[2]]);
+    expect(await list({ hidden: 'removed' })).toEqual([newest[0], newest[2], wrap.id]);
   });
 
   it('the life of an event has its repeats, tombstones, newest version and marks', async () => {

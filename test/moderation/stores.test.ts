@@ -4,8 +4,6 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { isDenial } from '../../src/api/rules-errors.js';
-import { settingsFrom } from '../../src/communities/rules-settings.js';
-import { openDynamodbReads } from '../../src/events/dynamodb/open.js';
 import type { NostrEvent } from '../../src/events/rules/event.js';
 import { DAY_MS } from '../../src/events/rules/retention.js';
 import { BOUNDS } from '../../src/jobs/job.js';
@@ -13,13 +11,13 @@ import { runJob } from '../../src/jobs/run.js';
 import { act, openByHand } from '../../src/moderation/cases.sql.js';
 import { purgeRemovedEvents } from '../../src/moderation/jobs.js';
 import { carryOut } from '../../src/moderation/pending-actions.js';
-import { eventually } from '../support/cli.js';
+import { eventually, runCli } from '../support/cli.js';
 import { type Api, createApi } from '../support/clients/api.js';
 import { RawClient } from '../support/clients/client.js';
 import { type Author, type Draft, newAuthor, nowSeconds, sign } from '../support/events.js';
 import { pinTopics, startTestNode, type TestNode } from '../support/node.js';
 import { createTestDatabase, type TestDatabase } from '../support/servers/database.js';
-import { sharedDynamodb } from '../support/servers/dynamodb.js';
+import { CREDENTIALS, sharedDynamodb } from '../support/servers/dynamodb.js';
 import { READY } from '../support/servers/templates.js';
 import { STORES } from '../support/stores/contract.js';
 
@@ -335,26 +333,21 @@ describe('events in dynamodb, without consumers', () => {
     await client.close();
   });
 
-  it('commands read events without a store that writes', async () => {
-    const { database, log } = node;
-    const { url: endpoint } = await sharedDynamodb();
-    const place = { endpoint, region: 'us-east-1', prefix: `${node.test.connection.database}_` };
-    const reads = openDynamodbReads({
-      place,
-      database,
-      log,
-      tagHash: () => 0n,
-      now: Date.now,
-      communities: () => [1],
-      settingsOf: () => settingsFrom(new Map()),
-    });
+  it('commands read events there too', async () => {
+    const { url } = await sharedDynamodb();
+    const env = {
+      ...CREDENTIALS,
+      DATABASE_URL: node.test.url,
+      MINATO_EVENT_STORE: 'dynamodb',
+      DYNAMODB_ENDPOINT: url,
+      MINATO_DYNAMODB_PREFIX: `${node.test.connection.database}_`,
+    };
     const event = sign(newAuthor());
     const client = await RawClient.connect(node.url);
     expect(await client.publish(event)).toEqual([true, '']);
-    const { known } = await reads.stored.life(database.pool, { community: 1, id: event.id });
-    expect(known).toMatchObject({ author: event.pubkey, cameBy: 'post', seenCount: 1 });
-    expect((await reads.elsewhere.events.byIds([{ community: 1, id: event.id }])).size).toBe(1);
+    const { code, stdout } = await runCli(['events', 'life', event.id], env);
+    expect(code).toBe(0);
+    expect(stdout.split('\n').slice(0, 2)).toEqual([`${event.id}  served`, `author: ${event.pubkey}`]);
     await client.close();
-    await reads.close();
   });
 });

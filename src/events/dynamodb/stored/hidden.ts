@@ -82,6 +82,8 @@ const before = (key: string) =>
 function isAsked(item: EventItem, { by, kinds, since = 0, until, tags }: HiddenOf): boolean {
   if (item.hidden_as === undefined || item.payload === undefined) return false;
   if (by.hidden !== undefined && item.hidden_as !== by.hidden) return false;
+  // A gift wrap is also listed for its recipients.
+  if ('author' in by && item.pubkey !== by.author) return false;
   if (item.created_at < since || item.created_at > (until ?? Number.MAX_SAFE_INTEGER)) return false;
   if (kinds !== undefined && !kinds.includes(item.kind)) return false;
   const event = eventOf(item);
