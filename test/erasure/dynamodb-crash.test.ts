@@ -105,11 +105,5 @@ it('leaves nothing, whichever of its writes was the last', async () => {
       return community;
     }),
   );
-  for (const community of crashed) {
-    const items = await itemsOf(community);
-    expect(items.filter(({ item }) => JSON.stringify(item).includes(pubkey))).toEqual([]);
-    // The id of a wrap that somebody else signed may stay until its TTL, with the entry that finds it.
-    expect(items.filter(({ table }) => table !== 'index').length).toBeLessThanOrEqual(1);
-    expect(items.length).toBeLessThanOrEqual(2);
-  }
+  for (const community of crashed) expect(await itemsOf(community)).toEqual([]);
 });

@@ -245,7 +245,7 @@ export function removal(item: EventItem): { readonly change: RemoveOf; readonly 
 }
 
 const putHidden = (item: EventItem): WriteOf[] => hiddenEntries(item).map((put) => ({ table: 'index', put }));
-export const removeAll = (entries: readonly Entry[]): WriteOf[] =>
+export const removeAll = (entries: readonly Pick<Entry, 'pk' | 'sk'>[]): WriteOf[] =>
   entries.map(({ pk, sk }) => ({ table: 'index', remove: { pk, sk } }));
 
 function entriesLeft(item: EventItem): WriteOf[] {
