@@ -5,6 +5,7 @@
  */
 import { readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { addCommunity, writeSetting } from '../../src/communities/communities.sql.js';
 import { readCertificate } from '../../src/erasure/certificates/certificates.sql.js';
 import { readProofs } from '../../src/erasure/certificates/files.js';
 import { certificateProblems } from '../../src/erasure/certificates/rules.js';
@@ -252,5 +253,45 @@ describe('a request to vanish (NIP-62)', () => {
     );
     expect(rows).toEqual([{ erased_at: expect.any(Number), erasures: 0 }]);
     expect((await naming(stranger.pubkey)).filter(({ item }) => item.pk === '1/marks')).toEqual([]);
+  });
+});
+
+describe('a community whose events are in DynamoDB', () => {
+  it('leaves no item in any table, and the others keep everything', async () => {
+    const { pool } = relay.database;
+    const art = await addCommunity(pool, 'art', undefined, Date.now());
+    await writeSetting(pool, art, 'topic.mode', 'open', Date.now());
+    await eventually('it is open', () => {
+      const community = relay.node.communities.find(undefined, 'art');
+      return community?.settings['topic.mode'] === 'open' || undefined;
+    });
+    const inArt = await RawClient.connect(`${relay.url}/c/art`);
+    const [dan, eve] = [newAuthor(), newAuthor()];
+    const sent = [
+      sign(dan, { tags: [['t', 'sea']] }),
+      sign(dan, { kind: 0, created_at: nowSeconds() - 5 }),
+      sign(dan, { kind: 0, created_at: nowSeconds() - 4 }),
+      sign(eve, { kind: 1_059, tags: [['p', dan.pubkey]] }),
+      sign(eve, { content: 'removed' }),
+    ];
+    sent.push(sign(dan, { kind: 5, tags: [['e', sent[0]!.id]] }));
+    sent.push(sign(eve, { kind: 62, tags: [['relay', 'ALL_RELAYS']] }));
+    for (const event of sent.slice(0, -2)) expect(await inArt.publish(event)).toEqual([true, '']);
+    const refs = [{ community: art, id: sent[4]!.id }];
+    await relay.node.store.hide({ hidden: 'removed', purge: false, which: { by: 'ids', refs } });
+    for (const event of sent.slice(-2)) expect(await inArt.publish(event)).toEqual([true, '']);
+    // The request to vanish holds in every community.
+    await erase();
+    const of = (community: number, items: readonly TableItem[]) =>
+      items.filter(({ item: { pk, id } }) => String(id ?? pk).startsWith(`${community}/`));
+    const before = of(1, await allItems(db));
+    expect(of(art, await allItems(db)).length).toBeGreaterThan(10);
+    const erasure = await askFor(relay.database, { community: art, slug: 'art' });
+    await erase();
+    expect(await stateOf(relay.database, erasure)).toMatchObject({ stage: 'completed', failures: {} });
+    const after = await allItems(db);
+    expect(of(art, after)).toEqual([]);
+    expect(of(1, after)).toEqual(before);
+    await inArt.close();
   });
 });

@@ -5,10 +5,11 @@
  * this store only.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { TRANSACTION_ITEMS_MAX } from '../../src/events/dynamodb/client.js';
+import { Dynamodb, TRANSACTION_ITEMS_MAX } from '../../src/events/dynamodb/client.js';
 import { OWNERS_MAX } from '../../src/events/dynamodb/commit.js';
 import { PAYLOAD_BYTES_MAX } from '../../src/events/dynamodb/items.js';
 import type { NostrEvent } from '../../src/events/rules/event.js';
+import { allItems } from '../support/domains/dynamodb-items.js';
 import { DynamodbProxy, sharedDynamodb } from '../support/servers/dynamodb.js';
 import { type Contract, openContract, openDynamodb, START } from '../support/stores/contract.js';
 import { hash, unsigned } from '../support/stores/life.js';
@@ -20,6 +21,7 @@ const DELETED = 'blocked: deleted by its author';
 
 let proxy: DynamodbProxy;
 let on: Contract;
+let db: Dynamodb;
 let community: number;
 let made = 0;
 
@@ -31,8 +33,10 @@ beforeAll(async () => {
   const { url } = await sharedDynamodb();
   proxy = await DynamodbProxy.start(url);
   on = await openContract('dynamodb', { endpoints: [proxy.place().endpoint, url] });
+  db = new Dynamodb({ endpoint: url, region: 'us-east-1', prefix: on.prefix! });
 });
 afterAll(async () => {
+  await db?.close();
   await on?.close();
   await proxy?.stop();
 });
@@ -146,6 +150,9 @@ describe('races', () => {
       expect(await on.submit(community, event, THROUGH)).toBe(DELETED);
       expect(held).toBe(true);
       expect(await idsDirect()).toEqual([]);
+      // The entries of the attempt that failed are deleted again.
+      const left = (await allItems(db)).filter(({ table }) => table === 'index');
+      expect(left.filter(({ item }) => String(item.sk).includes(event.id))).toEqual([]);
     }
   });
 

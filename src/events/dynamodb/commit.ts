@@ -24,11 +24,14 @@ import { type Read, tombstonesOf } from './facts.js';
 import {
   type Entry,
   type EventItem,
+  entriesOf,
   eventOf,
   hiddenEntries,
   hiddenEntry,
   historyEntry,
+  type Indexed,
   indexedOf,
+  isServedItem,
   itemOf,
   listedEntries,
   putEntries,
@@ -64,6 +67,7 @@ export async function commitRow(
   const superseding = supersede(writes, read, settings, now);
   const entries =
     row.hidden === undefined ? putEntries({ community, event, bound, ingestedAt }) : putHidden(item);
+  if (row.hidden === undefined) attempts?.written?.push({ community, event, bound, ingestedAt });
   await db.write([...people.entries(row, read.facts), ...entries, ...superseding.before]);
   people.note(row);
   try {
@@ -99,9 +103,36 @@ export interface RowOf extends CommitOf {
   readonly row: NewRow;
   /** The condition on the event's own item. */
   readonly own?: Condition;
-  /** Notes that the fate of the transaction is not known. */
-  readonly attempts?: { isUnknown?: boolean };
+  /** Notes what was written, and that the fate of the transaction is not known. */
+  readonly attempts?: Attempts;
   readonly people: KnownPeople;
+}
+
+/** What the attempts of one call have done. */
+export interface Attempts {
+  /** The targets of a deletion request count for the day. */
+  isCounted?: boolean;
+  /** A transaction was sent and its answer did not arrive: the event may be stored. */
+  isUnknown?: boolean;
+  /** The entries that were written for each attempt. */
+  readonly written?: Indexed[];
+}
+
+/**
+ * Deletes the entries of attempts that stored nothing, so that no entry names an event that is not here. Any
+ * other writer of the event gets the same decision. If it is hidden, its entries belong to whoever hid it.
+ */
+export async function tidyAttempts(
+  db: Dynamodb,
+  { community, event }: Submission,
+  written: readonly Indexed[],
+): Promise<void> {
+  const item = (await db.get('events', eventKey(community, event.id))) as EventItem | undefined;
+  if (item !== undefined && !isServedItem(item)) return;
+  const keyOf = ({ pk, sk }: Entry) => `${pk} ${sk}`;
+  const kept = new Set(item === undefined ? [] : entriesOf(indexedOf(item)).map(keyOf));
+  const entries = new Map(written.flatMap(entriesOf).map((entry) => [keyOf(entry), entry]));
+  await db.write(removeAll([...entries].flatMap(([key, entry]) => (kept.has(key) ? [] : [entry]))));
 }
 
 /** The change is done; entries that stay are harmless and cost a little of each read. */
@@ -245,7 +276,7 @@ export function removal(item: EventItem): { readonly change: RemoveOf; readonly 
 }
 
 const putHidden = (item: EventItem): WriteOf[] => hiddenEntries(item).map((put) => ({ table: 'index', put }));
-export const removeAll = (entries: readonly Entry[]): WriteOf[] =>
+export const removeAll = (entries: readonly Pick<Entry, 'pk' | 'sk'>[]): WriteOf[] =>
   entries.map(({ pk, sk }) => ({ table: 'index', remove: { pk, sk } }));
 
 function entriesLeft(item: EventItem): WriteOf[] {

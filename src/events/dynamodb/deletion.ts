@@ -11,7 +11,7 @@ import type { Submission } from '../rules/facts.js';
 import type { Outcome, Refusal } from '../rules/reply.js';
 import type { BatchWrites } from '../rules/writes.js';
 import { Conflict, type Dynamodb, eachOf } from './client.js';
-import { commitRow, removal, tidy } from './commit.js';
+import { type Attempts, commitRow, removal, tidy } from './commit.js';
 import { dayOf, type Read, readTargets, tombstoneKeyOf } from './facts.js';
 import { findVersions, type LeftRemoval, leaveRemoval } from './history.js';
 import type { EventItem } from './items.js';
@@ -22,14 +22,6 @@ import { replyOf, type SubmitOptions } from './submit.js';
 const AT_ONCE = 16;
 /** Counts of past days are of no use. */
 const QUOTA_DAYS = 2;
-
-/** What earlier attempts of the same call have done. */
-export interface Attempts {
-  /** The targets of a deletion request count for the day. */
-  isCounted?: boolean;
-  /** A transaction was sent and its answer did not arrive: the event may be stored. */
-  isUnknown?: boolean;
-}
 
 export interface DeletionOf {
   readonly submission: Submission;

@@ -19,10 +19,18 @@ import type { Submission } from '../rules/facts.js';
 import { type Outcome, outcomeOf, type Refusal, refusal } from '../rules/reply.js';
 import type { BatchWrites, VanishMark } from '../rules/writes.js';
 import { Conflict, type Dynamodb, DynamodbFailure } from './client.js';
-import { type CommitOf, commitHead, commitRow, hasRoom, OWNERS_MAX } from './commit.js';
-import { type Attempts, submitDeletion } from './deletion.js';
+import {
+  type Attempts,
+  type CommitOf,
+  commitHead,
+  commitRow,
+  hasRoom,
+  OWNERS_MAX,
+  tidyAttempts,
+} from './commit.js';
+import { submitDeletion } from './deletion.js';
 import { type FactOptions, type Read, readFacts } from './facts.js';
-import { PAYLOAD_BYTES_MAX } from './items.js';
+import { type Indexed, PAYLOAD_BYTES_MAX } from './items.js';
 import type { KnownPeople } from './known-people.js';
 import { writeMark } from './marks.js';
 import type { RecentWrites } from './read/recent-writes.js';
@@ -63,11 +71,15 @@ const TOO_MANY_OWNERS = refusal('invalid', `a gift wrap may have at most ${OWNER
 export async function submitOne(options: SubmitOptions, submission: Submission): Promise<Outcome | Refusal> {
   if (Buffer.byteLength(submission.payload) > PAYLOAD_BYTES_MAX) return TOO_LARGE;
   if (!hasRoom(submission.event)) return TOO_MANY_OWNERS;
-  const attempts: Attempts = {};
+  const written: Indexed[] = [];
+  const attempts: Attempts = { written };
   let failures = 0;
   for (let attempt = 1; attempt <= CONFLICTS_MAX; attempt += 1) {
     try {
       const { outcome } = await attemptOne(options, submission, attempts);
+      // What is left is harmless: reads check the event itself.
+      if (written.length > (outcome === 'stored' ? 1 : 0))
+        await tidyAttempts(options.db, submission, written).catch(() => undefined);
       // After a lost answer the next attempt may find what the first one stored: that is not a duplicate.
       return attempts.isUnknown && outcome === 'duplicate' ? 'stored' : outcome;
     } catch (error) {

@@ -170,15 +170,15 @@ async function hasNewer(db: Dynamodb, { community, pubkey }: Owner, until: numbe
   return false;
 }
 
-/** Entries that its time, its kind and its id name as well. */
-function entriesBeside({ pk, sk, kind }: Entry): WriteOf[] {
-  const [community, list] = pk.split('/');
-  if (list !== 'author') return [];
+/** Other entries of the same event, as far as this one names them. */
+function entriesBeside({ pk, sk, kind, author }: Entry): WriteOf[] {
+  const community = Number(pk.split('/')[0]);
   const { id } = placeOf(sk);
-  return [partitions.all(Number(community)), partitions.kind(Number(community), kind)].map((shards) => ({
-    table: 'index',
-    remove: { pk: partitionOf(shards, id), sk },
-  }));
+  const { all, kind: ofKind, author: ofAuthor, hidden } = partitions;
+  const byAuthor = [ofAuthor, hidden].map((list) => list(community, author));
+  const lists = [all(community), ofKind(community, kind), ...byAuthor];
+  const keys = lists.map((list) => ({ pk: partitionOf(list, id), sk }));
+  return removeAll(keys.filter((key) => key.pk !== pk));
 }
 
 // ── What is left of a community ────────────────────────────────────────────────────────────────────────────
@@ -186,9 +186,10 @@ function entriesBeside({ pk, sk, kind }: Entry): WriteOf[] {
 const AT_ONCE = 4;
 
 async function emptyPartitions(db: Dynamodb, community: number): Promise<void> {
-  const { all, ingested, requests, expires, history } = partitions;
-  const lists = [all, ingested, requests, expires, history].flatMap((list) => list(community));
-  await eachOf(lists, AT_ONCE, (pk) => empty(db, 'index', pk));
+  const { all, ingested, requests, expires, history, removed, vanish } = partitions;
+  const lists = [all, ingested, requests, expires, history, removed, vanish];
+  const keys = lists.flatMap((list) => list(community));
+  await eachOf(keys, AT_ONCE, (pk) => empty(db, 'index', pk));
 }
 
 async function removeMarks(db: Dynamodb, community: number): Promise<void> {

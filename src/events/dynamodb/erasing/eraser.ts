@@ -1,8 +1,7 @@
 /**
  * Deletes events of an erasure in two steps. First the content is deleted, which announces it. When the log
  * has the delete, the id is deleted as well. So nothing about the event reaches the log after its rows were
- * scrubbed, and an interrupted erasure finds what is left: the entry that found an event is deleted after the
- * others, and one that names a known id after the id.
+ * scrubbed, and an interrupted erasure finds what is left: the entries that find an event are deleted last.
  */
 import { performance } from 'node:perf_hooks';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -12,8 +11,8 @@ import { type Dynamodb, eachOf, type WriteOf } from '../client.js';
 import { hiding, removal, removeAll } from '../commit.js';
 import { readErasedInLog } from '../control.sql.js';
 import { type Entry, type EventItem, entriesOf, hiddenEntries, hiddenEntry, indexedOf } from '../items.js';
-import { seenKey } from '../keys.js';
-import { authorEntry, type Found } from './found.js';
+import { newestKey, partitions, seenKey } from '../keys.js';
+import { type Found, isBare } from './found.js';
 
 const AT_ONCE = 16;
 /** Deleted events whose ids are kept until the log has them. */
@@ -36,6 +35,8 @@ export interface ErasingOptions {
   readonly isLogRead?: (() => Promise<boolean>) | undefined;
 }
 
+type Key = Pick<Entry, 'pk' | 'sk'>;
+
 /** Called with the number of deleted events and of their index entries. */
 type OnErased = (events: number, entries: number) => Promise<void>;
 
@@ -43,6 +44,8 @@ interface Waiting {
   /** Without its content. */
   readonly item: EventItem;
   readonly entries: number;
+  /** Entries that find it, deleted with the id. */
+  readonly last: readonly Key[];
 }
 
 /** How many entries of the index are about it. */
@@ -71,7 +74,7 @@ export class Eraser {
     let gone = 0;
     await eachOf(found, AT_ONCE, async (one) => {
       if (one.type === 'served' && (await this.purge(one.item, one.by))) gone += 1;
-      if (one.type === 'hidden') await this.remove(one.item);
+      if (one.type === 'hidden') await this.remove(one.item, one.by);
     });
     this.options.onHidden?.(this.hidden, gone);
     if (this.waiting.size >= WAITING_MAX) await this.finish();
@@ -83,10 +86,10 @@ export class Eraser {
     const waiting = [...this.waiting.values()];
     await this.announced(waiting.map(({ item }) => item));
     this.waiting.clear();
-    await eachOf(waiting, AT_ONCE, async ({ item, entries }) => {
+    await eachOf(waiting, AT_ONCE, async ({ item, entries, last }) => {
       const { change, after } = removal(item);
       if (!(await this.options.db.change(change))) return;
-      await this.options.db.write(after);
+      await this.options.db.write([...after, ...removeAll(last)]);
       this.deleted += 1;
       this.entries += entries;
     });
@@ -107,24 +110,25 @@ export class Eraser {
     const at = now();
     const { before, change } = hiding(item, { hidden: this.hidden, purge: true, settings, now: at });
     const all = entriesOf(indexedOf(item));
-    const last = new Set([by, authorEntry(item)].map(keyOf));
-    await db.write([...before, ...removeAll(all.filter((entry) => !last.has(keyOf(entry))))]);
-    if (!(await db.change(change))) return false;
-    onGone?.(community, event_id);
+    const last = findersOf(item, by);
+    const isLast = (entry: Entry) => last.some((key) => keyOf(key) === keyOf(entry));
     await db.write([
-      ...removeAll(all.filter((entry) => last.has(keyOf(entry)))),
+      ...before,
+      ...removeAll(all.filter((entry) => !isLast(entry))),
       { table: 'state', remove: seenKey(community, event_id) },
     ]);
+    if (!(await db.change(change))) return false;
+    onGone?.(community, event_id);
     const { payload: _, ...rest } = item;
     const bare = { ...rest, hidden_as: this.hidden, hidden_at: at };
-    this.waiting.set(event_id, { item: bare, entries: all.length });
+    this.waiting.set(event_id, { item: bare, entries: all.length, last });
     return true;
   }
 
-  private async remove(item: EventItem): Promise<void> {
-    const isErased = item.hidden_as === 'erased' || item.hidden_as === 'vanished';
-    if (isErased && item.payload === undefined) {
-      if (!this.waiting.has(item.event_id)) this.waiting.set(item.event_id, { item, entries: 1 });
+  private async remove(item: EventItem, by: Key | undefined): Promise<void> {
+    if (isBare(item)) {
+      if (!this.waiting.has(item.event_id))
+        this.waiting.set(item.event_id, { item, entries: 1, last: findersOf(item, by) });
       return;
     }
     const { db } = this.options;
@@ -157,6 +161,13 @@ export class Eraser {
       await this.onErased(0, 0);
     }
   }
+}
+
+/** The entry of its author, and the one that found it. */
+function findersOf(item: EventItem, by: Key | undefined): Key[] {
+  const { community, pubkey, created_at, event_id } = item;
+  const own = { pk: partitions.author(community, pubkey)[0]!, sk: newestKey(created_at, event_id) };
+  return by === undefined || keyOf(by) === keyOf(own) ? [own] : [own, { pk: by.pk, sk: by.sk }];
 }
 
 const keyOf = ({ pk, sk }: Record<string, unknown>) => `${pk} ${sk}`;

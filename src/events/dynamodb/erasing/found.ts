@@ -22,7 +22,7 @@ const PAGE = 100;
 export type Found =
   /** `by`: the entry that found it. It is deleted last, so that an interrupted erasure finds the event again. */
   | { readonly type: 'served'; readonly item: EventItem; readonly by: Entry }
-  | { readonly type: 'hidden'; readonly item: EventItem }
+  | { readonly type: 'hidden'; readonly item: EventItem; readonly by?: Entry }
   | { readonly type: 'left'; readonly entry: Entry };
 
 export interface Erased extends Authored {
@@ -87,6 +87,14 @@ export async function* hiddenOf(
       });
 }
 
+type BareItem = EventItem & { readonly hidden_as: 'erased' | 'vanished' };
+
+/** An erasure has deleted its content, and not its id yet. */
+export const isBare = (item: EventItem | undefined): item is BareItem =>
+  item !== undefined &&
+  item.payload === undefined &&
+  (item.hidden_as === 'erased' || item.hidden_as === 'vanished');
+
 const isTo = (item: EventItem, pubkey: string) =>
   item.payload !== undefined && isOwner(eventOf(item), pubkey);
 
@@ -96,6 +104,8 @@ export async function* wrapsTo(db: Dynamodb, { pubkey, ...of }: Authored): Async
   for (const pk of partitions.tag(of.community, 'p', pubkey))
     for await (const found of entriesIn(db, pk, of, isWrap))
       yield found.flatMap(({ entry, item }): Found[] => {
+        // An erasure that was interrupted has deleted the content.
+        if (isBare(item)) return [{ type: 'hidden', item, by: entry }];
         if (!isServedItem(item)) return [{ type: 'left', entry }];
         return isTo(item, pubkey) ? [{ type: 'served', item, by: entry }] : [];
       });
