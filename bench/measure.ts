@@ -168,6 +168,8 @@ export const METRICS: readonly Metric[] = [
   'cpuQuietMicrosPerEvent',
   'settleSeconds',
   'cpuPercent',
+  'readUnits',
+  'writeUnits',
   'diskMegabytes',
   'diskEvents',
   'diskTags',

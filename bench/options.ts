@@ -102,6 +102,9 @@ const QUICK: Sizes = {
   floodSocketsMax: 600,
 };
 
+/** DynamoDB Local answers some tens of writes a second: with more in flight, writes miss their deadline. */
+const LOCAL = { ingestConnections: 4, ingestInFlight: 4, queryLoops: 4 };
+
 export interface Options {
   readonly target: string | undefined;
   readonly peer: Peer | undefined;
@@ -214,6 +217,7 @@ export function readOptions(argv: readonly string[], rowIds: readonly string[]):
     resume: flags.resume === true,
     sizes: {
       ...base,
+      ...(flags.store === 'dynamodb' ? LOCAL : {}),
       repeat: flags.repeat ?? base.repeat,
       storedEvents: flags.stored ?? base.storedEvents,
       floodStored: flags.stored ?? base.floodStored,
