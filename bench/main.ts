@@ -5,6 +5,7 @@ import { renderChart } from './chart.js';
 import { measureComparison } from './compare.js';
 import { readComparison, renderComparison, renderComparisonMarkdown } from './comparison.js';
 import { type Corpus, loadCorpus } from './corpus.js';
+import { startLocalDynamodb } from './dynamodb.js';
 import { drawProfiles } from './flame.js';
 import { appendFloods, measureFloods, readFloods } from './floods/measure.js';
 import { renderFloods, renderFloodsMarkdown } from './floods/report.js';
@@ -12,7 +13,7 @@ import { measureGrowth, readGrowth, renderGrowth } from './growth.js';
 import { renderGrowthChart } from './growth-chart.js';
 import { renderGrowthMarkdown, renderMarkdown } from './markdown.js';
 import type { Bench } from './measure.js';
-import { cleanUpOnSignal } from './node.js';
+import { cleanUpOnSignal, withCleanUp } from './node.js';
 import { FLOODS_ROW, type Options, readOptions } from './options.js';
 import type { Peer } from './peers.js';
 import { describeMachine, type Report, type RowReport, readReport, renderTable } from './report.js';
@@ -109,7 +110,10 @@ async function run(options: Options, corpus: Corpus, peer?: Peer): Promise<Repor
   const rows = chosenRows(options.only, options.quick ? 'main' : 'all');
   say(`${rows.length} rows: about ${minutesText(expectedSeconds(rows, options.sizes))} on a quiet machine`);
   const profileFolder = options.profile === undefined ? undefined : join(options.profile, 'node');
-  const report = await withRelay({ options, corpus, peer, prepare, profileFolder, say }, async (bench) => {
+  const isLocal = options.store === 'dynamodb' && peer === undefined;
+  const local = isLocal ? await startLocalDynamodb() : undefined;
+  const relay = { options, corpus, peer, prepare, profileFolder, endpoint: local?.endpoint, say };
+  const measureRows = async (bench: Bench): Promise<Report> => {
     const reports: RowReport[] = [];
     for (const row of rows) {
       const rowRun = new RowRun(row, bench);
@@ -120,7 +124,11 @@ async function run(options: Options, corpus: Corpus, peer?: Peer): Promise<Repor
       reports.push(rowRun.report(yardsticks));
     }
     return toReport(options, bench, yardsticks, reports);
-  });
+  };
+  const report = await withCleanUp(
+    async () => local?.stop(),
+    () => withRelay(relay, measureRows),
+  );
   const drawn = profileFolder === undefined ? undefined : drawProfiles(profileFolder, options.label);
   if (drawn !== undefined) say(`flame graph: ${drawn}`);
   return report;

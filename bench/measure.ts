@@ -41,6 +41,9 @@ export interface Sample {
   readonly diskTrust?: number;
   readonly diskWal?: number;
   readonly diskOther?: number;
+  /** Of each event or query, with `--store dynamodb`. */
+  readonly readUnits?: number;
+  readonly writeUnits?: number;
   /** How many cores the load generator used. */
   readonly loadCores?: number;
 }
@@ -165,6 +168,8 @@ export const METRICS: readonly Metric[] = [
   'cpuQuietMicrosPerEvent',
   'settleSeconds',
   'cpuPercent',
+  'readUnits',
+  'writeUnits',
   'diskMegabytes',
   'diskEvents',
   'diskTags',

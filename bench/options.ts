@@ -102,6 +102,9 @@ const QUICK: Sizes = {
   floodSocketsMax: 600,
 };
 
+/** DynamoDB Local answers some tens of writes a second: with more in flight, writes miss their deadline. */
+const LOCAL = { ingestConnections: 4, ingestInFlight: 4, queryLoops: 4 };
+
 export interface Options {
   readonly target: string | undefined;
   readonly peer: Peer | undefined;
@@ -116,6 +119,8 @@ export interface Options {
   readonly seed: number;
   readonly quick: boolean;
   readonly growth: boolean;
+  /** Where the booted node keeps its events. */
+  readonly store: 'postgres' | 'dynamodb';
   /** False: search, moderation and trust are paused on the booted node. */
   readonly consumers: boolean;
   /** The folder for CPU profiles and flame graphs of the booted node. */
@@ -161,6 +166,7 @@ interface Flags {
   seed: number;
   quick?: true;
   growth?: true;
+  store: 'postgres' | 'dynamodb';
   sizes?: number[];
   consumers: 'on' | 'off';
   profile?: string;
@@ -188,6 +194,8 @@ export function readOptions(argv: readonly string[], rowIds: readonly string[]):
     throw new Error('--append needs --only floods and --json');
   if (flags.compare !== undefined && (flags.growth || flags.only?.[0] === FLOODS_ROW))
     throw new Error('--compare compares rows and takes neither --growth nor --only floods');
+  if (flags.store === 'dynamodb' && (flags.growth || flags.target || flags.peer || flags.compare))
+    throw new Error('--store dynamodb measures the rows of this node, without another one');
   if (flags.sizes !== undefined && !flags.growth) throw new Error('--sizes needs --growth');
   if (flags.resume && (flags.json === undefined || flags.compare === undefined))
     throw new Error('--resume continues a --compare COMMIT and needs its --json FILE');
@@ -203,11 +211,13 @@ export function readOptions(argv: readonly string[], rowIds: readonly string[]):
     seed: flags.seed,
     quick: flags.quick === true,
     growth: flags.growth === true,
+    store: flags.store,
     consumers: flags.consumers === 'on',
     profile: flags.profile,
     resume: flags.resume === true,
     sizes: {
       ...base,
+      ...(flags.store === 'dynamodb' ? LOCAL : {}),
       repeat: flags.repeat ?? base.repeat,
       storedEvents: flags.stored ?? base.storedEvents,
       floodStored: flags.stored ?? base.floodStored,
@@ -231,6 +241,7 @@ function commandOf(flags: Flags): string {
   const given = [
     quick && '--quick',
     growth && '--growth',
+    flags.store === 'dynamodb' && '--store dynamodb',
     sizes && `--sizes ${sizes.join(',')}`,
     flags.consumers === 'off' && '--consumers off',
     flags.profile && '--profile',
@@ -297,6 +308,14 @@ function describe(rowIds: readonly string[]): Command {
     .option(
       '--growth',
       'measure the same queries at 10,000, 100,000 and 1,000,000 stored events, instead of the rows',
+    )
+    .addOption(
+      new Option(
+        '--store <name>',
+        'where the node keeps its events; dynamodb: on DynamoDB Local, with the capacity units of each row',
+      )
+        .choices(['postgres', 'dynamodb'])
+        .default('postgres'),
     )
     .option('--sizes <list>', 'of --growth: other sizes, comma separated, such as 1000000,5000000', readSizes)
     .addOption(

@@ -85,6 +85,8 @@ export function headlineOf(row: RowReport): Spread | undefined {
 
 export function renderTable(report: Report, other: Report | undefined): string {
   const header = ['row', 'median', 'spread', 'p50 ms', 'p95 ms', 'p99 ms', 'rows/s', 'load', 'ratio'];
+  const hasUnits = report.rows.some(({ summary }) => summary.readUnits !== undefined);
+  if (hasUnits) header.push('read units', 'write units');
   if (other !== undefined) header.push(`to ${other.label}`);
   const lines = report.rows.map((row) => cells(row, other));
   return [
@@ -127,6 +129,8 @@ function cells(row: RowReport, other: Report | undefined): string[] {
     formatMedian(summary.loadCores),
     row.ratio === undefined ? '' : `${formatNumber(row.ratio.value)} ${row.ratio.to}`,
   ];
+  if (summary.readUnits !== undefined)
+    line.push(formatMedian(summary.readUnits), formatMedian(summary.writeUnits));
   if (other !== undefined) line.push(comparison(row, other));
   return line;
 }

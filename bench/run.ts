@@ -6,8 +6,18 @@
 import { join } from 'node:path';
 import { pauseConsumers } from './consumers.js';
 import type { Corpus } from './corpus.js';
+import { dynamodbEnvironment, readUnits, unitsBetween } from './dynamodb.js';
 import { type Bench, Findings, type Row, type Sample, Skip, summarize } from './measure.js';
-import { type BootedNode, makeFolder, PROGRAM, removeFolder, startNode, withCleanUp } from './node.js';
+import {
+  type BootedNode,
+  makeFolder,
+  nodeEnvironment,
+  PROGRAM,
+  removeFolder,
+  runCommand,
+  startNode,
+  withCleanUp,
+} from './node.js';
 import type { Options, Sizes } from './options.js';
 import type { Peer } from './peers.js';
 import type { RowReport } from './report.js';
@@ -103,6 +113,8 @@ export interface Relay {
   readonly serveArgs?: readonly string[];
   /** Where the node writes a CPU profile when it ends. */
   readonly profileFolder?: string | undefined;
+  /** Where DynamoDB Local is, with `--store dynamodb`. */
+  readonly endpoint?: string | undefined;
   /** Runs before the relay is booted, so that the relay uses no CPU meanwhile. */
   prepare?(folder: string): Promise<void>;
   say(text: string): void;
@@ -127,7 +139,8 @@ export async function withRelay<T>(relay: Relay, work: (bench: Bench) => Promise
 
 class BootedBench implements Bench {
   readonly program: string;
-  readonly nodeEnv: Readonly<Record<string, string>>;
+  nodeEnv: Readonly<Record<string, string>>;
+  private fresh = 0;
   readonly consumersOn: boolean;
   readonly corpus: Corpus;
   readonly sizes: Sizes;
@@ -157,12 +170,22 @@ class BootedBench implements Bench {
   async boot(): Promise<void> {
     const { options, peer, say, profileFolder, serveArgs } = this.relay;
     say(`booting ${options.label}${this.stored === 0 ? ' on an empty folder' : ''}`);
+    if (this.relay.endpoint !== undefined && this.stored === 0) await this.createTables(this.relay.endpoint);
     this.node = await (peer === undefined
       ? startNode(this.folder, this.nodeEnv, this.program, profileFolder, serveArgs)
       : peer.boot(this.folder, say));
     this.url = this.node.url;
     await this.node.ready();
     if (peer === undefined && !this.consumersOn) await pauseConsumers(this);
+  }
+
+  /** Each empty folder has tables of its own. */
+  private async createTables(endpoint: string): Promise<void> {
+    this.fresh += 1;
+    this.nodeEnv = { ...this.relay.options.nodeEnv, ...dynamodbEnvironment(endpoint, `bench${this.fresh}_`) };
+    const env = nodeEnvironment(join(this.folder, 'data'), 0, this.nodeEnv);
+    const { code, output } = await runCommand(['migrate'], env, this.program);
+    if (code !== 0) throw new Error(`the tables cannot be created: ${output}`);
   }
 
   async bootFresh(): Promise<void> {
@@ -212,7 +235,8 @@ export class RowRun {
     await this.#guard(async () => {
       if (row.fresh) await bench.bootFresh();
       const measure = (): Promise<Sample> => row.measure(bench, this.#findings, repeat);
-      this.#samples.push(row.once ? await measure() : await withLoadCores(measure));
+      const counted = (): Promise<Sample> => withUnits(bench, measure);
+      this.#samples.push(row.once ? await counted() : await withLoadCores(counted));
       if (row.writes) await untilUpToDate(bench);
     });
   }
@@ -271,4 +295,14 @@ async function withLoadCores(measure: () => Promise<Sample>): Promise<Sample> {
   const used = process.cpuUsage(before);
   const elapsedMs = performance.now() - startMs;
   return { ...sample, loadCores: (used.user + used.system) / 1000 / elapsedMs };
+}
+
+/** Adds the capacity units, where events are in DynamoDB. */
+async function withUnits(bench: Bench, measure: () => Promise<Sample>): Promise<Sample> {
+  const isCounted = bench.nodeEnv.MINATO_EVENT_STORE === 'dynamodb';
+  if (!isCounted || bench.node === undefined || bench.node.hasEnded()) return measure();
+  const before = await readUnits(bench.url);
+  const sample = await measure();
+  if (bench.node.hasEnded()) return sample;
+  return { ...sample, ...unitsBetween(before, await readUnits(bench.url)) };
 }

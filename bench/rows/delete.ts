@@ -27,7 +27,7 @@ export const deletion: Row = {
       const after = await laneBatches(bench);
       if (deleted.refused.length > 0) refuse(deleted.refused[0]!, bench);
       findings.note(`${targets.toLocaleString('en')} targets, ${JSON.stringify(request).length} bytes`);
-      checkOneBatch(before, after, findings);
+      if (bench.nodeEnv.MINATO_EVENT_STORE !== 'dynamodb') checkOneBatch(before, after, findings);
       await checkGone(connection!, live.topic, findings);
       return latency(deleted.latenciesMs);
     });

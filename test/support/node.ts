@@ -52,6 +52,8 @@ export interface TestNodeOptions {
   readonly early?: EarlyPort;
   /** Where its events are; PostgreSQL by default. Instances on one database share their tables. */
   readonly store?: StoreName;
+  /** Where it finds DynamoDB; by default the one that all files share. */
+  readonly endpoint?: string;
   /** The port of another process. */
   readonly passed?: PassedPort;
 }
@@ -79,7 +81,7 @@ export async function startTestNode(options: TestNodeOptions = {}): Promise<Test
     MINATO_LOG_LEVEL: 'error',
     ...env,
   });
-  const config = options.store === 'dynamodb' ? await inDynamodb(read, test) : read;
+  const config = options.store === 'dynamodb' ? await inDynamodb(read, test, options.endpoint) : read;
   const logLines = new LogLines(Date.now());
   const log = notedLog(createLog(config.logLevel, 'stdout', logLines));
   if (config.metricsToken !== undefined) ledger.keep('metrics token', config.metricsToken);
@@ -114,11 +116,15 @@ export async function startTestNode(options: TestNodeOptions = {}): Promise<Test
 }
 
 /** The prefix comes from the name of the database, so that its instances find the same tables. */
-async function inDynamodb(config: Config, { connection }: TestDatabase): Promise<Config> {
+async function inDynamodb(
+  config: Config,
+  { connection }: TestDatabase,
+  endpoint: string | undefined,
+): Promise<Config> {
   const { url } = await sharedDynamodb();
   const place = { endpoint: url, region: 'us-east-1', prefix: `${connection.database}_` };
   await createTables(place);
-  return { ...config, eventStore: 'dynamodb', dynamodb: place };
+  return { ...config, eventStore: 'dynamodb', dynamodb: { ...place, endpoint: endpoint ?? url } };
 }
 
 /** Pins topics on the node, open to everyone. */

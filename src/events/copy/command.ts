@@ -4,6 +4,7 @@
  * node remembers where its events are now.
  */
 import { Command, Option } from 'commander';
+import type { Client } from 'pg';
 import { withDatabase } from '../../cli/context.js';
 import { count, startProgress, watchInterruption } from '../../cli/progress.js';
 import { watchCommunities } from '../../communities/communities.js';
@@ -11,7 +12,6 @@ import { settingsFrom } from '../../communities/rules-settings.js';
 import type { Config } from '../../node/config.js';
 import { prepareDatabase } from '../../node/prepare.js';
 import { writeEventStore } from '../../node/state.sql.js';
-import type { Database } from '../../postgres/database.js';
 import { Dynamodb } from '../dynamodb/client.js';
 import { ensureTables } from '../dynamodb/tables.js';
 import { countHistoryDeletions, countOthers, holdLane, truncateEvents } from './source.sql.js';
@@ -73,8 +73,8 @@ export function dropCommand(): Command {
     .addHelpText(
       'after',
       `
-Only for a node whose events are in DynamoDB (MINATO_EVENT_STORE=dynamodb). It deletes events, tags, ids, heads
-and tombstones in PostgreSQL, not the log, and nothing of the control plane.`,
+Only for a node whose events are in DynamoDB (MINATO_EVENT_STORE=dynamodb). It deletes events, tags, ids,
+heads and tombstones in PostgreSQL, not the log, and nothing of the control plane.`,
     )
     .action(async ({ yes }: { yes?: boolean }) => {
       if (!yes) throw new Error('add --yes: the copy cannot be restored');
@@ -93,11 +93,11 @@ async function copy(options: Options): Promise<void> {
       'events are copied from PostgreSQL to DynamoDB only; to move them back, export them and import them ' +
         'into an empty database: minato export events.jsonl.gz',
     );
-  const began = Date.now();
   const interruption = watchInterruption();
   try {
     await withDatabase(async ({ config, database, log }) => {
       if (config.dynamodb === undefined) throw new Error('set DYNAMODB_ENDPOINT: it says where to');
+      const first = await database.connect();
       await prepareDatabase(database, config, Date.now, log);
       if (config.eventStore === 'dynamodb')
         throw new Error('the events of this node are in DynamoDB already');
@@ -110,9 +110,10 @@ async function copy(options: Options): Promise<void> {
         for (const name of await ensureTables(db)) process.stdout.write(`created the table ${name}\n`);
         if (options.restart) await forgetCopy(database.pool);
         const moving = { pool: database.pool, db, settingsOf, signal };
-        if (options.switch) await switchStore(moving, options, { config, database, began });
+        if (options.switch) await switchStore(moving, options, { config, first });
         else await copyBeside(moving);
       } finally {
+        await first.end();
         await db.close();
       }
     });
@@ -168,32 +169,28 @@ async function copyBeside(moving: Moving): Promise<void> {
 async function switchStore(
   moving: Moving,
   { quick = false }: Options,
-  { config, database, began }: { config: Config; database: Database; began: number },
+  { config, first }: { readonly config: Config; readonly first: Client },
 ): Promise<void> {
   const { pool } = moving;
-  if ((await countOthers(pool, Math.ceil((Date.now() - began) / 1_000) + 1)) > 0)
+  if ((await countOthers(first)) > 0)
     throw new Error(
       'another program of this node is connected to the database; stop all its instances first',
     );
-  // Writers that start now wait until the switch is done, and are refused then.
-  const release = await holdLane(await database.connect());
-  try {
-    if ((await countHistoryDeletions(pool)) > 0)
-      throw new Error('deletions of long histories are under way; run first: minato jobs run delete-history');
-    if (!(await shown('copied', moving, copyAll))) return;
-    const isComplete = await shown('changed since', moving, finishCopy);
-    if (!isComplete && quick) throw new Error('the log no longer has all changes since; run without --quick');
-    if (!quick) {
-      const removed = await shown('deleted since', moving, removeOrphans);
-      if (removed > 0) process.stdout.write(`${count(removed)} items removed that were deleted since\n`);
-      report(await shown('compared', moving, verifyCopy));
-    }
-    if (moving.signal.aborted) return;
-    await writeEventStore(pool, 'dynamodb');
-    await forgetCopy(pool);
-  } finally {
-    await release();
+  // A node that starts meanwhile cannot write.
+  await holdLane(first);
+  if ((await countHistoryDeletions(pool)) > 0)
+    throw new Error('deletions of long histories are under way; run first: minato jobs run delete-history');
+  if (!(await shown('copied', moving, copyAll))) return;
+  const isComplete = await shown('changed since', moving, finishCopy);
+  if (!isComplete && quick) throw new Error('the log no longer has all changes since; run without --quick');
+  if (!quick) {
+    const removed = await shown('deleted since', moving, removeOrphans);
+    if (removed > 0) process.stdout.write(`${count(removed)} items removed that were deleted since\n`);
+    report(await shown('compared', moving, verifyCopy));
   }
+  if (moving.signal.aborted) return;
+  await writeEventStore(pool, 'dynamodb');
+  await forgetCopy(pool);
   const place = `DYNAMODB_ENDPOINT=${config.dynamodb!.endpoint}`;
   process.stdout.write(
     `The events of this node are in DynamoDB now.\n` +

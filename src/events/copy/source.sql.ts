@@ -214,21 +214,19 @@ export async function countHistoryDeletions(db: Db): Promise<number> {
   return rows[0]!.count;
 }
 
-/** Sessions of our programs on this database that are older than so many seconds. */
-export async function countOthers(db: Db, olderThanSeconds: number): Promise<number> {
-  const { rows } = await db.query<{ count: number }>(
-    `SELECT count(*)::int AS count FROM pg_stat_activity
-     WHERE datname = current_database() AND application_name = 'minato'
-       AND backend_start < now() - make_interval(secs => $1)`,
-    [olderThanSeconds],
+/** Sessions of our programs on this database that began before the first one of this command. */
+export async function countOthers(first: Client): Promise<number> {
+  const { rows } = await first.query<{ count: number }>(
+    `SELECT count(*)::int AS count FROM pg_stat_activity a, pg_stat_activity own
+     WHERE own.pid = pg_backend_pid() AND a.datname = own.datname AND a.application_name = 'minato'
+       AND a.backend_start < own.backend_start - interval '1 second'`,
   );
   return rows[0]!.count;
 }
 
-/** No event is written to PostgreSQL until the returned function is called. */
-export async function holdLane(client: Client): Promise<() => Promise<void>> {
+/** No event is written to PostgreSQL until this session ends. */
+export async function holdLane(client: Client): Promise<void> {
   await client.query('SELECT pg_advisory_lock($1)', [LANE_LOCK]);
-  return () => client.end();
 }
 
 /** Deletes the events from PostgreSQL, after they were moved. */
