@@ -47,14 +47,15 @@ async function main(): Promise<void> {
       const memory = memoryOf(node.pid)!;
       for (let at = 0; at < Math.max(count, CONNECTIONS_MIN); at += 1)
         connections.push(await openAt(node.url, slugs[at % count]!));
-      const each = EVENTS / connections.length;
+      const made = connections.length;
+      const each = EVENTS / made;
       const post = () =>
         Promise.all(
           connections.map((connection, at) =>
             publish(
               [connection],
               corpus.outgoing(Math.floor(at * each), Math.floor((at + 1) * each)),
-              Math.ceil(IN_FLIGHT / connections.length),
+              Math.ceil(IN_FLIGHT / made),
             ),
           ),
         );
@@ -63,15 +64,19 @@ async function main(): Promise<void> {
       if (refused.length > 0) throw new Error(`refused: ${refused[0]}`);
       const { p50Ms, p99Ms } = latency(result.flatMap(({ latenciesMs }) => latenciesMs));
       const settled = await untilUpToDate(bench);
+      for (const connection of connections.splice(0)) connection.close();
+      await untilQuiet(bench);
+      const idleAgain = await cpuShare(node.pid, IDLE_MS);
       say(
         `${count} communities: idle ${(idle * 100).toFixed(1)} % of a core, ` +
           `node ${memory.node.toFixed(0)} MB, ` +
           `PostgreSQL ${memory.database.toFixed(0)} MB`,
       );
       say(
-        `  ${connections.length} connections post ${Math.round(EVENTS / use.seconds)} events/s, ` +
+        `  ${made} connections post ${Math.round(EVENTS / use.seconds)} events/s, ` +
           `OK p50 ${p50Ms.toFixed(0)} ms, p99 ${p99Ms.toFixed(0)} ms; ` +
-          `consumers up to date ${settled.toFixed(1)} s later`,
+          `consumers up to date ${settled.toFixed(1)} s later, ` +
+          `idle then ${(idleAgain * 100).toFixed(1)} % of a core`,
       );
       say(`  ${useText(use)}`);
     });
