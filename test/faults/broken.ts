@@ -12,7 +12,7 @@ import { parseArgs } from 'node:util';
 import { BROKEN_RULES, type BrokenRule } from './broken-rules.js';
 
 /** What a healthy node does within seconds. A broken one never does it. */
-const SETTLE_SECONDS = 25;
+const SETTLE_SECONDS = 60;
 const PARTS = ['bin', 'dist', 'migrations', 'package.json'];
 
 interface Seen {
