@@ -1,7 +1,7 @@
 /**
  * `npm run bench:sockets`: 5,000 idle and 1,000 active websockets on one node. Each idle one has a
- * subscription that nothing matches. Each active one follows a topic and posts to it by the clock. Memory must
- * stay flat; the table shows it minute by minute.
+ * subscription that nothing matches. Each active one follows a topic and posts to it by the clock. Memory
+ * must stay flat; the table shows it minute by minute.
  */
 import { createHash } from 'node:crypto';
 import { readdirSync } from 'node:fs';
@@ -69,9 +69,7 @@ async function measure(
   sign: Sign,
   { idle, active, minutes }: Numbers,
 ): Promise<void> {
-  say(
-    '| | open files | memory of the node, MB | of PostgreSQL, MB | CPU, % of a core | OK p50, p99 ms | deliveries |',
-  );
+  say('| | open files | node, MB | PostgreSQL, MB | CPU, % of a core | OK p50, p99 ms | deliveries |');
   say('|---|---:|---:|---:|---:|---:|---:|');
   const row = rowsOf(pid);
   await sleep(SETTLE_MS);

@@ -36,7 +36,8 @@ export class Operator {
       if (last === undefined || last === '') return;
       const { op, seq, head } = JSON.parse(last) as { op: string; seq: number; head?: number };
       this.seq = Math.max(this.seq, seq);
-      await this.ask('POST', `${FOLLOWER}/acknowledge`, { seq: this.seq });
+      // On the way there it may be behind what it acknowledged before the run was stopped.
+      if (seq === head) await this.ask('POST', `${FOLLOWER}/acknowledge`, { seq: this.seq });
       if (op !== 'position' || seq === head) return;
     }
   }

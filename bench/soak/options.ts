@@ -14,7 +14,7 @@ export interface SoakOptions {
   readonly svg: string | undefined;
 }
 
-export const USAGE = `npm run test:soak -- [--minutes N] [--rate N] [--every N] [--folder F] [--resume] [--svg FILE]
+export const USAGE = `npm run test:soak -- [--minutes N] [--rate N] [--folder F] [--svg FILE] [--resume]
   --minutes  how long, in all (120)
   --rate     events a second (1,200: half of what ingest-full measures in docs/performance.md)
   --every    seconds between two samples (10)

@@ -14,6 +14,7 @@ const DECIDE = 'events/rules/decide.js';
 const FANOUT = 'relay/fanout.js';
 
 export const BROKEN_RULES: readonly BrokenRule[] = [
+  { name: 'none', what: 'None: a check must see nothing here', changes: [], seed: 1, rounds: 3 },
   {
     name: 'tombstones',
     what: 'A deletion that comes before its target does not block it',

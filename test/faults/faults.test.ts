@@ -9,10 +9,21 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { finalizeEvent, type VerifiedEvent } from 'nostr-tools/pure';
 import { describe, expect, it } from 'vitest';
+import { seenIn } from './broken.js';
 import { personOf } from './keys.js';
 import { expectedView, type Sent } from './model.js';
 import { readOptions } from './options.js';
-import { LINKS, type PlannedFault, PROCESSES, planWorld, ROUNDS_PER_WORLD } from './plan.js';
+import {
+  hasPeer,
+  LINKS,
+  PEER,
+  PEER_LINKS,
+  type PlannedFault,
+  PROCESSES,
+  planWorld,
+  ROUNDS_PER_WORLD,
+  SHARED,
+} from './plan.js';
 
 const ROUNDS = 2;
 
@@ -49,15 +60,18 @@ describe('a plan', () => {
         ? `${fault.how} ${fault.link}`
         : fault.fault === 'kill' || fault.fault === 'freeze'
           ? `${fault.fault} ${fault.process}`
-          : fault.fault;
+          : fault.fault === 'endpoint'
+            ? `${fault.how} endpoint of ${fault.of}`
+            : fault.fault;
     const seen = new Set<string>();
     for (let world = 0; world < 200; world += 1)
       for (const { faults } of planWorld(1, world).rounds)
         for (const fault of faults) seen.add(nameOf(fault));
     const ways = ['cut', 'refuse', 'stall', 'slow', 'half-open', 'lose-answers'];
     const wanted = [
-      ...PROCESSES.flatMap((name) => [`kill ${name}`, `freeze ${name}`]),
-      ...LINKS.flatMap((name) => ways.map((how) => `${how} ${name}`)),
+      ...[...PROCESSES, 'peer'].flatMap((name) => [`kill ${name}`, `freeze ${name}`]),
+      ...['node', 'peer'].flatMap((of) => [`kill endpoint of ${of}`, `freeze endpoint of ${of}`]),
+      ...[...LINKS, ...PEER_LINKS].flatMap((name) => ways.map((how) => `${how} ${name}`)),
       ...['disk-full', 'clock', 'client', 'lost-lease'],
     ];
     expect([...seen].sort()).toEqual(wanted.sort());
@@ -79,6 +93,37 @@ describe('a plan', () => {
         orders.add((sentAt.get(number) ?? 0) < (sentAt.get(target) ?? 0) ? 'before' : 'after');
     expect([...orders].sort()).toEqual(['after', 'before']);
     for (const name of ['post', 'remove', 'erase', 'request-topic']) expect(kinds).toContain(name);
+  });
+});
+
+describe('a plan with a peer', () => {
+  it('shares events both ways, and never holds what is posted at the peer', () => {
+    expect([0, 1, 2, 3, 7].filter(hasPeer)).toEqual([3, 7]);
+    const { rounds, events } = planWorld(1, 3);
+    const operations = rounds.flatMap((round) => round.operations);
+    const shared = operations.flatMap((one) =>
+      one.do === 'post' && events[one.event]!.community === SHARED ? [one] : [],
+    );
+    expect(new Set(shared.flatMap(({ instances }) => instances))).toEqual(new Set([0, 1, PEER]));
+    const held = shared.filter(({ event }) => events[event]!.isHeld);
+    expect(held.length).toBeGreaterThan(0);
+    expect(held.flatMap(({ instances }) => instances)).not.toContain(PEER);
+    expect(planWorld(1, 2).events.some(({ community }) => community === SHARED)).toBe(false);
+  });
+});
+
+describe('a run with a broken rule', () => {
+  it('names the checks of the first round that has violations', () => {
+    const output = [
+      'round 0: ok, 9 events, 5.0 s; no fault',
+      'round 1: 3 VIOLATIONS, 9 events, 5.0 s; kill a',
+      '  I1 I4 I5 I6: default at port 1, by kinds: 1 missing: x',
+      '  I10: posts by cursor: 1 missing: x',
+      '  I10: a topic by cursor: 1 missing: x',
+      '  load average 1.0 on 2 cores',
+    ].join('\n');
+    expect(seenIn(output)).toEqual({ round: 1, checks: ['I1 I4 I5 I6', 'I10'] });
+    expect(seenIn('round 0: ok, 9 events, 5.0 s; no fault')).toBeUndefined();
   });
 });
 

@@ -2,6 +2,7 @@
  * `npm run test:faults -- --seed N --rounds M`: drives real nodes while things break, and checks the
  * invariants after each round. A run is a seed; docs/reliability.md describes it.
  */
+import { availableParallelism, loadavg } from 'node:os';
 import { preparePrograms, runApart } from './environment.js';
 import { readOptions } from './options.js';
 import { ROUNDS_PER_WORLD } from './plan.js';
@@ -80,6 +81,9 @@ function report(seed: number, first: number, result: RoundResult): void {
   const outcome = violations.length === 0 ? 'ok' : `${violations.length} VIOLATIONS`;
   say(`round ${first + round}: ${outcome}, ${events} events, ${seconds.toFixed(1)} s; ${list || 'no fault'}`);
   for (const { invariant, what } of violations) say(`  ${invariant}: ${what}`);
+  // A machine that is overloaded breaks deadlines that a node keeps.
+  if (violations.length > 0)
+    say(`  load average ${loadavg()[0]!.toFixed(1)} on ${availableParallelism()} cores`);
   if (violations.length > 0)
     say(`  replay: npm run test:faults -- --seed ${seed} --from ${first} --rounds ${round + 1}`);
 }
