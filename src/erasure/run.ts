@@ -347,7 +347,7 @@ export class ErasureRun {
     const { pool, certificates, store, now } = this.options;
     const at = now();
     const { community, pubkey, until, cause } = this.erasure;
-    // Nothing is left to hide. Until the erasure is completed, the mark of the control plane refuses everything.
+    // Nothing is left to hide. The mark of the control plane refuses everything until the completion.
     if (pubkey !== null)
       await store.endMark({ community, pubkey, until: until! }, { forget: cause !== 'vanish' });
     const isDone = await completeErasure(pool, this.erasure, await certificates.sign(this.erasure, at), at);

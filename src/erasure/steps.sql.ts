@@ -38,15 +38,17 @@ const NEWEST_IN_OUTBOX = `(SELECT max(o.created_at) FROM events_outbox o
 export async function raiseUntil(db: Db, erasureId: string, newest: number): Promise<void> {
   await db.query(
     `UPDATE erasures SET until = greatest(until, $2, CASE type WHEN 'member' THEN ${NEWEST_IN_OUTBOX} END)
-     WHERE erasure_id = $1 AND stage = 'fenced' AND (type = 'community' OR cause NOT IN ('vanish', 'replay'))`,
+     WHERE erasure_id = $1 AND stage = 'fenced'
+       AND (type = 'community' OR cause NOT IN ('vanish', 'replay'))`,
     [erasureId, newest],
   );
 }
 
 /**
  * The fence of a member: from this transaction of the lane on, nothing of theirs is accepted or shown (I6).
- * Events that were refused before, up to an earlier mark, stay refused. Returns no mark when the erasure may not be fenced any more. After a restore `until` is that of the
- * certificate: what they have signed since is welcome.
+ * Events that were refused before, up to an earlier mark, stay refused. Returns no mark when the erasure may
+ * not be fenced any more. After a restore `until` is that of the certificate: what they have signed since is
+ * welcome.
  */
 export async function fenceMember(
   session: ControlTx,

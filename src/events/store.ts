@@ -29,8 +29,7 @@
  * (`ChangedEvents` in outbox/changes.sql.ts) and search (`elsewhere` in search/search.sql.ts). Parts of the
  * control plane read events beside what is served through `stored` (events/stored-events.ts).
  */
-import type { Client } from 'pg';
-import type { Deleter } from '../erasure/stores/deleter.js';
+import type { Deleter } from '../erasure/rules-deleter.js';
 import type { ControlTx } from '../postgres/transaction.js';
 import type { Bound } from '../sync/rules-negentropy.js';
 import type { Limits, Size } from './rules/capacity.js';
@@ -445,8 +444,8 @@ export interface EventErasing {
   /** Deletes these events, served or hidden, and announces those that were served. */
   purge(refs: readonly EventRef[], hidden: 'vanished' | 'erased'): Promise<void>;
   /**
-   * Those of these events whose content is here, served or hidden. Undefined where the control plane joins the
-   * tables of events.
+   * Those of these events whose content is here, served or hidden. Undefined where the control plane joins
+   * the tables of events.
    */
   held?(refs: readonly EventRef[]): Promise<ReadonlySet<string>>;
   /**
@@ -456,8 +455,8 @@ export interface EventErasing {
   strangersAmong<Key extends Owner>(keys: readonly Key[]): Promise<readonly Key[]>;
   /**
    * The latest `created_at` that it has seen of a member, or that a community serves; 0 without any. The time
-   * of an event that was deleted before it arrived is unknown: while such a request is recent, the latest time
-   * that may have been signed by now counts.
+   * of an event that was deleted before it arrived is unknown: while such a request is recent, the latest
+   * time that may have been signed by now counts.
    */
   newestOf(owned: Owned, fence: FenceOf): Promise<number>;
   /**
@@ -490,8 +489,8 @@ export interface FenceOf {
 }
 
 export interface ErasingSession {
-  /** A session of PostgreSQL, outside the lane, whose statements may take long. */
-  readonly client: Client;
+  /** A session of the control plane, outside the lane, whose statements may take long. */
+  readonly client: ControlTx;
   readonly now: () => number;
   /** Rows of one batch. */
   readonly rows: number;

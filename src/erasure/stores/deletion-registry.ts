@@ -83,8 +83,8 @@ export class DeletionRegistry {
 
   /**
    * In the order of registration. A store outside PostgreSQL is started in its place, after those of the same
-   * kind, and its answer is awaited at the end, so that it holds up no other store (I15). The tables of events
-   * are awaited in their place: what follows from events is deleted after them.
+   * kind, and its answer is awaited at the end, so that it holds up no other store (I15). The tables of
+   * events are awaited in their place: what follows from events is deleted after them.
    */
   private async collect<T>(
     ask: (deleter: Deleter) => Promise<T>,

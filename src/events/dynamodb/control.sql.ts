@@ -70,7 +70,8 @@ export async function readErasedInLog(
   const { rows } = await pool.query<{ id: string }>(
     `SELECT encode(event_id, 'hex') AS id FROM events_outbox
      WHERE community = $1 AND author = ANY ($2::bytea[]) AND ingested_at >= 0 AND op = 'delete'
-       AND reason IN ('${OUTBOX_REASONS.erased}', '${OUTBOX_REASONS.vanished}') AND event_id = ANY ($3::bytea[])`,
+       AND reason IN ('${OUTBOX_REASONS.erased}', '${OUTBOX_REASONS.vanished}')
+       AND event_id = ANY ($3::bytea[])`,
     [
       community,
       hexArray([...new Set(events.map(({ pubkey }) => pubkey))]),

@@ -3,7 +3,7 @@
  * for space. The lane updates the totals in the transaction of each change; nothing is counted. I11: a purge
  * selects only the oldest regular events.
  */
-import type { Client, ClientBase, Pool } from 'pg';
+import type { ClientBase, Pool } from 'pg';
 import { int2Array, int4Array, int8Array, textArray } from '../../postgres/binary.js';
 import { topicsOf, UNBOUND } from '../../topics/rules.js';
 import {
@@ -235,7 +235,7 @@ const placeOf = ({ seq, ingested_at, keep }: PlaceRow): RowRef => ({ seq, ingest
  * scan may pass many other rows. The lane then reads these places only.
  */
 export async function oldestPlaces(
-  client: Client,
+  client: ClientBase,
   community: number,
   after: number,
   head: number,
@@ -270,7 +270,7 @@ type TakenRow = PlaceRow & { community: number; payload: string; bound: string[]
  * the lane's transaction.
  */
 export async function selectExcess(
-  client: Client,
+  client: ClientBase,
   scope: Scope,
   limits: Limits,
   places: readonly RowRef[],

@@ -3,7 +3,7 @@
  * Served events are only selected here: the lane purges and announces them (I8). Hidden events were announced
  * when they were hidden, and are deleted here.
  */
-import type { Client } from 'pg';
+import type { ClientBase } from 'pg';
 import { hexArray, int4Array } from '../../postgres/binary.js';
 import { bytes, type Db } from '../../postgres/values.js';
 import { KIND_GIFT_WRAP } from '../rules/deletion.js';
@@ -30,7 +30,7 @@ export const HIDDEN_OF_SQL = deleteHidden(
 );
 
 export async function purgeHiddenOf(
-  client: Client,
+  client: ClientBase,
   author: ErasedAuthor,
   now: number,
   limit: number,
@@ -78,7 +78,7 @@ interface PageRow {
   found: boolean;
 }
 
-async function readPage(client: Client, text: string, values: unknown[]): Promise<Page> {
+async function readPage(client: ClientBase, text: string, values: unknown[]): Promise<Page> {
   const { rows } = await client.query<PageRow>({ text, values });
   const last = rows.length < PAGE_ROWS ? undefined : rows.at(-1);
   return {
@@ -93,13 +93,13 @@ async function readPage(client: Client, text: string, values: unknown[]): Promis
 const needle = ({ pubkey }: ErasedAuthor) => `["p","${pubkey}"`;
 
 /** From the newest down. */
-export function pageOfWraps(client: Client, author: ErasedAuthor, after: Cursor): Promise<Page> {
+export function pageOfWraps(client: ClientBase, author: ErasedAuthor, after: Cursor): Promise<Page> {
   const values = [author.recipient, after.createdAt, after.seq, author.community, needle(author)];
   return readPage(client, WRAPS_SQL, values);
 }
 
 /** From the first row up. */
-export function pageOfHiddenWraps(client: Client, author: ErasedAuthor, after: Cursor): Promise<Page> {
+export function pageOfHiddenWraps(client: ClientBase, author: ErasedAuthor, after: Cursor): Promise<Page> {
   return readPage(client, HIDDEN_WRAPS_SQL, [author.community, after.seq, author.until, needle(author)]);
 }
 
@@ -110,7 +110,11 @@ export const PURGE_AT_SQL = deleteHidden(
   `${AS_ERASED} = $4`,
 );
 
-export async function purgeHiddenAt(client: Client, places: readonly RowRef[], now: number): Promise<number> {
+export async function purgeHiddenAt(
+  client: ClientBase,
+  places: readonly RowRef[],
+  now: number,
+): Promise<number> {
   if (places.length === 0) return 0;
   const values = [...placeValues(places), now];
   return (await client.query({ text: PURGE_AT_SQL, values })).rowCount ?? 0;
@@ -153,7 +157,11 @@ const NODE_HIDDEN_SQL = deleteHidden(
 const ofNode = ({ community, pubkey, until }: ErasedAuthor) => [community, pubkey, until];
 
 /** Their places. Searched outside the lane, because the node may have signed many about others. */
-export async function findNodesWords(client: Client, about: ErasedAuthor, limit: number): Promise<RowRef[]> {
+export async function findNodesWords(
+  client: ClientBase,
+  about: ErasedAuthor,
+  limit: number,
+): Promise<RowRef[]> {
   const { rows } = await client.query<{ seq: number; ingested_at: number; keep: number }>({
     text: NODE_SERVED_SQL,
     values: [...ofNode(about), limit],
@@ -162,7 +170,7 @@ export async function findNodesWords(client: Client, about: ErasedAuthor, limit:
 }
 
 export async function purgeNodesHiddenWords(
-  client: Client,
+  client: ClientBase,
   about: ErasedAuthor,
   now: number,
   limit: number,
@@ -173,12 +181,12 @@ export async function purgeNodesHiddenWords(
 
 // ── Counting ───────────────────────────────────────────────────────────────────────────────────────────────
 
-const count = async (client: Client, text: string, values: unknown[]): Promise<number> => {
+const count = async (client: ClientBase, text: string, values: unknown[]): Promise<number> => {
   const { rows } = await client.query<{ count: number }>({ text, values });
   return rows[0]!.count;
 };
 
-export async function countEventsOf(client: Client, author: ErasedAuthor): Promise<number> {
+export async function countEventsOf(client: ClientBase, author: ErasedAuthor): Promise<number> {
   const own = `SELECT count(*) AS count FROM events e WHERE e.hidden IS NULL AND ${OF_AUTHOR}
     AND ${spared('e.kind')}`;
   const wraps = `SELECT count(*) AS count FROM (SELECT * FROM event_tags g WHERE ${TAGGED_BEFORE} OFFSET 0) g
@@ -207,7 +215,7 @@ const HIDDEN_IN_SQL = deleteHidden(
 );
 
 export async function purgeHiddenIn(
-  client: Client,
+  client: ClientBase,
   community: number,
   now: number,
   limit: number,
@@ -215,7 +223,7 @@ export async function purgeHiddenIn(
   return (await client.query({ text: HIDDEN_IN_SQL, values: [community, limit, now] })).rowCount ?? 0;
 }
 
-export async function countEventsIn(client: Client, community: number): Promise<number> {
+export async function countEventsIn(client: ClientBase, community: number): Promise<number> {
   return (
     (await count(client, 'SELECT count(*) AS count FROM events WHERE community = $1 AND hidden IS NULL', [
       community,

@@ -2,7 +2,7 @@
  * Deletion requests past `deletion.keepRequestsDays`, with their tombstones. Inside the lane's transaction:
  * the request and its tombstones end together, and no event is decided in between.
  */
-import type { Client } from 'pg';
+import type { ClientBase } from 'pg';
 import { hexArray } from '../../postgres/binary.js';
 import { KIND_DELETION } from '../rules/classify.js';
 import type { PlacedEvent } from '../rules/facts.js';
@@ -19,7 +19,7 @@ export const OLD_REQUESTS_SQL = bounded(`SELECT ${COLUMNS} ${OLD_REQUESTS} ORDER
  * Deletes their tombstones too. A tombstone that a later request has renewed names that request, and stays.
  */
 export async function takeOldRequests(
-  client: Client,
+  client: ClientBase,
   community: number,
   ingestedBefore: number,
   limit: number,
@@ -34,7 +34,7 @@ export async function takeOldRequests(
 }
 
 export function countOldRequests(
-  client: Client,
+  client: ClientBase,
   community: number,
   ingestedBefore: number,
   state: DryRunState,

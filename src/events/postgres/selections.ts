@@ -3,7 +3,7 @@
  * index made for it and is bounded in rows and bytes. Inside the lane's transaction: the lane hides and
  * announces the rows (I8).
  */
-import type { Client } from 'pg';
+import type { ClientBase } from 'pg';
 import { int2Array, int8Array } from '../../postgres/binary.js';
 import { KIND_VANISH } from '../rules/classify.js';
 import { factKey, type PlacedEvent, type RowRef } from '../rules/facts.js';
@@ -16,7 +16,11 @@ import { eventAt } from './places.js';
 import { selectRemovable } from './restore.js';
 import { bounded, COLUMNS, selectEvents, selectExpired, selectOldHistory } from './sweeps.js';
 
-export function selectServed(client: Client, which: Selection, now: number): Promise<readonly PlacedEvent[]> {
+export function selectServed(
+  client: ClientBase,
+  which: Selection,
+  now: number,
+): Promise<readonly PlacedEvent[]> {
   switch (which.by) {
     case 'ids':
       return selectRemovable(client, which.refs);
@@ -46,7 +50,7 @@ export function selectServed(client: Client, which: Selection, now: number): Pro
  * found their event.
  */
 export async function selectOrdered(
-  client: Client,
+  client: ClientBase,
   orders: Ordered<boolean>,
   now: number,
 ): Promise<readonly PlacedEvent[]> {
@@ -93,7 +97,7 @@ const NEXT_IN_SQL = servedIn('AND e.created_at <= $3 AND e.seq <> ALL ($4::bigin
  * left out by their offsets, because many events may have the time of its last one.
  */
 export function nextServedOf(
-  client: Client,
+  client: ClientBase,
   author: Authored,
   page: readonly PlacedEvent[],
   limit: number,
@@ -103,7 +107,7 @@ export function nextServedOf(
 }
 
 export function nextServedIn(
-  client: Client,
+  client: ClientBase,
   community: number,
   page: readonly PlacedEvent[],
   limit: number,

@@ -2,12 +2,13 @@
  * The event store on PostgreSQL. Writes go through the lane (lane/); reads and changes use the connection
  * pool of their query class. Nothing is decided here.
  */
+
+import { eventsDeleter } from '../../erasure/stores/events.js';
 import { readChangesOf } from '../../outbox/changes.sql.js';
 import { readAnchor, readBus, readBusHead, readHead, readOutbox } from '../../outbox/outbox.sql.js';
 import type { EventStore } from '../store.js';
 import { positionsWithoutRow, withUnnamed } from '../unnamed-changes.js';
 import { purgeHiddenById, readNewestOf } from './erased-events.js';
-import { eventsDeleter } from './eraser.js';
 import { passHistory, pendingHistory } from './history.js';
 import { type LaneOptions, startLane } from './lane/lane.js';
 import { countEvents } from './read/count.js';

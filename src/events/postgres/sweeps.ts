@@ -4,7 +4,7 @@
  * they were hidden, and nothing restores them, so they are deleted here, in a short statement outside the
  * lane. I11: tombstones, vanish marks, heads, and dedupe rows of stored events are never touched.
  */
-import type { Client } from 'pg';
+import type { ClientBase } from 'pg';
 import { int2Array } from '../../postgres/binary.js';
 import type { Db } from '../../postgres/values.js';
 import { topicsOf, UNBOUND } from '../../topics/rules.js';
@@ -42,7 +42,11 @@ interface EventRow {
   bound: string[] | null;
 }
 
-export async function selectEvents(client: Client, text: string, values: unknown[]): Promise<PlacedEvent[]> {
+export async function selectEvents(
+  client: ClientBase,
+  text: string,
+  values: unknown[],
+): Promise<PlacedEvent[]> {
   const { rows } = await client.query<EventRow>({ text, values });
   return rows.map(({ community, seq, ingested_at, keep, payload, bound }) => ({
     community,
@@ -75,7 +79,7 @@ export interface Counted {
 
 /** Counts the rows that no earlier job of the dry run has taken, up to COUNT_MAX, and marks them as taken. */
 export async function countByKind(
-  client: Client,
+  client: ClientBase,
   counted: Counted,
   state: DryRunState,
 ): Promise<KindCount[]> {
@@ -128,11 +132,15 @@ function noteEvent(
 const EXPIRED = 'FROM events e WHERE e.hidden IS NULL AND e.expires_at IS NOT NULL AND e.expires_at <= $1';
 export const EXPIRED_SQL = bounded(`SELECT ${COLUMNS} ${EXPIRED} ORDER BY e.expires_at LIMIT $2`);
 
-export function selectExpired(client: Client, nowSeconds: number, limit: number): Promise<PlacedEvent[]> {
+export function selectExpired(client: ClientBase, nowSeconds: number, limit: number): Promise<PlacedEvent[]> {
   return selectEvents(client, EXPIRED_SQL, [nowSeconds, limit]);
 }
 
-export function countExpired(client: Client, nowSeconds: number, state: DryRunState): Promise<KindCount[]> {
+export function countExpired(
+  client: ClientBase,
+  nowSeconds: number,
+  state: DryRunState,
+): Promise<KindCount[]> {
   return countByKind(client, { from: EXPIRED, values: [nowSeconds], served: true }, state);
 }
 
@@ -144,7 +152,7 @@ const OLD_HISTORY = `FROM events e WHERE e.keep = ${Keep.history} AND e.communit
 export const OLD_HISTORY_SQL = bounded(`SELECT ${COLUMNS} ${OLD_HISTORY} ORDER BY e.ingested_at LIMIT $3`);
 
 export function selectOldHistory(
-  client: Client,
+  client: ClientBase,
   community: number,
   supersededBefore: number,
   limit: number,
@@ -153,7 +161,7 @@ export function selectOldHistory(
 }
 
 export function countOldHistory(
-  client: Client,
+  client: ClientBase,
   community: number,
   supersededBefore: number,
   state: DryRunState,
@@ -220,7 +228,7 @@ export const purgeDeleted = purgeBy(PURGE_DELETED_SQL);
 export const purgeRemoved = purgeBy(PURGE_REMOVED_SQL);
 
 type Count = (
-  client: Client,
+  client: ClientBase,
   community: number,
   hiddenBefore: number,
   state: DryRunState,
@@ -252,7 +260,7 @@ export const FORGET_SQL = `
 const codes = (reasons: readonly Hidden[]) => int2Array(reasons.map((reason) => HIDDEN_CODES[reason]));
 
 export async function forgetDedupe(
-  client: Client,
+  client: ClientBase,
   community: number,
   goneBefore: number,
   reasons: readonly Hidden[],
@@ -269,7 +277,7 @@ const ERASED = `e.community = $1 AND e.hidden IN (${HIDDEN_CODES.vanished}, ${HI
  * Forgets the ids of gift wraps to erased or vanished members, and of the node's own events about them. The
  * marks keep these events out.
  */
-export async function forgetErased(client: Client, community: number, limit: number): Promise<number> {
+export async function forgetErased(client: ClientBase, community: number, limit: number): Promise<number> {
   const { rowCount } = await client.query(
     `DELETE FROM event_dedupe d
      WHERE d.ctid = ANY (ARRAY(SELECT e.ctid FROM event_dedupe e WHERE ${ERASED} LIMIT $2))`,
@@ -280,7 +288,7 @@ export async function forgetErased(client: Client, community: number, limit: num
 
 /** How many ids `forgetErased` would forget, by reason. */
 export async function countErased(
-  client: Client,
+  client: ClientBase,
   community: number,
 ): Promise<{ reason: Hidden; rows: number }[]> {
   const { rows } = await client.query<{ hidden: number; rows: number }>({
@@ -292,7 +300,7 @@ export async function countErased(
 }
 
 export async function countForgettable(
-  client: Client,
+  client: ClientBase,
   community: number,
   goneBefore: number,
   reasons: readonly Hidden[],
@@ -313,7 +321,11 @@ export async function countForgettable(
  */
 const PAST_QUOTAS = 'FROM deletion_quotas WHERE day < $1';
 
-export async function forgetPastQuotas(client: Client, beforeDay: number, limit: number): Promise<number> {
+export async function forgetPastQuotas(
+  client: ClientBase,
+  beforeDay: number,
+  limit: number,
+): Promise<number> {
   const { rowCount } = await client.query(
     `DELETE FROM deletion_quotas q USING (SELECT community, author, day ${PAST_QUOTAS} LIMIT $2) past
      WHERE q.community = past.community AND q.author = past.author AND q.day = past.day`,
@@ -322,7 +334,7 @@ export async function forgetPastQuotas(client: Client, beforeDay: number, limit:
   return rowCount ?? 0;
 }
 
-export async function countPastQuotas(client: Client, beforeDay: number): Promise<number> {
+export async function countPastQuotas(client: ClientBase, beforeDay: number): Promise<number> {
   const { rows } = await client.query<{ rows: number }>(
     `SELECT count(*) AS rows FROM (SELECT 1 ${PAST_QUOTAS} LIMIT ${COUNT_MAX}) q`,
     [beforeDay],
@@ -332,7 +344,7 @@ export async function countPastQuotas(client: Client, beforeDay: number): Promis
 
 // ── The live bus ───────────────────────────────────────────────────────────────────────────────────────────
 
-export async function countBus(client: Client, sentBefore: number): Promise<number> {
+export async function countBus(client: ClientBase, sentBefore: number): Promise<number> {
   const { rows } = await client.query<{ rows: number }>(
     `SELECT count(*) AS rows FROM (SELECT 1 FROM live_bus WHERE sent_at < $1 LIMIT ${COUNT_MAX}) b`,
     [sentBefore],

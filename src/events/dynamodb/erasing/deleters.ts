@@ -1,6 +1,6 @@
 /** The three tables in an erasure, each as a store of its own (I12). */
 import type { MemberSubject, Subject } from '../../../erasure/rules.js';
-import type { Deleter } from '../../../erasure/stores/deleter.js';
+import type { Deleter } from '../../../erasure/rules-deleter.js';
 import type { Owner } from '../../store.js';
 import { type Dynamodb, eachOf, type Item, type WriteOf } from '../client.js';
 import { removeAll } from '../commit.js';

@@ -20,7 +20,7 @@ const WAITING_MAX = 1_000;
 /** How long one try waits for the log. */
 const LOG_MS_MAX = 30_000;
 const LOOK_MS = 100;
-/** A change that is not in the log after this time, although the stream was read, is not announced any more. */
+/** A delete that is not in the log after this time, although the stream was read, will not be announced. */
 const ANNOUNCED_MS = 60_000;
 
 export interface ErasingOptions {

@@ -1,7 +1,7 @@
 /** The part of the contract that erasures and files of personal data use (I12). */
 import { performance } from 'node:perf_hooks';
 import { setTimeout as delay } from 'node:timers/promises';
-import { leftEventsDeleter } from '../../postgres/eraser.js';
+import { leftEventsDeleter } from '../../../erasure/stores/events.js';
 import type { TagHash } from '../../postgres/tag-hash.js';
 import type { EventErasing } from '../../store.js';
 import { isServedItem } from '../items.js';

@@ -20,7 +20,7 @@ const PAGE = 100;
 
 /** What an entry of the index names. */
 export type Found =
-  /** `by`: the entry that found it. It is deleted last, so that an interrupted erasure finds the event again. */
+  /** `by`: the entry that found it. It is deleted last: an interrupted erasure finds the event again. */
   | { readonly type: 'served'; readonly item: EventItem; readonly by: Entry }
   | { readonly type: 'hidden'; readonly item: EventItem; readonly by?: Entry }
   | { readonly type: 'left'; readonly entry: Entry };

@@ -3,10 +3,6 @@
  * deleted outside the lane; so are the tags of events that a mark hides.
  */
 import { performance } from 'node:perf_hooks';
-import { type CommunitySubject, type MemberSubject, nextRows } from '../../erasure/rules.js';
-import { type Deleter, inBatches, type Progress } from '../../erasure/stores/deleter.js';
-import type { PlacedEvent, RowRef } from '../rules/facts.js';
-import type { ErasingSession, EventStore } from '../store.js';
 import {
   type Cursor,
   countEventsIn,
@@ -20,11 +16,15 @@ import {
   purgeHiddenIn,
   purgeHiddenOf,
   purgeNodesHiddenWords,
-} from './erased-events.js';
-import { forgetServed, removeTagsOf } from './hide.js';
-import { nextServedIn, nextServedOf, selectServed } from './selections.js';
-import { eventDedupeTable, eventsTable, eventTagsTable } from './tables.js';
-import type { TagHash } from './tag-hash.js';
+} from '../../events/postgres/erased-events.js';
+import { forgetServed, removeTagsOf } from '../../events/postgres/hide.js';
+import { nextServedIn, nextServedOf, selectServed } from '../../events/postgres/selections.js';
+import { eventDedupeTable, eventsTable, eventTagsTable } from '../../events/postgres/tables.js';
+import type { TagHash } from '../../events/postgres/tag-hash.js';
+import type { PlacedEvent, RowRef } from '../../events/rules/facts.js';
+import type { ErasingSession, EventStore } from '../../events/store.js';
+import { type CommunitySubject, type MemberSubject, nextRows } from '../rules.js';
+import { type Deleter, inBatches, type Progress } from './deleter.js';
 
 export const EVENTS_STORE = `postgres:${eventsTable.erased.store}`;
 const DEDUPE = `postgres:${eventDedupeTable.erased.store}`;
