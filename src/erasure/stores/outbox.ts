@@ -7,6 +7,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { DAY_MS } from '../../events/rules/retention.js';
 import { storeBy } from '../all-tables.sql.js';
+import type { Subject } from '../rules.js';
+import { type Deleter, inBatches, type Progress } from './deleter.js';
 import {
   type BehindConsumer,
   consumersBehind,
@@ -14,9 +16,7 @@ import {
   lastOutboxSeq,
   leaveBehind,
   scrubOutbox,
-} from '../outbox.sql.js';
-import type { Subject } from '../rules.js';
-import { type Deleter, inBatches, type Progress } from './deleter.js';
+} from './outbox.sql.js';
 import type { PostgresStores } from './postgres.js';
 
 /** How long one try waits for consumers that do not advance. */

@@ -1,7 +1,7 @@
 /** The outbox in an erasure: who has read the deletes, and the rows that name the subject. */
 import type { Client } from 'pg';
-import { isLabelOfErased } from '../labels/tables.sql.js';
-import { bytes } from '../postgres/values.js';
+import { isLabelOfErased } from '../../labels/tables.sql.js';
+import { bytes } from '../../postgres/values.js';
 
 export interface BehindConsumer {
   readonly consumer: string;
