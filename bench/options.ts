@@ -312,7 +312,8 @@ function describe(rowIds: readonly string[]): Command {
     .addOption(
       new Option(
         '--store <name>',
-        'where the node keeps its events; dynamodb: on DynamoDB Local, with the capacity units of each row',
+        'where the node keeps its events; dynamodb: on DynamoDB Local, with the capacity units of each row ' +
+          'and with 16 events in flight',
       )
         .choices(['postgres', 'dynamodb'])
         .default('postgres'),
