@@ -88,20 +88,6 @@ export const BROKEN_RULES: readonly BrokenRule[] = [
     rounds: 3,
   },
   {
-    name: 'expired-live',
-    what: 'Live delivery does not look at the expiration',
-    changes: [
-      {
-        file: FANOUT,
-        from: '|| isExpired(live.event, Math.floor(this.options.now() / 1_000))',
-        to: '',
-      },
-    ],
-    // An instance is frozen while an event expires that was posted at the other one.
-    seed: 4159,
-    rounds: 3,
-  },
-  {
     name: 'twice',
     what: 'Live delivery sends an event twice',
     changes: [
@@ -152,6 +138,20 @@ export const BROKEN_RULES: readonly BrokenRule[] = [
     ],
     seed: 1,
     rounds: 3,
+  },
+  {
+    name: 'expired-live',
+    what: 'Live delivery does not look at the expiration',
+    changes: [
+      {
+        file: FANOUT,
+        from: '|| isExpired(live.event, Math.floor(this.options.now() / 1_000))',
+        to: '',
+      },
+    ],
+    // An instance is frozen while an event expires that was posted at the other one.
+    seed: 4159,
+    rounds: 1,
   },
   {
     name: 'search',
