@@ -5,12 +5,12 @@
 import type { Client } from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { addCommunity, writeSetting } from '../../src/communities/communities.sql.js';
-import * as events from '../../src/events/postgres/erased-events.js';
 import { erase } from '../../src/erasure/jobs.js';
 import { expire } from '../../src/events/jobs/expire.js';
 import { forgetDedupeRows } from '../../src/events/jobs/forget-dedupe.js';
 import { forgetRequests } from '../../src/events/jobs/forget-requests.js';
 import { purgeDeletedEvents } from '../../src/events/jobs/purge-deleted.js';
+import * as events from '../../src/events/postgres/erased-events.js';
 import { SERVED_OF_SQL } from '../../src/events/postgres/selections.js';
 import * as sweeps from '../../src/events/postgres/sweeps.js';
 import type { NostrEvent } from '../../src/events/rules/event.js';
