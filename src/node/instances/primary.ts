@@ -131,7 +131,7 @@ export class Primary {
       if (seat.life !== life || signal.aborted) return;
       failures = Date.now() - life.startedAt > HEALTHY_MS ? 1 : failures + 1;
       log.error(
-        { instance: seat.name, how, failures },
+        { process: seat.name, how, failures },
         'an instance ended unexpectedly; it is started again',
       );
       if (failures > RESTARTS_MAX && !this.seats.some((other) => other.life.isServing))
@@ -164,7 +164,7 @@ export class Primary {
       await next.ready;
     } catch (error) {
       const why = (error as Error).message;
-      this.options.log.error({ instance: seat.name, why }, 'rolling restart: given up, the old ones serve');
+      this.options.log.error({ process: seat.name, why }, 'rolling restart: given up, the old ones serve');
       return false;
     } finally {
       this.stopping.signal.removeEventListener('abort', abandon);
@@ -184,7 +184,7 @@ export class Primary {
         if (!life.isServing) continue;
         if (Date.now() - life.heardAt <= SILENT_MS_MAX) life.send({ kind: 'ping' });
         else {
-          this.options.log.error({ instance: name }, 'an instance does not answer; it is killed');
+          this.options.log.error({ process: name }, 'an instance does not answer; it is killed');
           life.kill();
         }
       }
