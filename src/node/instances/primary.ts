@@ -130,10 +130,7 @@ export class Primary {
       const how = await life.ended;
       if (seat.life !== life || signal.aborted) return;
       failures = Date.now() - life.startedAt > HEALTHY_MS ? 1 : failures + 1;
-      log.error(
-        { process: seat.name, how, failures },
-        'an instance ended unexpectedly; it is started again',
-      );
+      log.error({ process: seat.name, how, failures }, 'an instance ended unexpectedly; it is started again');
       if (failures > RESTARTS_MAX && !this.seats.some((other) => other.life.isServing))
         return onGiveUp(`instance ${seat.name} ends again and again: ${how}`);
       await delay(backOffMs(failures), undefined, { signal }).catch(() => undefined);
