@@ -24,7 +24,7 @@ export interface PostgresStoreOptions extends LaneOptions {
 }
 
 export function startPostgresStore(options: PostgresStoreOptions): EventStore {
-  const { database, tagHash, replica } = options;
+  const { database, tagHash, replica, now: clock } = options;
   const { pool, ownPool, queryPools } = database;
   const lane = startLane(options);
   const reading: Replica['read'] =
@@ -75,7 +75,7 @@ export function startPostgresStore(options: PostgresStoreOptions): EventStore {
     purge: async (refs, hidden) => {
       if (refs.length === 0) return;
       await lane.hide({ hidden, purge: true, which: { by: 'ids', refs } });
-      await purgeHiddenById(pool, refs, options.now());
+      await purgeHiddenById(pool, refs, clock());
     },
     strangersAmong: async (keys) => keys,
     newestOf: (owned, fence) => readNewestOf(ownPool, owned, fence),
