@@ -133,6 +133,7 @@ async function laneBackend(): Promise<number> {
 
 const url = () => `ws://127.0.0.1:${port}`;
 const IN_FLIGHT_MAX = 16;
+const HAVE_NEWER = 'duplicate: have a newer version';
 
 /** Publishes without end. It reconnects when it is disconnected, and sends unanswered events again. */
 class Publisher {
@@ -195,7 +196,8 @@ class Publisher {
     if (event === undefined) return;
     this.unanswered.delete(event.id);
     if (accepted === true) {
-      this.acknowledged.set(event.id, event);
+      // Versions that are in flight together may pass each other. The older one is not stored then.
+      if (message !== HAVE_NEWER) this.acknowledged.set(event.id, event);
       this.onOk?.();
     } else this.refused.push(message as string);
   }
