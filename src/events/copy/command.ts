@@ -51,9 +51,9 @@ export function copyCommand(): Command {
 5. When all is well, "minato events drop --from postgres --yes" deletes the old copy. Until then the node can
    go back by a restore of the value, without what was posted since. Erasures delete from the old copy too.
 
-From DynamoDB to PostgreSQL the steps are the same, with "--to postgres", and MINATO_EVENT_STORE=dynamodb until
-the last start. The switch reads all tables of DynamoDB again. Afterwards erasures do not reach the tables in
-DynamoDB: delete them soon, with "minato events drop --from dynamodb --yes".
+From DynamoDB to PostgreSQL the steps are the same, with "--to postgres", and with MINATO_EVENT_STORE=dynamodb
+until the last start. The switch reads the tables of DynamoDB again as a whole. Afterwards erasures do not
+reach these tables: delete them soon, with "minato events drop --from dynamodb --yes".
 
 DYNAMODB_ENDPOINT, AWS_REGION and MINATO_DYNAMODB_PREFIX name the tables. The credentials need the right to
 create, to scan and to delete tables, which a running node does not need. Counters of repeated events are not
@@ -75,8 +75,8 @@ export function dropCommand(): Command {
     .addHelpText(
       'after',
       `
-Only the store that the node does not use. In PostgreSQL it deletes events, tags, ids, heads and tombstones, not
-the log, and nothing of the control plane. In DynamoDB it deletes the three tables of the events.`,
+Only the store that the node does not use. In PostgreSQL it deletes events, tags, ids, heads and tombstones,
+not the log, and nothing of the control plane. In DynamoDB it deletes the three tables of the events.`,
     )
     .action(drop);
 }
@@ -210,8 +210,9 @@ async function switchStore(
   if (!quick) report(await shown('compared', moving, verifyCopy));
   if (signal.aborted) return;
   await resetSweeps(pool);
-  await writeEventStore(pool, to);
+  // A place of this copy must not be taken for one of the way back.
   await forgetCopy(pool);
+  await writeEventStore(pool, to);
   const named = to === 'dynamodb' ? ` DYNAMODB_ENDPOINT=${place.endpoint}` : '';
   const erased = to === 'dynamodb' ? '' : ', which erasures do not reach';
   process.stdout.write(

@@ -91,7 +91,7 @@ export function isSame(found: Item | undefined, item: Item): boolean {
   return found !== undefined && hashOfItem(found) === hashOfItem(item);
 }
 
-// ── Verification ───────────────────────────────────────────────────────────────────────────────────────────────
+// ── Verification ───────────────────────────────────────────────────────────────────────────────────────────
 
 export interface Verified {
   readonly section: Section | 'hidden';

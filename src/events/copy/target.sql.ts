@@ -5,7 +5,6 @@
 import type { Client, ClientBase, Pool } from 'pg';
 import { hexArray, int2Array, int4Array, int8Array, textArray } from '../../postgres/binary.js';
 import { BEGIN_BRIEFLY, inTransaction } from '../../postgres/transaction.js';
-import type { EventItem } from '../dynamodb/items.js';
 import { removeTagsOf } from '../postgres/hide.js';
 import { LANE_LOCK } from '../postgres/lane/lock.js';
 import { ensurePartitionsOf } from '../postgres/partitions.js';
@@ -13,7 +12,7 @@ import { type TagHash, tagKeys } from '../postgres/tag-hash.js';
 import type { NostrEvent } from '../rules/event.js';
 import { expirationOf } from '../rules/expiration.js';
 import { factKey } from '../rules/facts.js';
-import { HIDDEN_CODES } from '../rules/hidden.js';
+import { HIDDEN_CODES, type Hidden } from '../rules/hidden.js';
 import { Keep } from '../rules/keep.js';
 import type { EventRef } from '../store.js';
 import type { HeadRow, KnownRow, MarkRow, TombstoneRow } from './source.sql.js';
@@ -56,6 +55,22 @@ export async function takeOffsets(pool: Pool, count: number, isLaneHeld: boolean
 }
 
 // ── Events ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** The attributes of an item. */
+export interface EventItem {
+  readonly community: number;
+  readonly event_id: string;
+  readonly pubkey: string;
+  readonly kind: number;
+  readonly created_at: number;
+  readonly ingested_at: number;
+  readonly keep: number;
+  readonly payload?: string;
+  readonly bound?: readonly string[];
+  readonly hidden_as?: Hidden;
+  readonly hidden_at?: number;
+  readonly gone_at?: number;
+}
 
 export interface NewEvent {
   readonly item: EventItem;
@@ -101,7 +116,8 @@ async function writeIds(tx: ClientBase, events: readonly NewEvent[]): Promise<vo
   await tx.query(
     `INSERT INTO event_dedupe AS d
        (seq, ingested_at, first_seen_at, gone_at, community, keep, hidden, event_id, author)
-     SELECT seq, ingested_at, first_seen_at, nullif(gone_at, 0), community, keep, nullif(hidden, 0), id, author
+     SELECT seq, ingested_at, first_seen_at, nullif(gone_at, 0), community, keep, nullif(hidden, 0), id,
+       author
      FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::int[], $6::smallint[],
        $7::smallint[], $8::bytea[], $9::bytea[])
        AS n (seq, ingested_at, first_seen_at, gone_at, community, keep, hidden, id, author)
@@ -302,7 +318,11 @@ export async function removeTombstones(pool: Pool, tombstones: readonly Tombston
 }
 
 /** The control plane has marks in PostgreSQL whatever the store. */
-export async function writeMarks(pool: Pool, marks: readonly MarkRow[], tagHash: TagHash): Promise<number> {
+export async function writeMarks(
+  pool: Pool,
+  marks: readonly MarkRow[],
+  { tagHash, now }: { readonly tagHash: TagHash; readonly now: number },
+): Promise<number> {
   const { rowCount } = await pool.query(
     `INSERT INTO vanish_marks AS v (community, until, recipient_tag, pubkey, request, erased_at)
      SELECT community, until, recipient_tag, pubkey, nullif(request, ''::bytea),
@@ -320,7 +340,7 @@ export async function writeMarks(pool: Pool, marks: readonly MarkRow[], tagHash:
       hexArray(marks.map(({ pubkey }) => pubkey)),
       hexArray(marks.map(({ requestId }) => requestId ?? '')),
       int4Array(marks.map(({ isPending }) => Number(isPending))),
-      Date.now(),
+      now,
     ],
   );
   return rowCount ?? 0;
@@ -331,7 +351,8 @@ export async function writeMarks(pool: Pool, marks: readonly MarkRow[], tagHash:
 /** Jobs continue at positions of the store that they have read: times in one, offsets in the other. */
 export async function resetSweeps(pool: Pool): Promise<void> {
   await pool.query(
-    `UPDATE node_state SET value = '0' WHERE key = 'retention_cursor' OR starts_with(key, 'capacity_cursor_')`,
+    `UPDATE node_state SET value = '0'
+     WHERE key = 'retention_cursor' OR starts_with(key, 'capacity_cursor_')`,
   );
 }
 

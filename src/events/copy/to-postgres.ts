@@ -222,7 +222,7 @@ async function copyState(copying: Copying, place: Place): Promise<CopiedPage> {
   const written =
     (await writeTombstones(pool, of('tombstone').map(tombstoneOf))) +
     (await writeHeads(pool, await headsOf(copying, of('head').map(headOf)))) +
-    (await writeMarks(pool, await marksOf(copying, of('mark')), tagHash));
+    (await writeMarks(pool, await marksOf(copying, of('mark')), { tagHash, now: Date.now() }));
   return {
     read: items.length,
     written,
