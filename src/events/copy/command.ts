@@ -86,6 +86,8 @@ async function drop({ from, yes }: { from: EventStoreName; yes?: boolean }): Pro
   await withDatabase(async ({ config, database, log }) => {
     await prepareDatabase(database, config, Date.now, log);
     if (config.eventStore === from) throw new Error(`the events of this node are in ${NAMES[from]}`);
+    // A copy that was begun there begins again.
+    await forgetCopy(database.pool);
     if (from === 'postgres') await truncateEvents(database.pool);
     else {
       const db = new Dynamodb(placeOf(config.dynamodb));
@@ -229,5 +231,8 @@ function report(found: readonly Verified[]): void {
         `in DynamoDB ${count(differing).padStart(8)} differ\n`,
     );
   if (found.some(({ postgres, dynamodb, differing }) => differing > 0 || postgres !== dynamodb))
-    throw new Error('the two stores differ, so nothing was switched; run the command again with --restart');
+    throw new Error(
+      'the two stores differ, so nothing was switched; run the command again with --restart, ' +
+        'or first delete the copy that an earlier move has left: minato events drop',
+    );
 }
