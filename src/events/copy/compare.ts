@@ -79,7 +79,7 @@ export function copyOrFail(row: EventRow, settingsOf: CopyOptions['settingsOf'])
   );
 }
 
-export const keyOf = (table: Table, item: Item): Item =>
+const keyOf = (table: Table, item: Item): Item =>
   table === 'events' ? { id: item.id } : { pk: item.pk, sk: item.sk };
 
 /** The items of these rows in DynamoDB, by `keyText`. */
