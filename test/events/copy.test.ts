@@ -59,6 +59,7 @@ const served = async () => {
 };
 const lastSeq = async () =>
   (await node.database.pool.query<{ last_seq: number }>('SELECT last_seq FROM lane_state')).rows[0]!.last_seq;
+const there = () => ({ ...env, MINATO_EVENT_STORE: 'dynamodb' });
 const total = async () =>
   (
     await node.database.pool.query<{ events: number }>(
@@ -170,10 +171,24 @@ describe('a copy', () => {
     await eventually('the totals have them', async () => ((await total()) === events + 2 ? true : undefined));
   });
 
+  it('leaves a copy in PostgreSQL from which erasures delete as well', async () => {
+    const left = async (author: typeof bob) => {
+      const { rows } = await node.database.pool.query<{ count: number }>(
+        'SELECT count(*)::int AS count FROM events WHERE pubkey = $1',
+        [Buffer.from(author.pubkey, 'hex')],
+      );
+      return rows[0]!.count;
+    };
+    expect(await left(bob)).toBeGreaterThan(0);
+    const { code, stdout, stderr } = await runCli(['erase', 'member', bob.pubkey, '--yes'], there());
+    expect(code, `${stdout}${stderr}`).toBe(0);
+    expect(await left(bob)).toBe(0);
+    expect(await left(alice)).toBeGreaterThan(0);
+  });
+
   it('leaves a copy in PostgreSQL that a command deletes', async () => {
-    const there = { ...env, MINATO_EVENT_STORE: 'dynamodb' };
-    expect((await runCli(['events', 'drop', '--from', 'postgres'], there)).stderr).toContain('--yes');
-    const { code, stderr } = await runCli(['events', 'drop', '--from', 'postgres', '--yes'], there);
+    expect((await runCli(['events', 'drop', '--from', 'postgres'], there())).stderr).toContain('--yes');
+    const { code, stderr } = await runCli(['events', 'drop', '--from', 'postgres', '--yes'], there());
     expect(code, stderr).toBe(0);
     const { rows } = await node.database.pool.query('SELECT 1 FROM events LIMIT 1');
     expect(rows).toEqual([]);

@@ -107,12 +107,24 @@ export function copiesOfMark({ community, pubkey, until, requestId, isPending }:
 const entry = (put: Item): WriteOf => ({ table: 'index', put });
 const state = (item: Item): Copied => ({ table: 'state', item, entries: [] });
 
-/** Attributes that differ between two copies of the same row. */
-const OWN = new Set(['copied_at', 'buried_at']);
+/** Members that are being erased, or were: nothing of them is copied. */
+export const isErasing = ({ hidden_as }: Item): boolean => hidden_as === 'vanished' || hidden_as === 'erased';
+
+/**
+ * Attributes that differ between two copies, that follow from others and the settings, or that are in the
+ * log.
+ */
+const OWN = new Set(['copied_at', 'buried_at', 'ttl_at', 'came_by']);
+/** All that PostgreSQL keeps of a purged event. */
+const GONE = new Set(['id', 'pubkey', 'ingested_at', 'hidden_as', 'gone_at']);
 
 /** The same for two items with the same content. */
 export function hashOfItem(item: Item): string {
-  const names = Object.keys(item).filter((name) => !OWN.has(name));
+  const isGone = item.gone_at !== undefined && item.payload === undefined;
+  // PostgreSQL keeps superseded versions in a bucket of their own.
+  const isCompared = (name: string) =>
+    isGone ? GONE.has(name) : !OWN.has(name) && !(name === 'keep' && item.hidden_as === 'superseded');
+  const names = Object.keys(item).filter(isCompared);
   const text = JSON.stringify(names.sort().map((name) => [name, item[name]]));
   return createHash('sha256').update(text).digest('hex');
 }

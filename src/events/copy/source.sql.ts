@@ -6,7 +6,8 @@ import type { Client, ClientBase, Pool } from 'pg';
 import { hexArray, int4Array } from '../../postgres/binary.js';
 import { UNBOUND } from '../../topics/rules.js';
 import { LANE_LOCK } from '../postgres/lane/lock.js';
-import type { CameBy } from '../rules/facts.js';
+import { dedupeOf } from '../postgres/places.js';
+import type { CameBy, RowRef } from '../rules/facts.js';
 import { HIDDEN_CODES, type Hidden, hiddenOf } from '../rules/hidden.js';
 import type { EventRef } from '../store.js';
 
@@ -23,12 +24,20 @@ export interface SourcePage<T> {
 export interface EventRow {
   readonly community: number;
   readonly payload: string;
+  /** When it came in. The row of a superseded version has the time when it was superseded. */
   readonly ingestedAt: number;
   readonly keep: number;
   readonly bound: readonly string[];
   readonly cameBy: CameBy | undefined;
   readonly hidden: Hidden | undefined;
   readonly hiddenAt: number | undefined;
+}
+/** What PostgreSQL has of an id, and where. */
+export interface KnownRow extends EventRef {
+  readonly place: RowRef;
+  /** Undefined when only the id is left. */
+  readonly event: EventRow | undefined;
+  readonly gone: GoneRow | undefined;
 }
 /** The id of an event that was purged. */
 export interface GoneRow {
@@ -62,7 +71,9 @@ export interface MarkRow {
   readonly isPending: boolean;
 }
 
-const EVENT_COLUMNS = 'e.seq, e.community, e.payload, e.ingested_at, e.keep, e.bound, e.hidden, e.hidden_at';
+const EVENT_COLUMNS = `e.seq, e.community, e.payload, e.keep, e.bound, e.hidden, e.hidden_at,
+  coalesce(CASE WHEN e.hidden = ${HIDDEN_CODES.superseded} THEN (SELECT d.first_seen_at FROM event_dedupe d
+    WHERE d.community = e.community AND d.event_id = e.id) END, e.ingested_at) AS ingested_at`;
 interface EventTuple {
   seq: number;
   community: number;
@@ -107,6 +118,47 @@ export async function readEventsOf(db: Db, refs: readonly EventRef[]): Promise<E
     [int4Array(refs.map(({ community }) => community)), hexArray(refs.map(({ id }) => id))],
   );
   return rows.map(rowOf);
+}
+
+/** The ids that are known here, with their rows. */
+export async function readKnownRows(db: Db, refs: readonly EventRef[]): Promise<KnownRow[]> {
+  const { rows } = await db.query<{
+    community: number;
+    id: string;
+    author: string;
+    seq: number;
+    ingested_at: number;
+    keep: number;
+    first_seen_at: number;
+    gone_at: number | null;
+    hidden: number | null;
+    hidden_at: number | null;
+    payload: string | null;
+    bound: string[] | null;
+  }>(
+    `SELECT d.community, encode(d.event_id, 'hex') AS id, encode(d.author, 'hex') AS author, d.seq,
+       d.ingested_at, d.keep, d.first_seen_at, d.gone_at, d.hidden, e.hidden_at, e.payload, e.bound
+     FROM unnest($1::int[], $2::bytea[]) AS asked (community, id)
+     ${dedupeOf('asked.community', 'asked.id')}
+     LEFT JOIN LATERAL (SELECT * FROM events at
+       WHERE at.keep = d.keep AND at.ingested_at = d.ingested_at AND at.seq = d.seq OFFSET 0) e ON true`,
+    [int4Array(refs.map(({ community }) => community)), hexArray(refs.map(({ id }) => id))],
+  );
+  return rows.map((row) => {
+    const { community, id, author, seq, keep, payload, hidden, gone_at, first_seen_at } = row;
+    const isSuperseded = hidden === HIDDEN_CODES.superseded;
+    const ingested_at = isSuperseded ? first_seen_at : row.ingested_at;
+    return {
+      community,
+      id,
+      place: { seq, ingestedAt: row.ingested_at, keep },
+      event: payload === null ? undefined : rowOf({ ...row, payload, ingested_at }),
+      gone:
+        gone_at === null || hidden === null
+          ? undefined
+          : { community, id, author, hidden: hiddenOf(hidden), firstSeenAt: first_seen_at, goneAt: gone_at },
+    };
+  });
 }
 
 export async function readGone(db: Db, after: Place, limit: number): Promise<SourcePage<GoneRow>> {
@@ -187,16 +239,20 @@ function pageOf<Row, T>(
 
 // ── What changed meanwhile ─────────────────────────────────────────────────────────────────────────────────
 
-/** The events that left the view after an offset. */
-export async function readDeletedSince(
+/** The events that entered or left the view after an offset. */
+export async function readChangedSince(
   db: Db,
+  op: 'upsert' | 'delete',
   after: number,
   limit: number,
-): Promise<{ readonly refs: readonly EventRef[]; readonly next: number | undefined }> {
+): Promise<{
+  readonly refs: readonly (EventRef & { readonly seq: number })[];
+  readonly next: number | undefined;
+}> {
   const { rows } = await db.query<{ seq: number; community: number; id: string }>(
     `SELECT seq, community, encode(event_id, 'hex') AS id FROM events_outbox
-     WHERE seq > $1 AND op = 'delete' ORDER BY seq LIMIT $2`,
-    [after, limit],
+     WHERE seq > $1 AND op = $3 ORDER BY seq LIMIT $2`,
+    [after, limit, op],
   );
   return { refs: rows, next: rows.length < limit ? undefined : rows.at(-1)!.seq };
 }

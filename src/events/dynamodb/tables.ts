@@ -167,6 +167,16 @@ export async function tablesWithoutTtl(db: Dynamodb): Promise<string[]> {
   }).map((table) => db.nameOf(table));
 }
 
+/** With everything that is in them. A table that does not exist is deleted already. */
+export async function deleteTables(db: Dynamodb): Promise<void> {
+  for (const table of TABLES) {
+    if ((await describe(db, table)) === undefined) continue;
+    await db.plain(({ client, plain }) =>
+      plain.send(new client.DeleteTableCommand({ TableName: db.nameOf(table) })),
+    );
+  }
+}
+
 async function createTable(db: Dynamodb, table: Table): Promise<boolean> {
   if ((await describe(db, table)) !== undefined) return false;
   try {
