@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Worker } from 'node:worker_threads';
 import { schnorr as noble } from '@noble/curves/secp256k1.js';
 import { finalizeEvent } from 'nostr-tools/pure';
-import { afterEach, expect, test } from 'vitest';
+import { afterEach, expect, test, vi } from 'vitest';
 import { type NostrEvent, serializeEvent, signedPart, verbatimPreimage } from '../rules/event.js';
 import { startVerifier, type Verdict, type Verifier, type VerifierOptions, type VerifyJob } from './pool.js';
 
@@ -218,4 +218,19 @@ test('an event that could be checked at once does not overtake one that waits fo
     ),
   );
   expect(order).toEqual(names);
+});
+
+test('nor one that a slow thread has had for long', async () => {
+  const verifier = await start({ workers: 1, checksAtOnce: true });
+  const order: string[] = [];
+  const note = (name: string) => () => order.push(name);
+  const slow = verifier.verify(signedJob('x'.repeat(60_000))).then(note('slow'));
+  // The thread has it, and cannot answer before this step ends.
+  await new Promise(setImmediate);
+  const now = performance.now.bind(performance);
+  const clock = vi.spyOn(performance, 'now').mockImplementation(() => now() + 60_000);
+  const next = verifier.verify(right[0]!).then(note('next'));
+  clock.mockRestore();
+  await Promise.all([slow, next]);
+  expect(order).toEqual(['slow', 'next']);
 });

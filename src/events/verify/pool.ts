@@ -172,11 +172,10 @@ class VerifierPool implements Verifier {
     await this.#stop(new Error('the verifier is closed'));
   }
 
-  /** At most one event in a pass of the event loop, and none while threads are busy. */
+  /** At most one event in a pass of the event loop, and none while threads are busy: it would pass the others. */
   #checkAtOnce({ payload }: VerifyJob): Verdict | undefined {
     if (this.#atOnce === undefined || this.#stopped || this.#hasChecked) return undefined;
-    if (payload.length > AT_ONCE_BYTES_MAX || this.#waiting.size + this.#suspects.length > 0)
-      return undefined;
+    if (payload.length > AT_ONCE_BYTES_MAX || this.pending > 0) return undefined;
     if (performance.now() - this.#dispatchedMs < CALM_MS) return undefined;
     this.#hasChecked = true;
     setImmediate(() => {
