@@ -21,7 +21,7 @@ beforeAll(async () => {
 afterAll(() => database.drop());
 
 it('a short run with a fresh seed breaks no rule', async () => {
-  const args = ['--expose-gc', '--import', 'tsx', MAIN, '--inputs', '6000', '--wire', '800'];
+  const args = ['--expose-gc', '--import', 'tsx', MAIN, '--inputs', '2000', '--wire', '300'];
   const child = spawn(process.execPath, args, { env: { ...process.env, DATABASE_URL: database.url } });
   const said: Buffer[] = [];
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk: Buffer) => said.push(chunk));
