@@ -172,7 +172,7 @@ class VerifierPool implements Verifier {
     await this.#stop(new Error('the verifier is closed'));
   }
 
-  /** At most one event in a pass of the event loop, and none while threads are busy: it would pass the others. */
+  /** At most one event in a pass of the event loop. None while threads are busy: it would pass theirs. */
   #checkAtOnce({ payload }: VerifyJob): Verdict | undefined {
     if (this.#atOnce === undefined || this.#stopped || this.#hasChecked) return undefined;
     if (payload.length > AT_ONCE_BYTES_MAX || this.pending > 0) return undefined;
