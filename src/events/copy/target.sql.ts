@@ -56,8 +56,8 @@ export async function takeOffsets(pool: Pool, count: number, isLaneHeld: boolean
 
 // ── Events ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** The attributes of an item. */
-export interface EventItem {
+/** What is copied of an item of `Events` (events/dynamodb/items.ts). */
+export interface CopiedItem {
   readonly community: number;
   readonly event_id: string;
   readonly pubkey: string;
@@ -73,7 +73,7 @@ export interface EventItem {
 }
 
 export interface NewEvent {
-  readonly item: EventItem;
+  readonly item: CopiedItem;
   /** 0 for an event that was purged. */
   readonly seq: number;
   /** What is there of it. */
@@ -81,7 +81,7 @@ export interface NewEvent {
 }
 
 /** A superseded version is in the month in which it was superseded, because its days count from then. */
-function placeOf({ hidden_as, hidden_at, ingested_at, keep }: EventItem) {
+function placeOf({ hidden_as, hidden_at, ingested_at, keep }: CopiedItem) {
   return hidden_as === 'superseded'
     ? { keep: Keep.history, ingestedAt: hidden_at ?? ingested_at }
     : { keep: keep as Keep, ingestedAt: ingested_at };
@@ -110,7 +110,7 @@ export async function writeEvents(
   });
 }
 
-const codeOf = ({ hidden_as }: EventItem) => (hidden_as === undefined ? 0 : HIDDEN_CODES[hidden_as]);
+const codeOf = ({ hidden_as }: CopiedItem) => (hidden_as === undefined ? 0 : HIDDEN_CODES[hidden_as]);
 
 async function writeIds(tx: ClientBase, events: readonly NewEvent[]): Promise<void> {
   await tx.query(
@@ -168,7 +168,7 @@ async function writeRows(tx: ClientBase, events: readonly NewEvent[]): Promise<v
   );
 }
 
-const eventIn = ({ payload }: Pick<EventItem, 'payload'>) => JSON.parse(payload!) as NostrEvent;
+const eventIn = ({ payload }: Pick<CopiedItem, 'payload'>) => JSON.parse(payload!) as NostrEvent;
 
 /** Only served events have tags. */
 async function writeTags(tx: ClientBase, events: readonly NewEvent[], tagHash: TagHash): Promise<void> {
@@ -230,7 +230,7 @@ const refValues = (refs: readonly EventRef[]) => [
 ];
 
 /** Each event once; the last of several. */
-export function unique<T extends { readonly item: EventItem }>(events: readonly T[]): T[] {
+export function unique<T extends { readonly item: CopiedItem }>(events: readonly T[]): T[] {
   return [...new Map(events.map((one) => [factKey(one.item.community, one.item.event_id), one])).values()];
 }
 
