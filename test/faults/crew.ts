@@ -16,6 +16,7 @@ import { type Person, type Signer, topicIdOf } from './keys.js';
 import type { Acts, Sent } from './model.js';
 import {
   COMMUNITIES,
+  clientLinkOf,
   HELD_WORD,
   INSTANCES,
   type Operation,
@@ -71,7 +72,14 @@ export class Crew {
     this.tail = new OutboxTail(world.postgres);
     this.publishers = instances.map((instance) =>
       COMMUNITIES.map(
-        (_, community) => new Publisher(() => port(instance), pathOf(community), violations, isHealthy),
+        (_, community) =>
+          new Publisher({
+            port: () => port(instance),
+            path: pathOf(community),
+            violations,
+            isHealthy,
+            onAccepted: () => faults.noteOk(),
+          }),
       ),
     );
     const forged = new Set<string>();
@@ -85,7 +93,7 @@ export class Crew {
             violations,
             mayRepeat: ({ id }) => this.restored.has(id),
             isForged: (id) => forged.has(id),
-            clockIsRight: () => faults.clocksAreRight,
+            isInTime: () => faults.clocksAreRight && faults.isClear(clientLinkOf(instance)),
           }),
       ),
     );

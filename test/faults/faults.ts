@@ -16,10 +16,17 @@ const LASTING: Partial<Record<LinkFault, LinkState>> = {
   'lose-answers': 'answers-stalled',
 };
 
+/** A fault does not wait longer for an OK. */
+const OK_MS_MAX = 3_000;
+/** What a slow link holds arrives within this time after it is open again. */
+const LINK_CLEARS_MS = 5_000;
+
 export const nameOf = (fault: PlannedFault): string => {
   switch (fault.fault) {
     case 'kill':
       return fault.times > 1 ? `restart loop of ${fault.process}` : `kill ${fault.process}`;
+    case 'kill-at-ok':
+      return 'kill postgres at an OK';
     case 'freeze':
       return `freeze ${fault.process}`;
     case 'link':
@@ -43,6 +50,10 @@ export class Faults {
   aheadMax = 0;
   /** Clocks that are wrong now. */
   private wrongClocks = 0;
+  /** What the next OK causes. */
+  private readonly atOk: (() => void)[] = [];
+  /** When each link was last broken. */
+  private readonly brokenUntil = new Map<LinkName, number>();
   readonly made = new Map<string, number>();
   readonly skipped = new Map<string, number>();
 
@@ -50,6 +61,16 @@ export class Faults {
 
   get clocksAreRight(): boolean {
     return this.wrongClocks === 0;
+  }
+
+  /** A client has got an OK for an event. */
+  noteOk(): void {
+    for (const act of this.atOk.splice(0)) act();
+  }
+
+  /** Nothing has delayed what passes this link, for the time that a slow link needs to become empty. */
+  isClear(link: LinkName): boolean {
+    return Date.now() - (this.brokenUntil.get(link) ?? 0) > LINK_CLEARS_MS;
   }
 
   /** Resolves when the fault is over; what it has broken may take longer to recover. */
@@ -79,6 +100,15 @@ export class Faults {
           await delay(fault.forMs);
           processes[fault.process].launch();
         }
+        return true;
+      }
+      case 'kill-at-ok': {
+        const { postgres } = processes;
+        const killed = new Promise<void>((resolve) => this.atOk.push(() => resolve(postgres.kill())));
+        setTimeout(() => this.noteOk(), OK_MS_MAX);
+        await killed;
+        await delay(fault.forMs);
+        postgres.launch();
         return true;
       }
       case 'freeze':
@@ -122,6 +152,12 @@ export class Faults {
   }
 
   private async breakLink(name: LinkName, how: LinkFault, forMs: number): Promise<void> {
+    this.brokenUntil.set(name, Number.POSITIVE_INFINITY);
+    await this.breakOpenLink(name, how, forMs);
+    this.brokenUntil.set(name, Date.now());
+  }
+
+  private async breakOpenLink(name: LinkName, how: LinkFault, forMs: number): Promise<void> {
     const link = this.world.links[name];
     if (how === 'cut') return link.cut();
     if (how === 'half-open') return link.desert();

@@ -15,7 +15,7 @@ import { Watcher } from './clients/watcher.js';
 import type { Faults } from './faults.js';
 import { SHARED_TOPIC } from './keys.js';
 import type { Expected } from './model.js';
-import { PEER, SHARED, SLUGS } from './plan.js';
+import { clientLinkOf, PEER, SHARED, SLUGS } from './plan.js';
 import type { Violations } from './violations.js';
 import type { World } from './world/world.js';
 
@@ -43,7 +43,14 @@ export class Gossip {
   constructor(private readonly options: GossipOptions) {
     const { world, violations, isHealthy, faults, isForged } = options;
     this.publishers = PLACES.map(
-      (place) => new Publisher(() => world.port(place), pathAt(place), violations, isHealthy),
+      (place) =>
+        new Publisher({
+          port: () => world.port(place),
+          path: pathAt(place),
+          violations,
+          isHealthy,
+          onAccepted: () => faults.noteOk(),
+        }),
     );
     this.watchers = PLACES.map(
       (place) =>
@@ -55,7 +62,7 @@ export class Gossip {
           violations,
           mayRepeat: () => false,
           isForged,
-          clockIsRight: () => faults.clocksAreRight,
+          isInTime: () => faults.clocksAreRight && faults.isClear(clientLinkOf(place)),
         }),
     );
   }

@@ -76,6 +76,8 @@ export type LinkName =
   | (typeof PEER_LINKS)[number];
 /** `fill-peer`: what the node uses to fill gaps. Gossip itself is UDP and breaks with its endpoint. */
 export const PEER_LINKS = ['peer-postgres', 'clients-peer', 'fill-peer'] as const;
+/** The link through which clients reach an instance or the peer. */
+export const clientLinkOf = (place: number) => (['clients-a', 'clients-b', 'clients-peer'] as const)[place]!;
 /** Those of every world. */
 export const LINKS: readonly LinkName[] = [
   ...NODES.flatMap((node) =>
@@ -90,6 +92,8 @@ export type PlannedFault = {
   readonly forMs: number;
 } /** SIGKILL; started again after `forMs`. `times` for a restart loop: killed again while it starts. */ & (
   | { readonly fault: 'kill'; readonly process: Process; readonly times: number }
+  /** SIGKILL of PostgreSQL at the moment when a client gets an OK. */
+  | { readonly fault: 'kill-at-ok' }
   /** SIGSTOP, then SIGCONT. */
   | { readonly fault: 'freeze'; readonly process: Process }
   | { readonly fault: 'link'; readonly link: LinkName; readonly how: LinkFault }

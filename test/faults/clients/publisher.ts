@@ -32,6 +32,14 @@ interface Waiting {
   unanswered: number;
 }
 
+export interface PublisherOptions {
+  readonly port: () => number;
+  readonly path: string;
+  readonly violations: Violations;
+  readonly isHealthy: () => boolean;
+  readonly onAccepted: () => void;
+}
+
 export class Publisher {
   private readonly waiting = new Map<string, Waiting>();
   private socket: Socket | undefined;
@@ -43,12 +51,7 @@ export class Publisher {
   readonly refusals = new Map<string, number>();
   sent = 0;
 
-  constructor(
-    private readonly port: () => number,
-    private readonly path: string,
-    private readonly violations: Violations,
-    private readonly isHealthy: () => boolean,
-  ) {
+  constructor(private readonly options: PublisherOptions) {
     this.loop = this.run();
   }
 
@@ -86,9 +89,10 @@ export class Publisher {
   }
 
   private async run(): Promise<void> {
+    const { port, path } = this.options;
     while (this.isRunning) {
       let isOpen = true;
-      this.socket = await Socket.open(this.port(), this.path, {
+      this.socket = await Socket.open(port(), path, {
         onFrame: (frame) => this.onFrame(frame),
         onClose: () => {
           isOpen = false;
@@ -114,8 +118,9 @@ export class Publisher {
     for (const waiting of this.waiting.values()) {
       if (waiting.unanswered === 0) this.sendOne(waiting);
       else if (Date.now() - waiting.sentAt > ANSWER_MS_MAX) {
-        if (this.isHealthy())
-          this.violations.add('I15', `EVENT ${waiting.event.id} has no OK after ${ANSWER_MS_MAX} ms`);
+        const { isHealthy, violations } = this.options;
+        if (isHealthy())
+          violations.add('I15', `EVENT ${waiting.event.id} has no OK after ${ANSWER_MS_MAX} ms`);
         this.socket?.cut();
         return;
       }
@@ -128,10 +133,11 @@ export class Publisher {
     const answer = { accepted, message };
     const waiting = this.waiting.get(id);
     if (waiting === undefined || waiting.unanswered === 0) {
-      this.violations.add('I2', `an OK that nobody asked for: ${JSON.stringify(frame)}`);
+      this.options.violations.add('I2', `an OK that nobody asked for: ${JSON.stringify(frame)}`);
       return;
     }
     waiting.unanswered -= 1;
+    if (accepted) this.options.onAccepted();
     if (isForNow(answer)) {
       const words = message.slice(0, 60);
       this.refusals.set(words, (this.refusals.get(words) ?? 0) + 1);

@@ -9,6 +9,8 @@ import type { Violations } from '../violations.js';
 import { type Frame, pathOf, Socket } from './socket.js';
 
 const AGAIN_MS = 200;
+/** A message is on its way for a moment, longer on a busy machine. */
+const LATE_MS_MAX = 2_000;
 
 export interface WatcherOptions {
   readonly port: () => number;
@@ -20,8 +22,8 @@ export interface WatcherOptions {
   /** An event that may come again. */
   readonly mayRepeat: (event: VerifiedEvent) => boolean;
   readonly isForged: (id: string) => boolean;
-  /** The clock of the node is right. */
-  readonly clockIsRight: () => boolean;
+  /** The clock of the node is right, and nothing delays what it sends. */
+  readonly isInTime: () => boolean;
 }
 
 export class Watcher {
@@ -79,7 +81,7 @@ export class Watcher {
     if (frame[0] === 'EOSE') this.liveSince = Date.now();
     if (frame[0] !== 'EVENT') return;
     const event = frame[2] as VerifiedEvent;
-    const { violations, community, mayRepeat, isForged, clockIsRight } = this.options;
+    const { violations, community, mayRepeat, isForged, isInTime } = this.options;
     const about = `${event.id} "${event.content}"`;
     this.received += 1;
     if (this.seen.has(event.id) && !mayRepeat(event))
@@ -90,8 +92,7 @@ export class Watcher {
     const other = SLUGS.find((slug, at) => at !== community && event.content.startsWith(`${slug} `));
     if (other !== undefined) violations.add('I13', `${SLUGS[community]} got an event of ${other}: ${about}`);
     const expiration = event.tags.find(([name]) => name === 'expiration')?.[1];
-    // The message was on its way for a moment, and through a slow link for some.
-    if (expiration !== undefined && clockIsRight() && Number(expiration) * 1_000 + 5_000 < Date.now())
+    if (expiration !== undefined && isInTime() && Number(expiration) * 1_000 + LATE_MS_MAX < Date.now())
       violations.add('I7', `an expired event was delivered: ${about}`);
   }
 }

@@ -15,6 +15,8 @@ const SETTINGS = {
   shared_buffers: '64MB',
   max_wal_size: '96MB',
   min_wal_size: '32MB',
+  // A commit that did not wait for the disk stays in memory for this long, and is lost with a kill.
+  wal_writer_delay: '10s',
   unix_socket_directories: '',
   log_min_messages: 'warning',
 };
