@@ -63,21 +63,31 @@ export async function takeTokens(
   return rows;
 }
 
+export interface Credential {
+  readonly key: string;
+  readonly expiresAt: number;
+  readonly nowMs: number;
+}
+
 /**
- * True for the first use. An expired credential is accepted again here: the caller refuses it for its age.
+ * The keys that are used for the first time. An expired credential is accepted again here: the caller refuses
+ * it for its age. Each key occurs once. Of different clocks the earliest counts.
  */
-export async function useCredential(
-  db: Pool,
-  key: string,
-  expiresAt: number,
-  nowMs: number,
-): Promise<boolean> {
-  const { rowCount } = await db.query(
-    `INSERT INTO used_credentials AS used (key, expires_at) VALUES ($1, $2)
-     ON CONFLICT (key) DO UPDATE SET expires_at = excluded.expires_at WHERE used.expires_at < $3`,
-    [key, expiresAt, nowMs],
-  );
-  return rowCount === 1;
+export async function useCredentials(db: Pool, credentials: readonly Credential[]): Promise<Set<string>> {
+  const { rows } = await db.query<{ key: string }>({
+    name: 'use-credentials',
+    // In the order of the keys, so that two instances never deadlock.
+    text: `INSERT INTO used_credentials AS used (key, expires_at)
+      SELECT key, expires_at FROM unnest($1::text[], $2::bigint[]) AS shown (key, expires_at) ORDER BY key
+      ON CONFLICT (key) DO UPDATE SET expires_at = excluded.expires_at WHERE used.expires_at < $3
+      RETURNING key`,
+    values: [
+      credentials.map(({ key }) => key),
+      credentials.map(({ expiresAt }) => expiresAt),
+      Math.min(...credentials.map(({ nowMs }) => nowMs)),
+    ],
+  });
+  return new Set(rows.map(({ key }) => key));
 }
 
 /** Buckets whose names have this start and end, and that were last used at `upTo` or before. */

@@ -183,6 +183,20 @@ describe.each(['PostgreSQL', 'Redis'] as const)('a credential in %s', (store) =>
   });
 });
 
+it('PostgreSQL: takes, for which every client waits, do not wait for credentials', async () => {
+  const database = openDatabase(test.connection);
+  databases.push(database);
+  const limits = await openLimits(undefined, database.limitsPool, new Heard().log);
+  opened.push(limits);
+  const locking = await database.connect();
+  await locking.query('BEGIN; LOCK TABLE used_credentials IN ACCESS EXCLUSIVE MODE');
+  const uses = times(20, () => limits.useOnce(randomUUID(), 60_000, 0));
+  expect((await limits.take(randomUUID(), 1, 1, 1, 0)).granted).toBe(1);
+  await locking.query('COMMIT');
+  await locking.end();
+  expect(await Promise.all(uses)).toEqual(times(20, () => true));
+});
+
 it('Redis deletes a bucket when it is full again, and a credential when it expires', async () => {
   const { createClient } = await import('redis');
   const client = createClient({ url: redis.url });
