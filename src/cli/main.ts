@@ -74,7 +74,8 @@ Examples:
 Boot settings are environment variables; "minato serve --help" lists them.`,
   );
 
-const chosen = Object.hasOwn(COMMANDS, wanted) ? [wanted] : Object.keys(COMMANDS);
+const isVersion = wanted === '--version' || wanted === '-V';
+const chosen = Object.hasOwn(COMMANDS, wanted) ? [wanted] : isVersion ? [] : Object.keys(COMMANDS);
 for (const name of chosen) program.addCommand(await COMMANDS[name]!());
 
 /** An error of usage points to the help of that command. Commander does not pass this to its children. */

@@ -198,7 +198,7 @@ describe('storage', () => {
         return [];
       },
     };
-    const answer = await previewJobs([retain, slow, retain], context(), 500);
+    const answer = await previewJobs([retain, slow, retain], context(), 5_000);
     expect(answer).toMatchObject({ complete: false, jobs: ['retain'] });
   });
 });

@@ -70,7 +70,11 @@ export class WorldDynamodb extends Store {
       '-port',
       `${port}`,
     ];
-    return spawn(program.path, args, { cwd: folder, env: environmentOf(program), stdio: 'ignore' });
+    return spawn(program.path, args, {
+      cwd: folder,
+      env: environmentOf(program),
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
   }
 
   protected async answers(): Promise<boolean> {
