@@ -83,6 +83,11 @@ export const BROKEN_RULES: readonly BrokenRule[] = [
         from: 'window.expiresAt(place) > nowSeconds &&',
         to: '',
       },
+      {
+        file: 'relay/stored.js',
+        from: '|| (row.expiresAt ?? seconds + 1) <= seconds',
+        to: '',
+      },
     ],
     seed: 1,
     rounds: 3,
