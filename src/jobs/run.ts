@@ -111,7 +111,8 @@ export async function previewJobs(
   context: JobContext,
   msMax: number,
 ): Promise<JobsPreview> {
-  const client = await openSession(context.database, msMax);
+  // A statement that runs when the time is over ends soon after; before that it would be an error.
+  const client = await openSession(context.database, 2 * msMax);
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<'late'>((resolve) => {
     timer = setTimeout(() => resolve('late'), msMax);

@@ -391,7 +391,10 @@ export interface Records {
   ): Promise<{ readonly ids: Uint8Array; readonly next?: Bound | undefined }>;
 }
 
-/** Receives the differences while they are found. The next ones wait for it. */
+/**
+ * Receives the differences while they are found. The next ones wait for it. One may come twice: what does not
+ * fit into a message is asked for again as a whole, with ranges in it that were settled.
+ */
 export interface Differences {
   /** This side has them, the other has not. */
   have(ids: readonly string[]): Promise<void>;
