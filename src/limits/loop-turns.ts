@@ -42,7 +42,7 @@ export class LoopTurns {
 
   /** `now`: a monotonic clock in milliseconds. */
   constructor(
-    private readonly isGreedy: (client: TurnClient) => boolean = () => false,
+    readonly isGreedy: (client: TurnClient) => boolean = () => false,
     private readonly now: () => number = () => performance.now(),
   ) {}
 

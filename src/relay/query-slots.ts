@@ -31,6 +31,7 @@ export function slotsOf(
   return {
     run: (cost, query) => gate.run(asker, cost, query),
     turn: (work) => turns.run(turnClient, work),
+    isGreedy: () => turns.isGreedy(turnClient),
     charge: (ms) => gate.charge(asker, ms),
   };
 }

@@ -11,6 +11,7 @@ const rowOf = (seq: number, createdAt: number): Bare => ({
 function storeOf(rows: readonly Bare[]) {
   const asked: number[] = [];
   const read = {
+    pageRows: PAGE_ROWS,
     find: async ({ until = Number.POSITIVE_INFINITY }, limit: number, memoryRows = limit) => {
       asked.push(Math.min(limit, memoryRows));
       const found = mergeRows(rows).filter(({ createdAt }) => createdAt <= until);

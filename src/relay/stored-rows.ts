@@ -14,6 +14,8 @@ import { WindowRow } from './window/read.js';
 
 /** Most queries have a limit of 500 or less; one more is looked up where the limit is that of the relay. */
 export const PAGE_ROWS = 501;
+/** For a greedy client: everybody else waits while a page is looked up. */
+export const GREEDY_PAGE_ROWS = 101;
 
 /**
  * A row without its payload, which is read when its portion is due: by its place where that is known, else by
@@ -27,6 +29,8 @@ export type Row = WindowRow | Full | Bare;
 type Placed = Bare & Pick<FoundEvent, 'ingestedAt' | 'keep'>;
 
 export interface RowReads {
+  /** How many rows of the window are looked up at a time. */
+  readonly pageRows: number;
   find(filter: Filter, limit: number, memoryRows?: number): Promise<readonly Row[]>;
 }
 
@@ -100,7 +104,8 @@ export class FilterRows {
   private async lookUp(): Promise<void> {
     const { last, sameSecond } = this;
     const filter = last === undefined ? this.filter : { ...this.filter, until: last.createdAt };
-    const [limit, memoryRows] = [this.left + sameSecond, PAGE_ROWS + sameSecond];
+    const pageRows = this.read?.pageRows ?? PAGE_ROWS;
+    const [limit, memoryRows] = [this.left + sameSecond, pageRows + sameSecond];
     const found = (await this.read?.find(filter, limit, memoryRows)) ?? [];
     const page = last === undefined ? found : found.filter((row) => isAfter(row, last));
     const room = this.limit - this.count;

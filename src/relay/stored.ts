@@ -31,9 +31,11 @@ import {
   bareBeyond,
   FilterRows,
   type Full,
+  GREEDY_PAGE_ROWS,
   isAtHand,
   isPlaced,
   mergeRows,
+  PAGE_ROWS,
   payloadAtHand,
   type Row,
   uniqueRows,
@@ -44,6 +46,8 @@ import { STEPS_MAX } from './window/read.js';
 /** One portion in memory at a time, whatever the limit of the filter. */
 const PORTION_BYTES_MAX = 262_144;
 const PORTION_ROWS_MAX = 1_000;
+/** The same for a greedy client: everybody else waits while a portion is sent. */
+const GREEDY_PORTION_BYTES_MAX = 65_536;
 /** An answer of no more than this is sent in the turn in which it was found. */
 const SHORT_ANSWER_BYTES = 65_536;
 /**
@@ -96,7 +100,7 @@ export async function sendStored(
       await outgoing.taken();
     }
     if (subscription.ended) break;
-    const portion = rows.take(PORTION_ROWS_MAX, PORTION_BYTES_MAX);
+    const portion = rows.take(PORTION_ROWS_MAX, read.portionBytes);
     read.charge(sendingMs(portion.length));
     const send = (payloadOf: (place: number) => Buffer | undefined): number => {
       const rowsSent = sendRows(subscription, portion, payloadOf, read.nowSeconds());
@@ -160,6 +164,8 @@ async function rowsOf(read: StoredRead, filters: readonly Filter[]): Promise<Ans
 export interface QuerySlots {
   run<T>(cost: QueryCost, query: (kind: QueryClass) => Promise<T>): Promise<T>;
   turn<T>(work: () => T): Promise<T>;
+  /** The client uses the event loop more than a person's client does. */
+  isGreedy(): boolean;
   charge(ms: number): void;
 }
 
@@ -190,6 +196,15 @@ export class StoredRead {
   /** Runs work of this process for the answer at the client's turn. */
   turn<T>(work: () => T): Promise<T> {
     return this.slots.turn(work);
+  }
+
+  get pageRows(): number {
+    return this.slots.isGreedy() ? GREEDY_PAGE_ROWS : PAGE_ROWS;
+  }
+
+  /** The most that is sent in one turn. */
+  get portionBytes(): number {
+    return this.slots.isGreedy() ? GREEDY_PORTION_BYTES_MAX : PORTION_BYTES_MAX;
   }
 
   /** Runs a query in a slot; `as` is its query class. */
