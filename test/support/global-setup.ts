@@ -52,6 +52,10 @@ export default async function setup(project: TestProject): Promise<() => Promise
   const { host, port, user, database } = server.connection;
   const admin = new pg.Client({ host, port, user, database: 'postgres' });
   await admin.connect();
+  // Nobody cuts its power; tests that kill a server have one of their own.
+  for (const setting of ['fsync = off', 'full_page_writes = off'])
+    await admin.query(`ALTER SYSTEM SET ${setting}`);
+  await admin.query('SELECT pg_reload_conf()');
   await admin.query(`ALTER DATABASE ${database} RENAME TO ${TEMPLATE}`);
   await admin.query(`CREATE DATABASE ${READY} TEMPLATE ${TEMPLATE}`);
   await admin.end();
