@@ -67,6 +67,9 @@ export class FuzzedNode {
       node.check();
       const response = await fetch(`${node.http}/readyz`).catch(() => undefined);
       return response?.ok ? true : undefined;
+    }).catch(async (error: unknown) => {
+      await node.stop();
+      throw error;
     });
     return node;
   }
