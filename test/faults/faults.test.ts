@@ -72,7 +72,7 @@ describe('a plan', () => {
       ...[...PROCESSES, 'peer'].flatMap((name) => [`kill ${name}`, `freeze ${name}`]),
       ...['node', 'peer'].flatMap((of) => [`kill endpoint of ${of}`, `freeze endpoint of ${of}`]),
       ...[...LINKS, ...PEER_LINKS].flatMap((name) => ways.map((how) => `${how} ${name}`)),
-      ...['disk-full', 'clock', 'client', 'lost-lease'],
+      ...['disk-full', 'clock', 'client', 'lost-lease', 'kill-at-ok'],
     ];
     expect([...seen].sort()).toEqual(wanted.sort());
   });
