@@ -100,6 +100,11 @@ export class EarlyPort {
     }
   }
 
+  /** A connection that was given to a process that has ended. It is given to another, or held. */
+  takeBack(socket: Socket): void {
+    if (!socket.destroyed) this.hold(socket);
+  }
+
   /** After a start that failed, or when the node stops. */
   close(): void {
     for (const [socket, timer] of this.held) {

@@ -81,7 +81,7 @@ export class Instance implements PassedPort {
   private hear(message: ToInstance, socket: Socket | undefined, onStop: () => void): void {
     const { kind } = message;
     if (kind === 'ping') tell({ kind: 'pong' });
-    else if (kind === 'connection') this.receive(socket);
+    else if (kind === 'connection') this.receive(socket, message.number);
     else if (kind === 'stop') void delay(message.drains ? DRAIN_MS : 0).then(onStop);
     else if (kind === 'scraped') this.scrapes.get(message.request)?.(message.text);
     else if (kind === 'run') void this.work?.runJob?.(message.job).catch(() => undefined);
@@ -93,7 +93,8 @@ export class Instance implements PassedPort {
     tell({ kind: 'report', request, metrics });
   }
 
-  private receive(socket: Socket | undefined): void {
+  private receive(socket: Socket | undefined, number: number): void {
+    tell({ kind: 'taken', number });
     // Closed by its client on the way.
     if (socket === undefined) return;
     // As for the connections of a server that listens itself.

@@ -3,6 +3,12 @@ import cluster, { type Worker } from 'node:cluster';
 import type { Socket } from 'node:net';
 import type { InstanceStart, ToInstance, ToPrimary } from './messages.js';
 
+export interface LifeEvents {
+  readonly onMessage: (message: ToPrimary, life: Life) => void;
+  /** It has ended before it could take this socket. */
+  readonly onReturned: (socket: Socket) => void;
+}
+
 export class Life {
   readonly startedAt = Date.now();
   isServing = false;
@@ -16,13 +22,19 @@ export class Life {
   readonly ended: Promise<string>;
   private readonly worker: Worker;
 
-  constructor(start: InstanceStart, onMessage: (message: ToPrimary, life: Life) => void) {
+  /** Sockets that it has not said to have taken, by their number. They stay open here until then. */
+  private readonly given = new Map<number, Socket>();
+  private lastGiven = 0;
+
+  constructor(start: InstanceStart, { onMessage, onReturned }: LifeEvents) {
     this.worker = cluster.fork();
     this.worker.on('error', () => undefined);
     let failure: string | undefined;
     this.ended = new Promise((resolve) => {
       this.worker.once('exit', (code, signal) => {
         this.isServing = false;
+        for (const socket of this.given.values()) onReturned(socket);
+        this.given.clear();
         resolve(failure ?? signal ?? `exit code ${code}`);
       });
     });
@@ -30,6 +42,7 @@ export class Life {
       this.worker.on('message', (message: ToPrimary) => {
         this.heardAt = Date.now();
         if (message.kind === 'hello') this.send({ kind: 'start', start });
+        else if (message.kind === 'taken') this.close(message.number);
         else if (message.kind === 'failed') failure = message.why;
         else if (message.kind === 'ready') {
           this.isServing = !this.isStopping;
@@ -42,13 +55,25 @@ export class Life {
     this.ready.catch(() => undefined);
   }
 
+  send(message: ToInstance): void {
+    if (this.worker.isConnected()) this.worker.send(message, () => undefined);
+  }
+
   /** False: it cannot take the socket, which stays as it was. */
-  send(message: ToInstance, socket?: Socket): boolean {
-    if (!this.worker.isConnected() || socket?.destroyed) return false;
-    this.worker.send(message, socket, (error) => {
-      if (error !== null) socket?.destroy();
-    });
+  give(socket: Socket): boolean {
+    if (!this.worker.isConnected() || socket.destroyed) return false;
+    const number = ++this.lastGiven;
+    this.given.set(number, socket);
+    const message = { kind: 'connection', number } satisfies ToInstance;
+    // An error means that it ends: then it returns the socket.
+    this.worker.send(message, socket, { keepOpen: true }, () => undefined);
     return true;
+  }
+
+  /** The other process has the connection now. */
+  private close(number: number): void {
+    this.given.get(number)?.destroy();
+    this.given.delete(number);
   }
 
   /** It is killed if it takes longer than this (I15). */

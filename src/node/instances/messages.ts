@@ -22,8 +22,8 @@ export interface InstanceStart {
 
 export type ToInstance =
   | { readonly kind: 'start'; readonly start: InstanceStart }
-  /** With the socket of a client. */
-  | { readonly kind: 'connection' }
+  /** With the socket of a client. The number is for the answer. */
+  | { readonly kind: 'connection'; readonly number: number }
   /** `drains`: other instances go on; clients that have just connected get their answer first. */
   | { readonly kind: 'stop'; readonly drains: boolean }
   | { readonly kind: 'ping' }
@@ -37,6 +37,7 @@ export type ToPrimary =
   | { readonly kind: 'ready' }
   | { readonly kind: 'failed'; readonly why: string }
   | { readonly kind: 'pong' }
+  | { readonly kind: 'taken'; readonly number: number }
   | { readonly kind: 'scrape'; readonly request: number }
   | { readonly kind: 'report'; readonly request: number; readonly metrics: readonly object[] }
   | { readonly kind: 'run'; readonly job: string };

@@ -106,8 +106,12 @@ export class Primary {
 
   private launch({ name, roles }: Pick<Seat, 'name' | 'roles'>, isFirst = false): Life {
     const { count: instances, start } = this.options;
-    const life = new Life({ ...start, name, roles, instances, isFirst }, (message, from) =>
-      this.hear(message, from),
+    const life = new Life(
+      { ...start, name, roles, instances, isFirst },
+      {
+        onMessage: (message, from) => this.hear(message, from),
+        onReturned: (socket) => this.options.ports[0]?.takeBack(socket),
+      },
     );
     void life.ready.then(
       () => this.offerHeld(),
@@ -203,7 +207,7 @@ export class Primary {
     const address = socket.remoteAddress ?? '';
     const turn = this.turns.get(address) ?? this.nextTurn++;
     this.turns.set(address, turn + 1);
-    return takers[turn % takers.length]!.send({ kind: 'connection' }, socket);
+    return takers[turn % takers.length]!.give(socket);
   }
 
   private offerHeld(): void {
