@@ -58,11 +58,13 @@ describe('a plan', () => {
     const nameOf = (fault: PlannedFault) =>
       fault.fault === 'link'
         ? `${fault.how} ${fault.link}`
-        : fault.fault === 'kill' || fault.fault === 'freeze'
-          ? `${fault.fault} ${fault.process}`
-          : fault.fault === 'endpoint'
-            ? `${fault.how} endpoint of ${fault.of}`
-            : fault.fault;
+        : fault.fault === 'kill' && fault.atOk
+          ? 'kill-at-ok'
+          : fault.fault === 'kill' || fault.fault === 'freeze'
+            ? `${fault.fault} ${fault.process}`
+            : fault.fault === 'endpoint'
+              ? `${fault.how} endpoint of ${fault.of}`
+              : fault.fault;
     const seen = new Set<string>();
     for (let world = 0; world < 200; world += 1)
       for (const { faults } of planWorld(1, world).rounds)

@@ -24,9 +24,8 @@ const LINK_CLEARS_MS = 5_000;
 export const nameOf = (fault: PlannedFault): string => {
   switch (fault.fault) {
     case 'kill':
-      return fault.times > 1 ? `restart loop of ${fault.process}` : `kill ${fault.process}`;
-    case 'kill-at-ok':
-      return 'kill postgres at an OK';
+      if (fault.times > 1) return `restart loop of ${fault.process}`;
+      return `kill ${fault.process}${fault.atOk ? ' at an OK' : ''}`;
     case 'freeze':
       return `freeze ${fault.process}`;
     case 'link':
@@ -50,7 +49,7 @@ export class Faults {
   aheadMax = 0;
   /** Clocks that are wrong now. */
   private wrongClocks = 0;
-  /** What the next OK causes. */
+  /** Those who wait for the next OK. */
   private readonly atOk: (() => void)[] = [];
   /** When each link was last broken. */
   private readonly brokenUntil = new Map<LinkName, number>();
@@ -65,7 +64,11 @@ export class Faults {
 
   /** A client has got an OK for an event. */
   noteOk(): void {
-    for (const act of this.atOk.splice(0)) act();
+    for (const resolve of this.atOk.splice(0)) resolve();
+  }
+
+  private nextOk(): Promise<void> {
+    return Promise.race([new Promise<void>((resolve) => this.atOk.push(resolve)), delay(OK_MS_MAX)]);
   }
 
   /** Nothing has delayed what passes this link, for the time that a slow link needs to become empty. */
@@ -96,19 +99,11 @@ export class Faults {
     switch (fault.fault) {
       case 'kill': {
         for (let time = 0; time < fault.times; time += 1) {
+          if (fault.atOk) await this.nextOk();
           await processes[fault.process].kill();
           await delay(fault.forMs);
           processes[fault.process].launch();
         }
-        return true;
-      }
-      case 'kill-at-ok': {
-        const { postgres } = processes;
-        const killed = new Promise<void>((resolve) => this.atOk.push(() => resolve(postgres.kill())));
-        setTimeout(() => this.noteOk(), OK_MS_MAX);
-        await killed;
-        await delay(fault.forMs);
-        postgres.launch();
         return true;
       }
       case 'freeze':

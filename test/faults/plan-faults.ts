@@ -35,10 +35,9 @@ function planFault(random: Random): PlannedFault {
   const process = random.pick(PROCESSES);
   switch (random.pick(KINDS)) {
     case 'kill': {
-      if (process === 'postgres' && random.chance(0.5))
-        return { fault: 'kill-at-ok', atMs, forMs: Math.min(forMs, 1_500) };
+      const atOk = process === 'postgres' && random.chance(0.5);
       const times = (NODES as readonly string[]).includes(process) && random.chance(0.2) ? 3 : 1;
-      return { fault: 'kill', process, times, atMs, forMs: Math.min(forMs, 1_500) };
+      return { fault: 'kill', process, times, atOk, atMs, forMs: Math.min(forMs, 1_500) };
     }
     case 'freeze':
       return { fault: 'freeze', process, atMs, forMs };

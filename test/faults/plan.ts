@@ -91,9 +91,13 @@ export type PlannedFault = {
   readonly atMs: number;
   readonly forMs: number;
 } /** SIGKILL; started again after `forMs`. `times` for a restart loop: killed again while it starts. */ & (
-  | { readonly fault: 'kill'; readonly process: Process; readonly times: number }
-  /** SIGKILL of PostgreSQL at the moment when a client gets an OK. */
-  | { readonly fault: 'kill-at-ok' }
+  | {
+      readonly fault: 'kill';
+      readonly process: Process;
+      readonly times: number;
+      /** At the moment when a client gets an OK. */
+      readonly atOk?: boolean;
+    }
   /** SIGSTOP, then SIGCONT. */
   | { readonly fault: 'freeze'; readonly process: Process }
   | { readonly fault: 'link'; readonly link: LinkName; readonly how: LinkFault }

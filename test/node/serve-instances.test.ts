@@ -77,14 +77,12 @@ describe('two instances behind one port', () => {
   });
 
   it('a killed instance cuts off only its own clients, who are served at once by the other', async () => {
-    // Another connection may come in between, so that two of them reach the same instance.
-    const clients: Awaited<ReturnType<typeof join>>[] = [];
-    while (clients.length < 6) clients.push(await join());
+    const clients = [await join(), await join()];
     const before = await cluster.metric('minato_instance_restarts_total');
     const killed = cluster.pidOf('1');
     process.kill(killed, 'SIGKILL');
     await eventually('one is cut off', () => clients.some(({ closed }) => closed) || undefined);
-    expect(clients.filter(({ closed }) => closed === undefined)).not.toEqual([]);
+    expect(clients.filter(({ closed }) => closed === undefined)).toHaveLength(1);
     // At least one of them is given to the process that has just ended.
     for (const again of await Promise.all([join(), join(), join(), join()]))
       expect(await again.publish(sign(newAuthor()))).toEqual([true, '']);
