@@ -72,8 +72,8 @@ const FULL: Sizes = {
   growthEvents: [10_000, 100_000, 1_000_000],
   yardstickSeconds: 1,
   floodStored: 20_000,
-  floodSeconds: 4,
-  floodRestSeconds: 3,
+  floodSeconds: 3,
+  floodRestSeconds: 2,
   floodSocketsMax: 10_000,
 };
 

@@ -2,6 +2,16 @@
 import { randomBytes } from 'node:crypto';
 import { clientFrame, type Flood, message, nowSeconds, OPCODE, roundRobin, sockets } from './flood.js';
 
+/** Its ratio is 1 in truth: it shows how far a ratio of this machine can be trusted. */
+const nothing: Flood = {
+  name: 'nothing',
+  title: 'no flood: six sockets that send nothing',
+  cause: 'Chance: there is nothing to wait for.',
+  sockets: 6,
+  perSecond: 1,
+  prepare: () => roundRobin([Buffer.alloc(0)]),
+};
+
 const PINGS_IN_A_WRITE = 2_000;
 
 const pings: Flood = {
@@ -119,4 +129,4 @@ const idle: Flood = {
   },
 };
 
-export const FRAME_FLOODS: readonly Flood[] = [malformed, deepJson, pings, fragments, auth, idle];
+export const FRAME_FLOODS: readonly Flood[] = [nothing, malformed, deepJson, pings, fragments, auth, idle];

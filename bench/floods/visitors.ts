@@ -7,6 +7,7 @@ import { randomBytes } from 'node:crypto';
 import { Connection, frameType, readOk, subscriptionOf } from '../client.js';
 import { latency } from '../measure.js';
 import type { Sign } from '../sign.js';
+import { StolenTime } from './stolen-time.js';
 
 const PERIOD_MS = 100;
 /**
@@ -30,20 +31,23 @@ export interface Visit {
   /** Answered with a refusal, and the first reason. */
   readonly refused: number;
   readonly reason?: string | undefined;
+  /** The part of all samples that is left out, because the host took the cores away. */
+  readonly leftOut: number;
+}
+
+interface Sample {
+  readonly sentMs: number;
+  readonly tookMs: number;
+  readonly isLost: boolean;
 }
 
 /** Latencies, losses and refusals of the visitors, over all rounds of a phase. */
 export class Tally {
-  readonly okMs: number[] = [];
-  readonly eoseMs: number[] = [];
-  #lost = 0;
+  readonly stolen = new StolenTime();
+  readonly ok: Sample[] = [];
+  readonly eose: Sample[] = [];
   #refused = 0;
   #reason: string | undefined;
-
-  lose(latenciesMs: number[], waitedMs: number): void {
-    latenciesMs.push(waitedMs);
-    this.#lost += 1;
-  }
 
   refuse(reason: string): void {
     this.#refused += 1;
@@ -51,11 +55,21 @@ export class Tally {
   }
 
   summarize(): Visit {
-    const [ok, eose] = [this.okMs, this.eoseMs].map((latenciesMs) => {
-      const { p50Ms, p99Ms } = latency(latenciesMs);
-      return { p50Ms, p99Ms, samples: latenciesMs.length };
-    }) as [Latency, Latency];
-    return { ok, eose, lost: this.#lost, refused: this.#refused, reason: this.#reason };
+    const all = [...this.ok, ...this.eose];
+    const counts = ({ sentMs, isLost }: Sample): boolean => isLost || !this.stolen.meets(sentMs);
+    const latencyOf = (samples: readonly Sample[]): Latency => {
+      const tookMs = samples.filter(counts).map((sample) => sample.tookMs);
+      const { p50Ms, p99Ms } = latency(tookMs);
+      return { p50Ms, p99Ms, samples: tookMs.length };
+    };
+    return {
+      ok: latencyOf(this.ok),
+      eose: latencyOf(this.eose),
+      lost: all.filter(({ isLost }) => isLost).length,
+      refused: this.#refused,
+      reason: this.#reason,
+      leftOut: 1 - all.filter(counts).length / all.length,
+    };
   }
 }
 
@@ -121,17 +135,17 @@ class Visitor {
   /** Unanswered messages are lost, and count with the time until now. */
   giveUp(): void {
     const nowMs = performance.now();
-    const { okMs, eoseMs } = this.tally;
-    for (const sentMs of this.#events.values()) this.tally.lose(okMs, nowMs - sentMs);
-    for (const sentMs of this.#queries.values()) this.tally.lose(eoseMs, nowMs - sentMs);
+    const lost = (sentMs: number): Sample => ({ sentMs, tookMs: nowMs - sentMs, isLost: true });
+    this.tally.ok.push(...[...this.#events.values()].map(lost));
+    this.tally.eose.push(...[...this.#queries.values()].map(lost));
     this.#events.clear();
     this.#queries.clear();
   }
 
   #send(awaited: Map<string, number>, id: string, frame: string): void {
     if (this.#connection === undefined) {
-      const { okMs, eoseMs } = this.tally;
-      this.tally.lose(awaited === this.#events ? okMs : eoseMs, LAST_ANSWERS_MS_MAX);
+      const samples = awaited === this.#events ? this.tally.ok : this.tally.eose;
+      samples.push({ sentMs: performance.now(), tookMs: LAST_ANSWERS_MS_MAX, isLost: true });
       void this.open().catch(() => undefined);
       return;
     }
@@ -143,22 +157,22 @@ class Visitor {
     const type = frameType(frame);
     if (type === 'OK') {
       const ok = readOk(frame);
-      settle(this.#events, ok.id, this.tally.okMs);
+      settle(this.#events, ok.id, this.tally.ok);
       if (!ok.accepted) this.tally.refuse(ok.message);
     } else if (type === 'EOSE' || type === 'CLOSED') {
       const subscription = subscriptionOf(frame);
-      settle(this.#queries, subscription, this.tally.eoseMs);
+      settle(this.#queries, subscription, this.tally.eose);
       if (type === 'CLOSED') this.tally.refuse(frame.toString());
       else this.#connection?.send(JSON.stringify(['CLOSE', subscription]));
     }
   }
 }
 
-function settle(awaited: Map<string, number>, id: string, latenciesMs: number[]): void {
+function settle(awaited: Map<string, number>, id: string, samples: Sample[]): void {
   const sentMs = awaited.get(id);
   if (sentMs === undefined) return;
   awaited.delete(id);
-  latenciesMs.push(performance.now() - sentMs);
+  samples.push({ sentMs, tookMs: performance.now() - sentMs, isLost: false });
 }
 
 export interface VisitPlan {
@@ -180,6 +194,7 @@ export async function visit(plan: VisitPlan): Promise<void> {
   await Promise.all(visitors.map((visitor) => visitor.open()));
   try {
     await plan.beside();
+    tally.stolen.begin();
     await byTheClock(visitors, seconds);
     const deadlineMs = performance.now() + LAST_ANSWERS_MS_MAX;
     while (visitors.some(({ awaited }) => awaited > 0) && performance.now() < deadlineMs) {
@@ -187,6 +202,7 @@ export async function visit(plan: VisitPlan): Promise<void> {
     }
     for (const visitor of visitors) visitor.giveUp();
   } finally {
+    tally.stolen.end();
     for (const visitor of visitors) visitor.close();
   }
 }
