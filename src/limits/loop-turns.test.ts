@@ -1,5 +1,6 @@
-import { setImmediate as nextPass } from 'node:timers/promises';
+import { setImmediate as nextPass, setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
+import { GreedyShare } from './greedy-share.js';
 import { LoopTurns, type TurnClient } from './loop-turns.js';
 
 const client = (networkKey: string, rateKey = networkKey, community = 1): TurnClient => ({
@@ -12,12 +13,13 @@ const client = (networkKey: string, rateKey = networkKey, community = 1): TurnCl
 function start(isGreedy?: (client: TurnClient) => boolean) {
   const clock = { ms: 0 };
   const ran: string[] = [];
-  const turns = new LoopTurns(isGreedy, () => clock.ms);
+  const now = () => clock.ms;
+  const turns = new LoopTurns(isGreedy, new GreedyShare(now), now);
   const work = (name: string, ms: number) => () => {
     clock.ms += ms;
     ran.push(name);
   };
-  return { turns, ran, work };
+  return { turns, ran, work, clock };
 }
 
 describe('turns on the event loop', () => {
@@ -39,25 +41,41 @@ describe('turns on the event loop', () => {
     expect(passes).toEqual([4, 8, 12, 16]);
   });
 
-  it('of greedy clients are one in a pass, or as many short ones as fit, and others come first', async () => {
-    const { turns, ran, work } = start(({ networkKey }) => networkKey === 'greedy');
-    const passes: number[][] = [];
-    const count = (name: string) => ran.filter((one) => one === name).length;
-    for (let number = 0; number < 6; number++) void turns.run(client('greedy'), work('greedy', 0.6));
-    for (let number = 0; number < 4; number++) void turns.run(client('modest'), work('modest', 0.3));
-    while (ran.length < 10) {
-      passes.push([count('greedy'), count('modest')]);
+  const isGreedy = ({ networkKey }: TurnClient) => networkKey === 'greedy';
+
+  it('of greedy clients alone are one in a pass, or as many short ones as fit', async () => {
+    const { turns, ran, work } = start(isGreedy);
+    for (let number = 0; number < 4; number++) void turns.run(client('greedy'), work('greedy', 0.6));
+    for (let number = 0; number < 8; number++) void turns.run(client('greedy'), work('short', 0.1));
+    const passes: number[] = [];
+    while (ran.length < 12) {
+      passes.push(ran.length);
       await nextPass();
     }
     // The first turn was taken at once.
-    expect(passes).toEqual([
-      [1, 0],
-      [2, 4],
-      [3, 4],
-      [4, 4],
-      [5, 4],
-    ]);
-    expect(ran.slice(0, 6)).toEqual(['greedy', ...Array<string>(4).fill('modest'), 'greedy']);
+    expect(passes).toEqual([1, 2, 3, 4, 7, 10]);
+  });
+
+  it('of greedy clients come after those of others, and then rest four times as long as they took', async () => {
+    const { turns, ran, work, clock } = start(isGreedy);
+    for (let number = 0; number < 3; number++) void turns.run(client('modest'), work('modest', 0.6));
+    for (let number = 0; number < 3; number++) void turns.run(client('greedy'), work('greedy', 0.6));
+    const passes = async () => {
+      for (let number = 0; number < 10; number++) await nextPass();
+    };
+    await passes();
+    expect(ran).toEqual(['modest', 'modest', 'modest', 'greedy']);
+    clock.ms += 2.3;
+    await sleep(10);
+    expect(ran).toHaveLength(4);
+    clock.ms += 0.2;
+    await expect.poll(() => ran).toHaveLength(5);
+    // Others never wait for the end of a rest.
+    await turns.run(client('modest'), work('modest', 0.6));
+    expect(ran).toHaveLength(6);
+    // Nobody else is here any more.
+    clock.ms += 2_000;
+    await expect.poll(() => ran).toHaveLength(7);
   });
 
   it('of a burst of one network do not stand before another network', async () => {

@@ -3,13 +3,15 @@
  * answers (I18). In each pass of the event loop the turns of all clients together take about 1 ms. What does
  * not fit waits for the next pass, and the community, in it the network (an IPv6 /48), and in it the address
  * that has used least is next. So a burst of one network delays a client of another by one turn, however
- * large the burst is. Of greedy clients (work.ts) a pass has one turn, or some short ones: each answer to
- * another client takes several passes, and each of them is as long as the turns in it.
+ * large the burst is. Of greedy clients (work.ts) a pass has one turn, or some short ones, and they rest between
+ * passes (greedy-share.ts): each answer to another client takes several passes, and each of them is as long as
+ * the turns in it.
  *
  * Bounded by those who ask (I14): an HTTP request waits for one turn, a websocket for one of each query
  * class.
  */
 import { FairTags, isBefore, type Shares } from './fair-tags.js';
+import { GreedyShare } from './greedy-share.js';
 
 /** Measured as a whole: a turn that has begun is finished. */
 const PASS_MS = 1;
@@ -39,10 +41,12 @@ export class LoopTurns {
   private greedyMs = 0;
   private modestMs = 0;
   private isScheduled = false;
+  private alarm: NodeJS.Timeout | undefined;
 
   /** `now`: a monotonic clock in milliseconds. */
   constructor(
     readonly isGreedy: (client: TurnClient) => boolean = () => false,
+    private readonly share = new GreedyShare(),
     private readonly now: () => number = () => performance.now(),
   ) {}
 
@@ -74,6 +78,7 @@ export class LoopTurns {
   /** `turn` returns what it took. */
   private take(client: TurnClient, turn: () => number): void {
     const line = this.lineOf(client);
+    if (!line.isGreedy) this.share.noteOther();
     if (this.lines.size === 0 && this.hasTimeFor(line)) {
       this.count(line, turn());
       return;
@@ -97,6 +102,7 @@ export class LoopTurns {
   }
 
   private count({ community, network, address, isGreedy }: Line, tookMs: number): void {
+    if (isGreedy) this.share.use(tookMs);
     if (isGreedy) this.greedyMs += tookMs;
     else this.modestMs += tookMs;
     this.communities.use(community, tookMs);
@@ -112,18 +118,26 @@ export class LoopTurns {
   }
 
   private hasTimeFor({ isGreedy }: Line): boolean {
-    return isGreedy ? this.greedyMs < GREEDY_PASS_MS : this.modestMs < PASS_MS;
+    if (!isGreedy) return this.modestMs < PASS_MS;
+    return this.greedyMs < GREEDY_PASS_MS && this.share.restMs() === 0;
   }
 
   private pass(): void {
     this.isScheduled = false;
     this.greedyMs = 0;
     this.modestMs = 0;
-    // Greedy clients come last, and have at least one turn.
+    // Greedy clients come last, and have at least one turn unless they rest.
     for (const isGreedy of [false, true])
       for (let next = this.next(isGreedy); next && this.hasTimeFor(next[1]); next = this.next(isGreedy))
         this.serve(...next);
-    if (this.lines.size > 0) this.schedule();
+    if (this.lines.size === 0) return;
+    const restMs = this.next(false) === undefined ? this.share.restMs() : 0;
+    if (restMs === 0) this.schedule();
+    else
+      this.alarm ??= setTimeout(() => {
+        this.alarm = undefined;
+        this.schedule();
+      }, restMs);
   }
 
   private next(isGreedy: boolean): [string, Line] | undefined {

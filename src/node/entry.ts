@@ -3,6 +3,7 @@
  * port listens only after the relay and the API have been added to it.
  */
 import type { Communities } from '../communities/communities.js';
+import { GreedyShare } from '../limits/greedy-share.js';
 import { LoopTurns } from '../limits/loop-turns.js';
 import { Work } from '../limits/work.js';
 import { type AddressOf, createAddresses } from '../port/client-address.js';
@@ -39,6 +40,7 @@ export interface Entry {
   readonly work: Work;
   readonly gate: QueryGate;
   readonly turns: LoopTurns;
+  readonly greedyShare: GreedyShare;
   /** Bytes that clients have sent and that are not processed yet. */
   readonly input: HeldBytes;
   /** Bytes that clients have not read yet. */
@@ -50,7 +52,8 @@ export async function openEntry(
   { rates, writer: { communities, dynamodb, metrics, store } }: Stores,
 ): Promise<Entry> {
   const work = new Work();
-  const turns = new LoopTurns((client) => work.isGreedy(client));
+  const greedyShare = new GreedyShare();
+  const turns = new LoopTurns((client) => work.isGreedy(client), greedyShare);
   const input = new HeldBytes(INPUT_BYTES_MAX);
   const addresses = addressesFor(config, { communities, metrics, log });
   const addressOf = addresses.of;
@@ -71,7 +74,7 @@ export async function openEntry(
   });
   const gate = new QueryGate({ work, communities: () => communities.all().length });
   const output = new HeldBytes(OUTPUT_BYTES_MAX);
-  return { http, addressOf, work, gate, turns, input, output };
+  return { http, addressOf, work, gate, turns, greedyShare, input, output };
 }
 
 /** The part of a limit per address that applies here: the port gives the instances to an address in turn. */

@@ -33,7 +33,7 @@ export interface RelayRoleOptions {
 export function startRelay(
   { database, config, log, now, hasApi, pages, passed }: RelayRoleOptions,
   { rates, fanout, memory, cursors, writer }: Stores,
-  { http, addressOf, work, gate, turns, input, output }: Entry,
+  { http, addressOf, work, gate, turns, greedyShare, input, output }: Entry,
 ): Relay {
   const { admission, bases, communities, keys, metrics, store, tagHash, verifier } = writer;
   return addRelay(http, {
@@ -75,7 +75,7 @@ export function startRelay(
     ownPool: database.ownPool,
     gate,
     turns,
-    intake: new Intake(),
+    intake: new Intake(greedyShare),
     input,
     output,
     openValues: new OpenValues(() => communities.share()),

@@ -56,13 +56,14 @@ export class Entrance {
     if (community === undefined || isExempt(client, community.settings)) return undefined;
     const bodyBytes = Math.min(BODY_BYTES_CHARGED_MAX, Number(request.headers['content-length'] ?? 0) || 0);
     const signedMs = /^nostr /i.test(request.headers.authorization ?? '') ? SIGNED_MS : 0;
-    work.charge(client, REQUEST_MS + signedMs + bodyBytes * BODY_BYTE_MS);
+    const costMs = REQUEST_MS + signedMs + bodyBytes * BODY_BYTE_MS;
+    work.charge(client, costMs);
     const refusedMs = work.refusedMs(client);
     if (refusedMs > 0) return tooMany({ allowed: false, retryAfterMs: refusedMs });
     const waitMs = work.waitMs(client);
     if (waitMs > 0) await delay(Math.min(waitMs, waitMsMax));
     if (waitMs > waitMsMax) return tooMany({ allowed: false, retryAfterMs: waitMs });
-    await turns.wait({ ...client, community: community.id }, REQUEST_MS);
+    await turns.wait({ ...client, community: community.id }, costMs);
     return undefined;
   }
 

@@ -1,5 +1,6 @@
-import { setImmediate as turn } from 'node:timers/promises';
+import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
+import { GreedyShare } from '../../limits/greedy-share.js';
 import { Intake, type Place } from './intake.js';
 
 /**
@@ -8,7 +9,8 @@ import { Intake, type Place } from './intake.js';
  */
 function started(frameMs?: number) {
   let ms = 0;
-  const intake = frameMs === undefined ? new Intake() : new Intake(() => ms);
+  const now = () => ms;
+  const intake = frameMs === undefined ? new Intake() : new Intake(new GreedyShare(now), now);
   const order: string[] = [];
   const client = (name: string, frames: number, network: string, community = 1, nextBytes = 300): Place => {
     let left = frames;
@@ -33,7 +35,10 @@ function started(frameMs?: number) {
     while (order.length < frames) await turn();
     return order;
   };
-  return { client, finish, order };
+  const pass = (passedMs: number) => {
+    ms += passedMs;
+  };
+  return { client, finish, order, pass };
 }
 
 describe('frames that wait', () => {
@@ -72,32 +77,41 @@ describe('frames that wait', () => {
     expect(order).toHaveLength(80);
   });
 
-  it('of greedy clients come last in a pass, and in short slices', async () => {
+  it('of greedy clients alone are taken in short slices', async () => {
     const { client, order } = started(0.2);
-    const all = [client('greedy', 7, '192.0.2.1'), client('modest', 8, '192.0.2.2')];
-    for (const place of all) place.add();
-    const passes: number[][] = [];
-    while (order.length < 15) {
-      const before = order.length;
+    client('greedy', 7, '192.0.2.1').add();
+    const passes: number[] = [];
+    while (order.length < 7) {
       await turn();
-      const pass = order.slice(before);
-      passes.push(['modest', 'greedy'].map((name) => pass.filter((one) => one === name).length));
-      expect(pass).toEqual([...pass].sort().reverse());
+      passes.push(order.length);
     }
-    expect(passes).toEqual([
-      [5, 2],
-      [3, 2],
-      [0, 2],
-      [0, 1],
-    ]);
+    expect(passes).toEqual([2, 4, 6, 7]);
   });
 
-  it('of greedy clients are taken, at least one in a pass, however many others wait', async () => {
+  it('of greedy clients come last in a pass, and then rest four times as long as they took', async () => {
+    const { client, order, pass } = started(0.2);
+    for (const place of [client('greedy', 7, '192.0.2.1'), client('modest', 8, '192.0.2.2')]) place.add();
+    await turn();
+    expect(order).toEqual([...Array<string>(5).fill('modest'), 'greedy', 'greedy']);
+    await turn();
+    // Modest ones do not rest.
+    expect(order.slice(7)).toEqual(Array<string>(3).fill('modest'));
+    pass(0.9);
+    await sleep(10);
+    expect(order).toHaveLength(10);
+    pass(0.2);
+    await expect.poll(() => order).toHaveLength(12);
+    // Nobody else is here any more.
+    pass(2_000);
+    await expect.poll(() => order).toHaveLength(15);
+  });
+
+  it('of greedy clients are taken, however many others wait', async () => {
     const { client, order } = started(3);
-    const all = [client('greedy', 3, '192.0.2.1'), client('modest', 9, '192.0.2.2')];
+    const all = [client('greedy', 3, '192.0.2.1'), client('modest', 29, '192.0.2.2')];
     for (const place of all) place.add();
-    while (order.length < 6) await turn();
-    expect(order.slice(0, 6)).toEqual(['modest', 'greedy', 'modest', 'greedy', 'modest', 'greedy']);
+    while (order.length < 15) await turn();
+    expect(order.slice(0, 7)).toEqual(['modest', 'greedy', ...Array<string>(4).fill('modest'), 'greedy']);
   });
 
   it('of one network alone wait for no turn, whatever their weight', async () => {

@@ -6,11 +6,12 @@
  *
  * Work goes in short slices, so that a flood of frames never delays the rest of the event loop:
  * answers of the database to the lane, deliveries, other clients. The slices of greedy clients
- * (limits/work.ts) are shorter, and come after those of the others: an answer takes several passes of the
- * event loop, and each of them is as long as its slices. How much may wait is bounded by each
- * client's connection, which then stops reading its socket.
+ * (limits/work.ts) are shorter, come after those of the others, and have rests between them
+ * (limits/greedy-share.ts): an answer takes several passes of the event loop, and each of them is as long as its
+ * slices. How much may wait is bounded by each client's connection, which then stops reading its socket.
  */
 import { weightOf } from '../../events/rules/weight.js';
+import { GreedyShare } from '../../limits/greedy-share.js';
 
 /**
  * Without slices a full read of eight sockets took 20 ms, and the lane waited as long for each answer of the
@@ -35,9 +36,13 @@ export class Intake {
   private readonly modest = new Rounds();
   private readonly greedy = new Rounds();
   private scheduled = false;
+  private alarm: NodeJS.Timeout | undefined;
 
   /** `now`: a monotonic clock in milliseconds. */
-  constructor(private readonly now: () => number = () => performance.now()) {}
+  constructor(
+    private readonly share = new GreedyShare(),
+    private readonly now: () => number = () => performance.now(),
+  ) {}
 
   /** `network`: connections that share one place in the round-robin. */
   join(source: FrameSource, community: number, network: string): Place {
@@ -55,7 +60,10 @@ export class Intake {
 
   add(place: Place): void {
     if (place.source.isGreedy) this.greedy.add(place, place.networks.greedy);
-    else this.modest.add(place, place.networks.modest);
+    else {
+      this.modest.add(place, place.networks.modest);
+      this.share.noteOther();
+    }
     this.schedule();
   }
 
@@ -70,8 +78,22 @@ export class Intake {
 
   private work(): void {
     this.serve(this.modest, SLICE_MS);
-    this.serve(this.greedy, GREEDY_SLICE_MS);
-    if (this.modest.isWaiting || this.greedy.isWaiting) this.schedule();
+    if (this.greedy.isWaiting && this.share.restMs() === 0) {
+      const begunMs = this.now();
+      this.serve(this.greedy, GREEDY_SLICE_MS);
+      this.share.use(this.now() - begunMs);
+    }
+    if (this.modest.isWaiting) this.schedule();
+    else if (this.greedy.isWaiting) this.scheduleGreedy(this.share.restMs());
+  }
+
+  private scheduleGreedy(restMs: number): void {
+    if (restMs === 0) this.schedule();
+    else
+      this.alarm ??= setTimeout(() => {
+        this.alarm = undefined;
+        this.schedule();
+      }, restMs);
   }
 
   /** At least one frame, if there is one. */

@@ -1,0 +1,36 @@
+/**
+ * How much of the event loop all greedy clients (work.ts) have together while others use it too: a fifth. After
+ * each piece of their work they rest for four times as long. An answer to anybody takes several passes of the
+ * event loop: without rests each of these passes had a piece of greedy work in it, and the event loop had no
+ * pause as long as such work waited (I18). While only greedy clients are here they do not rest.
+ */
+const REST = 4;
+/** A longer piece of work is followed by no longer rest. */
+const REST_MS_MAX = 40;
+/** Others are here for this long after they have asked for something. */
+const OTHERS_MS = 1_000;
+
+export class GreedyShare {
+  private restsUntilMs = Number.NEGATIVE_INFINITY;
+  private othersUntilMs = Number.NEGATIVE_INFINITY;
+
+  /** `now`: a monotonic clock in milliseconds. */
+  constructor(private readonly now: () => number = () => performance.now()) {}
+
+  /** A client that is not greedy asks for something. */
+  noteOther(): void {
+    this.othersUntilMs = this.now() + OTHERS_MS;
+  }
+
+  /** Greedy work has taken this long. */
+  use(tookMs: number): void {
+    const now = this.now();
+    if (now >= this.othersUntilMs) return;
+    this.restsUntilMs = Math.min(Math.max(now, this.restsUntilMs) + tookMs * REST, now + REST_MS_MAX);
+  }
+
+  /** Milliseconds until greedy work may continue; 0 when it may. */
+  restMs(): number {
+    return Math.max(0, this.restsUntilMs - this.now());
+  }
+}
