@@ -1,12 +1,12 @@
 /**
- * How much of the event loop all greedy clients (work.ts) have together while others use it too: a fifth. After
- * each piece of their work they rest for four times as long. An answer to anybody takes several passes of the
+ * How much of the event loop all greedy clients (work.ts) have together while others use it too: a tenth. After
+ * each piece of their work they rest for nine times as long. An answer to anybody takes several passes of the
  * event loop: without rests each of these passes had a piece of greedy work in it, and the event loop had no
  * pause as long as such work waited (I18). While only greedy clients are here they do not rest.
  */
-const REST = 4;
+const REST = 9;
 /** A longer piece of work is followed by no longer rest. */
-const REST_MS_MAX = 40;
+const REST_MS_MAX = 100;
 /** Others are here for this long after they have asked for something. */
 const OTHERS_MS = 1_000;
 
@@ -22,10 +22,14 @@ export class GreedyShare {
     this.othersUntilMs = this.now() + OTHERS_MS;
   }
 
+  get hasOthers(): boolean {
+    return this.now() < this.othersUntilMs;
+  }
+
   /** Greedy work has taken this long. */
   use(tookMs: number): void {
+    if (!this.hasOthers) return;
     const now = this.now();
-    if (now >= this.othersUntilMs) return;
     this.restsUntilMs = Math.min(Math.max(now, this.restsUntilMs) + tookMs * REST, now + REST_MS_MAX);
   }
 

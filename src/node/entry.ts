@@ -72,7 +72,11 @@ export async function openEntry(
     room: await connectionRoom(log),
     bounds: { perAddressMax: shareOf(CONNECTION_BOUNDS.perAddressMax, passed), ...httpBounds },
   });
-  const gate = new QueryGate({ work, communities: () => communities.all().length });
+  const gate = new QueryGate({
+    work,
+    communities: () => communities.all().length,
+    hasOthers: () => greedyShare.hasOthers,
+  });
   const output = new HeldBytes(OUTPUT_BYTES_MAX);
   return { http, addressOf, work, gate, turns, greedyShare, input, output };
 }

@@ -12,6 +12,10 @@
  * slots are kept for addresses that have used little lately, so that a storm of light queries does not hold
  * them all. Clients on this machine that are exempt from limits are held to the whole only.
  *
+ * Medium and heavy queries and searches keep a core busy each, which light ones, the lane and the event loop need
+ * too. So after such a query of a busy address (limits/work.ts) its slot rests for four times as long, while
+ * others use the node; addresses that are not busy may take a slot that rests.
+ *
  * A query is charged to its client by its estimate before it runs, and then by what it took. A client in debt
  * waits before its next query runs, as its socket waits to be read.
  */
@@ -31,7 +35,13 @@ interface Slots {
   readonly perNetwork: number;
   /** Slots of these that are reserved for addresses with little recent use (limits/work.ts). */
   readonly kept?: number;
+  /** A slot rests after the query of a busy address. */
+  readonly rests?: true;
 }
+
+/** How long a slot rests, as a multiple of the time that the query took. */
+const REST = 4;
+const REST_MS_MAX = 4_000;
 
 /** As many as there are cores, within these limits: each keeps a core busy, and light queries need some. */
 const MEDIUM_SLOTS = { min: 2, max: 4 };
@@ -42,9 +52,10 @@ export const SLOTS: Record<QueryClass, Slots> = {
     all: Math.min(MEDIUM_SLOTS.max, Math.max(MEDIUM_SLOTS.min, availableParallelism())),
     perAddress: 1,
     perNetwork: 1,
+    rests: true,
   },
-  heavy: { all: 2, perAddress: 1, perNetwork: 1 },
-  search: { all: 2, perAddress: 1, perNetwork: 1 },
+  heavy: { all: 2, perAddress: 1, perNetwork: 1, rests: true },
+  search: { all: 2, perAddress: 1, perNetwork: 1, rests: true },
 };
 
 /** Addresses with queries that wait for a slot of one class. */
@@ -86,21 +97,24 @@ interface Turn {
 interface Line extends Shares {
   readonly waiting: Turn[];
   readonly asker: QueryClient;
+  /** Before its last query was charged: an expensive query alone makes nobody busy. */
+  isBusy: boolean;
 }
 
 export interface QueryGateOptions {
   readonly work?: Work;
   /** How many there are: of several communities none may hold every slot of a class. */
   readonly communities?: () => number;
+  /** Whether clients that are not greedy use the node. */
+  readonly hasOthers?: () => boolean;
 }
 
 export class QueryGate {
   private readonly classes: Record<QueryClass, SlotsOfClass>;
   private readonly work: Work | undefined;
 
-  constructor({ work, communities = () => 1 }: QueryGateOptions = {}) {
-    const slots = (kind: QueryClass) =>
-      new SlotsOfClass(SLOTS[kind], communities, ({ client }) => work?.isBusy(client) ?? false);
+  constructor({ work, communities = () => 1, hasOthers = () => false }: QueryGateOptions = {}) {
+    const slots = (kind: QueryClass) => new SlotsOfClass(SLOTS[kind], communities, hasOthers);
     this.classes = {
       light: slots('light'),
       medium: slots('medium'),
@@ -141,9 +155,10 @@ export class QueryGate {
     query: (kind: QueryClass) => Promise<T>,
   ): Promise<T> {
     await this.paid(asker);
+    const isBusy = this.work?.isBusy(asker.client) ?? false;
     this.chargeQuery(asker, guessMs);
     const slots = this.classes[kind];
-    const line = await slots.enter(asker, guessMs).catch((error: unknown) => {
+    const line = await slots.enter(asker, guessMs, isBusy).catch((error: unknown) => {
       this.chargeQuery(asker, -guessMs);
       throw error;
     });
@@ -157,7 +172,7 @@ export class QueryGate {
       const tookMs = (performance.now() - begunMs) / Math.max(1, this.underWay / AT_FULL_SPEED);
       const correctionMs = Math.max(tookMs, guessMs * CHARGED_MIN) - guessMs;
       this.chargeQuery(asker, correctionMs);
-      slots.leave(line, correctionMs);
+      slots.leave(line, tookMs, correctionMs);
     }
   }
 
@@ -190,24 +205,27 @@ class SlotsOfClass {
   /** Addresses whose queries were slower than estimated. */
   private readonly slow = new LRUCache<string, true>({ max: SLOW_ADDRESSES_MAX, ttl: SLOW_MS });
   underWay = 0;
+  private resting = 0;
 
   constructor(
     private readonly slots: Slots,
     private readonly communityCount: () => number,
-    private readonly isBusy: (asker: QueryClient) => boolean,
+    private readonly hasOthers: () => boolean,
   ) {}
 
   /** Resolves when a slot is taken, which `leave` gives back. */
-  async enter(asker: QueryClient, guessMs: number): Promise<Line> {
+  async enter(asker: QueryClient, guessMs: number, isBusy: boolean): Promise<Line> {
     const { client, community } = asker;
     const key = `${community}/${client.rateKey}`;
     const line = this.lines.get(key) ?? {
       waiting: [],
       asker,
+      isBusy,
       community: this.communities.of(String(community)),
       network: this.networks.of(client.networkKey),
       address: this.addresses.of(client.rateKey),
     };
+    line.isBusy = isBusy;
     if (line.waiting.length === 0 && this.underWay < this.slots.all && this.mayBegin(line)) {
       this.begin(line, guessMs);
       return line;
@@ -234,10 +252,20 @@ class SlotsOfClass {
     return line;
   }
 
-  leave(line: Line, correctionMs: number): void {
+  leave(line: Line, tookMs: number, correctionMs: number): void {
     this.underWay -= 1;
     for (const [tags, share] of this.sharesOf(line)) tags.end(share, correctionMs);
+    if (this.slots.rests && line.isBusy && !line.asker.isExempt && this.hasOthers())
+      this.rest(Math.min(tookMs * REST, REST_MS_MAX));
     this.next();
+  }
+
+  private rest(ms: number): void {
+    this.resting += 1;
+    setTimeout(() => {
+      this.resting -= 1;
+      this.next();
+    }, ms).unref();
   }
 
   holdBack({ client }: QueryClient): void {
@@ -262,11 +290,12 @@ class SlotsOfClass {
     ];
   }
 
-  private mayBegin({ asker, community, network, address }: Line): boolean {
+  private mayBegin({ asker, isBusy, community, network, address }: Line): boolean {
     const { all, perAddress, perNetwork, kept = 0 } = this.slots;
     if (community.underWay >= all - 1 && this.communityCount() > 1) return false;
     if (asker.isExempt) return true;
-    if (kept > 0 && this.underWay >= all - kept && this.isBusy(asker)) return false;
+    const forBusy = all - Math.max(kept, this.resting);
+    if (isBusy && this.underWay >= forBusy) return false;
     const addressMax = this.slow.has(address.key) ? 1 : perAddress;
     return network.underWay < perNetwork && address.underWay < addressMax;
   }

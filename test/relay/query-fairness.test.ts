@@ -3,6 +3,7 @@
  * slots by least use, time limits with their replies, and charges. A lock on the table of tags makes queries
  * slow; queries by author do not touch that table.
  */
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { countEvents } from '../../src/events/postgres/read/count.js';
@@ -57,6 +58,36 @@ describe('the gate', () => {
     expect(held.begun).toHaveLength(SLOTS.heavy.all);
     await held.endAll();
     await Promise.all(all);
+  });
+
+  it('rests after a heavy query of a busy address while others are here; they do not wait for it', async () => {
+    const work = new Work();
+    const others = { here: true };
+    const gate = new QueryGate({ work, hasOthers: () => others.here });
+    const held = new Held();
+    const heavyOf = (name: string) => gate.run(asker(name[0]!), heavy, held.query(name));
+    const busy = ['a', 'b', 'c'];
+    for (const name of busy) work.charge(asker(name).client, WORK_BURST_MS / 2);
+    const first = [heavyOf('a1'), heavyOf('b1')];
+    await settled();
+    await sleep(60);
+    await held.endAll();
+    await Promise.all(first);
+    // Both slots rest: a busy address waits, another one does not.
+    const second = [heavyOf('c2'), heavyOf('d2'), heavyOf('e2')];
+    await settled();
+    expect(held.begun.slice(2)).toEqual(['d2 heavy', 'e2 heavy']);
+    await held.endAll();
+    await expect.poll(() => held.begun).toContain('c2 heavy');
+    // With nobody else there is no rest.
+    others.here = false;
+    await held.endAll();
+    await Promise.all(second);
+    const third = [heavyOf('a3'), heavyOf('b3')];
+    await settled();
+    expect(held.begun.slice(5)).toEqual(['a3 heavy', 'b3 heavy']);
+    await held.endAll();
+    await Promise.all(third);
   });
 
   it('lets light queries pass while three addresses hold every medium slot, one each', async () => {
