@@ -43,6 +43,8 @@ export interface Sizes {
   /** The length of each phase: alone, beside the sink, beside the flood. */
   readonly floodSeconds: number;
   readonly floodRestSeconds: number;
+  /** Before the first phase: a node that has just started is slow, until its code is compiled. */
+  readonly floodWarmUpSeconds: number;
   readonly floodSocketsMax: number;
 }
 
@@ -74,6 +76,7 @@ const FULL: Sizes = {
   floodStored: 20_000,
   floodSeconds: 3,
   floodRestSeconds: 2,
+  floodWarmUpSeconds: 12,
   floodSocketsMax: 10_000,
 };
 
@@ -99,6 +102,7 @@ const QUICK: Sizes = {
   floodStored: 3_000,
   floodSeconds: 1.5,
   floodRestSeconds: 0.5,
+  floodWarmUpSeconds: 1.5,
   floodSocketsMax: 600,
 };
 

@@ -166,7 +166,7 @@ async function measureOnFreshNode(
   const profileFolder = profile === undefined ? undefined : join(profile, flood.name);
   try {
     const measure = async (node: BootedNode, port: number): Promise<void> => {
-      await visitFor(run, node, new Tally());
+      await visitFor(run, node, new Tally(), { seconds: run.options.sizes.floodWarmUpSeconds });
       rows.push(await measureFlood(run, node, port, flood));
     };
     await withNode(run.folder, run.options.nodeEnv, measure, profileFolder);

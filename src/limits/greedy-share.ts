@@ -1,12 +1,16 @@
 /**
- * How much of the event loop all greedy clients (work.ts) have together while others use it too: a tenth. After
- * each piece of their work they rest for nine times as long. An answer to anybody takes several passes of the
- * event loop: without rests each of these passes had a piece of greedy work in it, and the event loop had no
- * pause as long as such work waited (I18). While only greedy clients are here they do not rest.
+ * How much of the event loop all greedy clients (work.ts) have together while others use it too. After each piece
+ * of their work they rest. An answer to anybody takes several passes of the event loop: without rests each of these
+ * passes had a piece of greedy work in it, and the event loop had no pause as long as such work waited (I18).
+ *
+ * Short pieces have a tenth of the time: they rest for nine times as long. Long ones have less: whoever comes during
+ * one waits for the rest of it, so how many wait is its share of the time, and how long they wait is its length. A
+ * piece of 10 ms has a hundredth. While only greedy clients are here they do not rest.
  */
-const REST = 9;
-/** A longer piece of work is followed by no longer rest. */
-const REST_MS_MAX = 100;
+const REST_MIN = 9;
+/** For each millisecond that a piece takes. */
+const REST_PER_MS = 10;
+const REST_MS_MAX = 1_000;
 /** Others are here for this long after they have asked for something. */
 const OTHERS_MS = 1_000;
 
@@ -30,7 +34,8 @@ export class GreedyShare {
   use(tookMs: number): void {
     if (!this.hasOthers) return;
     const now = this.now();
-    this.restsUntilMs = Math.min(Math.max(now, this.restsUntilMs) + tookMs * REST, now + REST_MS_MAX);
+    const restMs = tookMs * Math.max(REST_MIN, tookMs * REST_PER_MS);
+    this.restsUntilMs = Math.min(Math.max(now, this.restsUntilMs) + restMs, now + REST_MS_MAX);
   }
 
   /** Milliseconds until greedy work may continue; 0 when it may. */
