@@ -29,7 +29,7 @@ import { ADDRESSES, type Flood, titleOf } from './flood.js';
 import { FLOODS } from './floods.js';
 import { changeSettings, fillStore, withNode } from './set-up.js';
 import { type Use, UseWatch } from './use.js';
-import { Tally, type Visit, type VisitPlan, visit } from './visitors.js';
+import { summarize, Tally, type Visit, type VisitPlan, visit } from './visitors.js';
 
 export interface FloodRow {
   readonly name: string;
@@ -50,13 +50,15 @@ export interface FloodRow {
     readonly most: number;
     readonly after: readonly number[];
   };
+  /** The part of a core that the host took away, in the worst of the counted rounds. */
+  readonly stolen: number;
   /** Why the target is not met, where it is not. */
   readonly cause: string;
   readonly failures: readonly string[];
 }
 
 export interface FloodsReport {
-  readonly format: 3;
+  readonly format: 4;
   readonly command: string;
   readonly date: string;
   readonly quick: boolean;
@@ -111,7 +113,7 @@ export async function measureFloods(options: Options, say: (text: string) => voi
     // A fresh node for each flood, so that memory left by one does not affect the next.
     for (const flood of chosen) await measureOnFreshNode(run, flood, rows, failures);
     return {
-      format: 3,
+      format: 4,
       command: options.command,
       date: new Date().toISOString(),
       quick: options.quick,
@@ -129,7 +131,7 @@ export async function measureFloods(options: Options, say: (text: string) => voi
 
 export function readFloods(file: string): FloodsReport {
   const report = JSON.parse(readFileSync(file, 'utf8')) as FloodsReport;
-  if (report.format !== 3 || report.floods === undefined)
+  if (report.format !== 4 || report.floods === undefined)
     throw new Error(`${file} is not a report of --only floods`);
   return report;
 }
@@ -186,7 +188,7 @@ async function hasRecovered(run: Run, node: BootedNode): Promise<boolean> {
   while (performance.now() < deadlineMs && memoryOf(node.pid) !== undefined) {
     const tally = new Tally();
     await visitFor(run, node, tally, { seconds: RECOVERY_SECONDS }).catch(() => undefined);
-    const { ok, eose, lost } = tally.summarize();
+    const { ok, eose, lost } = summarize([tally]);
     if (lost === 0 && Math.max(ok.p99Ms, eose.p99Ms) < RECOVERED_MS) return true;
   }
   return false;
@@ -195,6 +197,22 @@ const RECOVERY_SECONDS = 0.3;
 const RECOVERED_MS = 1_000;
 const RECOVERY_MS_MAX = 45_000;
 
+interface Round {
+  readonly alone: Tally;
+  readonly sink: Tally;
+  readonly flood: Tally;
+}
+
+/** The part of a core that the host took away while the round compared the two. */
+const stolenPart = ({ sink, flood }: Round): number => Math.max(sink.stolen.part, flood.stolen.part);
+/** With less a round is quiet. It is repeated if it is not, until there are twice as many rounds. */
+const QUIET_PART = 0.1;
+
+/** The quietest rounds. */
+function quietest(rounds: readonly Round[], count: number): Round[] {
+  return [...rounds].sort((one, other) => stolenPart(one) - stolenPart(other)).slice(0, count);
+}
+
 /**
  * Each round measures alone, beside the flood and beside the sink, so that other work of the machine affects
  * all three. The sink is last because it gets what the node accepted: an attacker that the node does not
@@ -202,7 +220,10 @@ const RECOVERY_MS_MAX = 45_000;
  */
 async function measureFlood(run: Run, node: BootedNode, nodePort: number, flood: Flood): Promise<FloodRow> {
   const { sizes } = run.options;
-  const tallies = { alone: new Tally(), sink: new Tally(), flood: new Tally() };
+  const rounds: Round[] = [];
+  const isEnough = (): boolean =>
+    rounds.length >= sizes.repeat * 2 ||
+    rounds.filter((round) => stolenPart(round) < QUIET_PART).length >= sizes.repeat;
   const attacker = await Attacker.prepare({
     flood: flood.name,
     stored: Array.from({ length: Math.min(STORED_SAMPLE, run.corpus.size) }, (_, at) => run.corpus.event(at)),
@@ -217,8 +238,10 @@ async function measureFlood(run: Run, node: BootedNode, nodePort: number, flood:
       const used = { sink: new UseWatch(node), flood: new UseWatch(node) };
       let toSink = NOTHING_SENT;
       let toNode = NOTHING_SENT;
-      for (let round = 0; round < sizes.repeat; round++) {
-        const addresses = attackerAddresses(flood, round);
+      while (!isEnough()) {
+        const addresses = attackerAddresses(flood, rounds.length);
+        const round = { alone: new Tally(), sink: new Tally(), flood: new Tally() };
+        rounds.push(round);
         const against = async (
           tally: Tally,
           port: number,
@@ -235,32 +258,34 @@ async function measureFlood(run: Run, node: BootedNode, nodePort: number, flood:
           await used.end(sent.seconds);
           return sent;
         };
-        await visitFor(run, node, tallies.alone, { seconds: sizes.floodSeconds * ALONE_PART });
+        await visitFor(run, node, round.alone, { seconds: sizes.floodSeconds * ALONE_PART });
         memory.begin();
         const begunMicros = monotonicMicros();
-        const taken = await against(tallies.flood, nodePort, used.flood);
+        const taken = await against(round.flood, nodePort, used.flood);
         if (run.options.profile !== undefined)
           run.say(`the flood in the profile: ${begunMicros} to ${monotonicMicros()} µs`);
         toNode = sum(toNode, taken);
         await sleep(sizes.floodRestSeconds * 1_000);
         memory.noteAfter();
         if (!(await hasRecovered(run, node))) break;
-        toSink = sum(toSink, await against(tallies.sink, run.sinkPort, used.sink, taken.pace));
+        toSink = sum(toSink, await against(round.sink, run.sinkPort, used.sink, taken.pace));
       }
       const megabytes = memory.end();
-      const besideFlood = tallies.flood.summarize();
+      const chosen = quietest(rounds, sizes.repeat);
+      const everySeen = summarize(rounds.map((round) => round.flood));
       return {
         name: flood.name,
         title: titleOf(flood, sizes.floodSocketsMax),
         cause: flood.cause,
-        alone: tallies.alone.summarize(),
-        besideSink: tallies.sink.summarize(),
-        besideFlood,
+        alone: summarize(chosen.map((round) => round.alone)),
+        besideSink: summarize(chosen.map((round) => round.sink)),
+        besideFlood: summarize(chosen.map((round) => round.flood)),
+        stolen: Math.max(...chosen.map(stolenPart)),
         toSink,
         toNode,
         use: { besideSink: used.sink.use, besideFlood: used.flood.use },
         megabytes,
-        failures: findingsOf(besideFlood, memoryOf(node.pid) === undefined),
+        failures: findingsOf(everySeen, memoryOf(node.pid) === undefined),
       };
     },
   );

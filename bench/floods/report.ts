@@ -123,13 +123,15 @@ function remarks(report: FloodsReport): string[] {
 }
 
 /** How much the attacker sent to each, what became of its sockets, and what the node used. */
-function sentLine({ name, toSink, toNode, use, besideSink, besideFlood }: FloodRow): string {
+function sentLine({ name, toSink, toNode, use, besideSink, besideFlood, stolen }: FloodRow): string {
   const rate = ({ messages, bytes, seconds }: FloodRow['toNode']): string =>
     `${formatNumber(messages / seconds)} messages/s, ${formatNumber(bytes / 1e6 / seconds)} MB/s`;
   return [
     `${name}: ${rate(toSink)} to the sink; ${rate(toNode)} to the node`,
     `${toNode.opened} sockets opened, ${toNode.closed} closed, ${toNode.refused} refused`,
-    `samples left out: ${percent(besideSink.leftOut)} beside the sink, ${percent(besideFlood.leftOut)} beside the flood`,
+    `samples left out: ${percent(besideSink.leftOut)} beside the sink, ` +
+      `${percent(besideFlood.leftOut)} beside the flood`,
+    `the host took up to ${percent(stolen)} of a core`,
     ...useText('sink', use.besideSink),
     ...useText('flood', use.besideFlood),
   ].join('; ');

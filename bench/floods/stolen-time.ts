@@ -1,7 +1,8 @@
 /**
  * Time that the host of a virtual machine takes away from it. It stops every process on a core for up to a
- * tenth of a second, whatever the node does, and would decide every p99. Samples that meet much of it are left
- * out, by a rule that does not look at how long they took: a slow answer is not more likely to be left out.
+ * tenth of a second, whatever the node does, and would decide every p99. Samples that meet much of it are
+ * left out, and rounds with much of it are repeated, by rules that do not look at how long anything took: a
+ * slow answer is not more likely to be left out.
  */
 import { readFileSync } from 'node:fs';
 
@@ -15,10 +16,14 @@ const MS_PER_TICK = 10;
 export class StolenTime {
   readonly #periods: { readonly fromMs: number; readonly toMs: number }[] = [];
   #timer: NodeJS.Timeout | undefined;
+  #begun = { stolenMs: 0, atMs: 0 };
+  /** The part of a core that was taken away between the last begin and end. */
+  part = 0;
 
   begin(): void {
     let before = stolenMs();
     let fromMs = performance.now();
+    this.#begun = { stolenMs: before, atMs: fromMs };
     this.#timer = setInterval(() => {
       const now = stolenMs();
       const toMs = performance.now();
@@ -30,6 +35,8 @@ export class StolenTime {
 
   end(): void {
     clearInterval(this.#timer);
+    const { stolenMs: before, atMs } = this.#begun;
+    this.part = (stolenMs() - before) / (performance.now() - atMs);
   }
 
   meets(sentMs: number): boolean {

@@ -41,36 +41,35 @@ interface Sample {
   readonly isLost: boolean;
 }
 
-/** Latencies, losses and refusals of the visitors, over all rounds of a phase. */
+/** What the visitors saw in one phase of a round. */
 export class Tally {
   readonly stolen = new StolenTime();
   readonly ok: Sample[] = [];
   readonly eose: Sample[] = [];
-  #refused = 0;
-  #reason: string | undefined;
+  readonly refusals: string[] = [];
+}
 
-  refuse(reason: string): void {
-    this.#refused += 1;
-    this.#reason ??= reason;
-  }
-
-  summarize(): Visit {
-    const all = [...this.ok, ...this.eose];
-    const counts = ({ sentMs, isLost }: Sample): boolean => isLost || !this.stolen.meets(sentMs);
-    const latencyOf = (samples: readonly Sample[]): Latency => {
-      const tookMs = samples.filter(counts).map((sample) => sample.tookMs);
-      const { p50Ms, p99Ms } = latency(tookMs);
-      return { p50Ms, p99Ms, samples: tookMs.length };
-    };
-    return {
-      ok: latencyOf(this.ok),
-      eose: latencyOf(this.eose),
-      lost: all.filter(({ isLost }) => isLost).length,
-      refused: this.#refused,
-      reason: this.#reason,
-      leftOut: 1 - all.filter(counts).length / all.length,
-    };
-  }
+/** Latencies, losses and refusals of the visitors in a phase, over several rounds. */
+export function summarize(tallies: readonly Tally[]): Visit {
+  const counted = (samplesOf: (tally: Tally) => readonly Sample[]): Sample[] =>
+    tallies.flatMap((tally) =>
+      samplesOf(tally).filter(({ sentMs, isLost }) => isLost || !tally.stolen.meets(sentMs)),
+    );
+  const latencyOf = (samples: readonly Sample[]): Latency => {
+    const { p50Ms, p99Ms } = latency(samples.map(({ tookMs }) => tookMs));
+    return { p50Ms, p99Ms, samples: samples.length };
+  };
+  const [ok, eose] = [counted((tally) => tally.ok), counted((tally) => tally.eose)];
+  const all = tallies.reduce((sum, tally) => sum + tally.ok.length + tally.eose.length, 0);
+  const refusals = tallies.flatMap((tally) => tally.refusals);
+  return {
+    ok: latencyOf(ok),
+    eose: latencyOf(eose),
+    lost: [...ok, ...eose].filter(({ isLost }) => isLost).length,
+    refused: refusals.length,
+    reason: refusals[0],
+    leftOut: 1 - (ok.length + eose.length) / all,
+  };
 }
 
 class Visitor {
@@ -158,11 +157,11 @@ class Visitor {
     if (type === 'OK') {
       const ok = readOk(frame);
       settle(this.#events, ok.id, this.tally.ok);
-      if (!ok.accepted) this.tally.refuse(ok.message);
+      if (!ok.accepted) this.tally.refusals.push(ok.message);
     } else if (type === 'EOSE' || type === 'CLOSED') {
       const subscription = subscriptionOf(frame);
       settle(this.#queries, subscription, this.tally.eose);
-      if (type === 'CLOSED') this.tally.refuse(frame.toString());
+      if (type === 'CLOSED') this.tally.refusals.push(frame.toString());
       else this.#connection?.send(JSON.stringify(['CLOSE', subscription]));
     }
   }

@@ -56,7 +56,7 @@ describe('turns on the event loop', () => {
     expect(passes).toEqual([1, 2, 3, 4, 7, 10]);
   });
 
-  it('of greedy clients come after those of others, and then rest nine times as long as they took', async () => {
+  it('of greedy clients come after others, and then rest nine times as long as they took', async () => {
     const { turns, ran, work, clock } = start(isGreedy);
     for (let number = 0; number < 3; number++) void turns.run(client('modest'), work('modest', 0.6));
     for (let number = 0; number < 3; number++) void turns.run(client('greedy'), work('greedy', 0.6));

@@ -3,9 +3,9 @@
  * answers (I18). In each pass of the event loop the turns of all clients together take about 1 ms. What does
  * not fit waits for the next pass, and the community, in it the network (an IPv6 /48), and in it the address
  * that has used least is next. So a burst of one network delays a client of another by one turn, however
- * large the burst is. Of greedy clients (work.ts) a pass has one turn, or some short ones, and they rest between
- * passes (greedy-share.ts): each answer to another client takes several passes, and each of them is as long as
- * the turns in it.
+ * large the burst is. Of greedy clients (work.ts) a pass has one turn, or some short ones, and they rest
+ * between passes (greedy-share.ts): each answer to another client takes several passes, and each of them is
+ * as long as the turns in it.
  *
  * Bounded by those who ask (I14): an HTTP request waits for one turn, a websocket for one of each query
  * class.

@@ -12,9 +12,9 @@
  * slots are kept for addresses that have used little lately, so that a storm of light queries does not hold
  * them all. Clients on this machine that are exempt from limits are held to the whole only.
  *
- * Medium and heavy queries and searches keep a core busy each, which light ones, the lane and the event loop need
- * too. So after such a query of a busy address (limits/work.ts) its slot rests for four times as long, while
- * others use the node; addresses that are not busy may take a slot that rests.
+ * Medium and heavy queries and searches keep a core busy each, which light ones, the lane and the event loop
+ * need too. So after such a query of a busy address (limits/work.ts) its slot rests for four times as long,
+ * while others use the node; addresses that are not busy may take a slot that rests.
  *
  * A query is charged to its client by its estimate before it runs, and then by what it took. A client in debt
  * waits before its next query runs, as its socket waits to be read.

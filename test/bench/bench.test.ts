@@ -189,7 +189,7 @@ describe('floods', () => {
       names.add(flood.name);
       const volley = flood.prepare(material);
       const bytes = (volley.first?.(socket) ?? Buffer.alloc(0)).length + volley.next(0, socket).length;
-      expect(bytes, flood.name).toBeGreaterThan(0);
+      expect(bytes > 0, flood.name).toBe(flood.name !== 'nothing');
       if (['big-content', 'heavy-tags', 'combining-marks', 'json-content'].includes(flood.name)) {
         const longest = settingDefinitions['limits.eventBytesMax'].default;
         expect(bytes, flood.name).toBeLessThan(longest);

@@ -60,7 +60,7 @@ describe('the gate', () => {
     await Promise.all(all);
   });
 
-  it('rests after a heavy query of a busy address while others are here; they do not wait for it', async () => {
+  it('rests after a heavy query of a busy address while others are here, who do not wait', async () => {
     const work = new Work();
     const others = { here: true };
     const gate = new QueryGate({ work, hasOthers: () => others.here });

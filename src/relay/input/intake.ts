@@ -7,8 +7,8 @@
  * Work goes in short slices, so that a flood of frames never delays the rest of the event loop:
  * answers of the database to the lane, deliveries, other clients. The slices of greedy clients
  * (limits/work.ts) are shorter, come after those of the others, and have rests between them
- * (limits/greedy-share.ts): an answer takes several passes of the event loop, and each of them is as long as its
- * slices. How much may wait is bounded by each client's connection, which then stops reading its socket.
+ * (limits/greedy-share.ts): an answer takes several passes of the event loop, and each of them is as long as
+ * its slices. How much may wait is bounded by each client's connection, which then stops reading its socket.
  */
 import { weightOf } from '../../events/rules/weight.js';
 import { GreedyShare } from '../../limits/greedy-share.js';

@@ -10,6 +10,7 @@
  * rests. Otherwise every light event of a flood's time would wait for one.
  */
 import { FairQueue, type Weighed } from '../../../limits/rules-fair-queue.js';
+import { restMsAfter } from '../../../limits/rules-rest.js';
 import { isHeavy, weightOf } from '../../rules/weight.js';
 
 /** Each tag is a row to write. */
@@ -38,9 +39,11 @@ export const LIGHT_BATCHES_MAX = 4;
  */
 export const HEAVY_BATCH_BYTES_MAX = 262_144;
 export const HEAVY_BATCH_TAGS_MAX = 1_000;
-/** The rest after a batch of heavy events, as a multiple of its duration. */
-const HEAVY_REST = 10;
-export const HEAVY_REST_MS_MAX = 2_000;
+/**
+ * The rest after a batch of heavy events. One of 4 ms has a tenth of the lane's time, one of 20 ms a
+ * fiftieth.
+ */
+export const HEAVY_REST = { times: 10, timesPerMs: 2.5, msMax: 2_000 };
 /** Heavy events do not rest if no light one was written for this time. */
 export const LIGHT_RECENT_MS = 1_000;
 
@@ -112,7 +115,7 @@ export class LaneQueue<T extends Queued> {
   /** The last batch was written, and took so long. */
   noteWritten(tookMs: number): void {
     if (this.lastTaken === this.light) this.lightWrittenAt = this.now();
-    else this.heavyRestsUntil = this.now() + Math.min(HEAVY_REST_MS_MAX, tookMs * HEAVY_REST);
+    else this.heavyRestsUntil = this.now() + restMsAfter(tookMs, HEAVY_REST);
   }
 
   /** For how long the next heavy event rests; 0 when there is none. The operator's never rest. */
