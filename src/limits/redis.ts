@@ -5,7 +5,7 @@
  */
 import { createClient, defineScript } from 'redis';
 import type { Log } from '../node/log.js';
-import { closeRedis, connectSoon, fromRedis, openBriefly, redisOptions } from '../redis/client.js';
+import { closeRedis, fromRedis, KeptConnection, openBriefly, redisOptions } from '../redis/client.js';
 import { takenOf } from './answer.js';
 import { RATE_PREFIX, USED_PREFIX } from './keys.js';
 import { CLOCK_APART_MS_MAX, ROUNDING } from './limits.sql.js';
@@ -68,29 +68,29 @@ const scripts = {
 const clientOf = (url: string) => createClient({ ...redisOptions(url), scripts });
 
 export async function openRedisLimits(url: string, log: Log): Promise<SharedLimits> {
-  const client = clientOf(url);
-  await connectSoon(client, log);
-  return new RedisLimits(client);
+  return new RedisLimits(await KeptConnection.open(() => clientOf(url), log));
 }
 
 class RedisLimits implements SharedLimits {
-  constructor(private readonly client: ReturnType<typeof clientOf>) {}
+  constructor(private readonly redis: KeptConnection<ReturnType<typeof clientOf>>) {}
 
   async take(key: string, wanted: number, perSecond: number, burst: number, nowMs: number): Promise<Taken> {
     const fullAfterMs = Math.ceil((burst / perSecond) * 1_000);
     const keptMs = fullAfterMs + SPARE_MS;
-    const bucket = await fromRedis(
-      this.client.takeTokens(RATE_PREFIX + key, nowMs, wanted, perSecond, burst, keptMs),
+    const bucket = await this.redis.ask((client) =>
+      client.takeTokens(RATE_PREFIX + key, nowMs, wanted, perSecond, burst, keptMs),
     );
     return takenOf(bucket, perSecond, nowMs);
   }
 
   useOnce(key: string, ttlMs: number, nowMs: number): Promise<boolean> {
-    return fromRedis(this.client.useOnce(USED_PREFIX + key, nowMs, nowMs + ttlMs, ttlMs + SPARE_MS));
+    return this.redis.ask((client) =>
+      client.useOnce(USED_PREFIX + key, nowMs, nowMs + ttlMs, ttlMs + SPARE_MS),
+    );
   }
 
   async close(): Promise<void> {
-    closeRedis(this.client);
+    this.redis.close();
   }
 }
 

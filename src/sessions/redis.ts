@@ -5,7 +5,7 @@
  */
 import { createClient } from 'redis';
 import type { Log } from '../node/log.js';
-import { closeRedis, connectSoon, fromRedis, redisOptions } from '../redis/client.js';
+import { KeptConnection, redisOptions } from '../redis/client.js';
 import { readSessionValue, SESSION_PREFIX, sessionKeys, sessionValue } from './keys.js';
 import {
   LISTED_MAX,
@@ -23,19 +23,17 @@ const SCAN_COUNT = 1_000;
 const clientOf = (url: string) => createClient(redisOptions(url));
 
 export async function openRedisSessions(url: string, log: Log): Promise<Sessions> {
-  const client = clientOf(url);
-  await connectSoon(client, log);
-  return new RedisSessions(client);
+  return new RedisSessions(await KeptConnection.open(() => clientOf(url), log));
 }
 
 class RedisSessions implements Sessions {
-  constructor(private readonly client: ReturnType<typeof clientOf>) {}
+  constructor(private readonly redis: KeptConnection<ReturnType<typeof clientOf>>) {}
 
   async create(ref: SessionRef, { createdAt, expiresAt, csrfHash }: Session): Promise<void> {
     const [session, csrf] = sessionKeys(ref);
     const PX = expiresAt - createdAt + SPARE_MS;
-    await fromRedis(
-      this.client
+    await this.redis.ask((client) =>
+      client
         .multi()
         .set(session, sessionValue(createdAt, expiresAt), { PX })
         .set(csrf, sessionValue(createdAt, expiresAt, csrfHash), { PX })
@@ -44,7 +42,7 @@ class RedisSessions implements Sessions {
   }
 
   async find(ref: SessionRef, now: number): Promise<Session | undefined> {
-    const [session, csrf] = await fromRedis(this.client.mGet(sessionKeys(ref)));
+    const [session, csrf] = await this.redis.ask((client) => client.mGet(sessionKeys(ref)));
     // Both keys are needed: without the CSRF token a session is not protected.
     if (session == null || csrf == null || readSessionValue(session) === undefined) return undefined;
     const found = readSessionValue(csrf);
@@ -52,7 +50,7 @@ class RedisSessions implements Sessions {
   }
 
   async end(ref: SessionRef): Promise<boolean> {
-    return (await fromRedis(this.client.unlink(sessionKeys(ref)))) > 0;
+    return (await this.redis.ask((client) => client.unlink(sessionKeys(ref)))) > 0;
   }
 
   async list(holder: SessionHolder, now: number): Promise<ListedSession[]> {
@@ -79,13 +77,15 @@ class RedisSessions implements Sessions {
     const start = `${SESSION_PREFIX}${community}:${pubkey}:`;
     let cursor = '0';
     do {
-      const page = await fromRedis(this.client.scan(cursor, { MATCH: `${start}*`, COUNT: SCAN_COUNT }));
+      const page = await this.redis.ask((client) =>
+        client.scan(cursor, { MATCH: `${start}*`, COUNT: SCAN_COUNT }),
+      );
       yield [...new Set(page.keys)].map((key) => ({ community, pubkey, tokenHash: key.slice(start.length) }));
       cursor = page.cursor;
     } while (cursor !== '0');
   }
 
   async close(): Promise<void> {
-    closeRedis(this.client);
+    this.redis.close();
   }
 }

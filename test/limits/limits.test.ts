@@ -8,6 +8,7 @@ import { openLimits, type SharedLimits } from '../../src/limits/shared.js';
 import type { Log } from '../../src/node/log.js';
 import { type Database, openDatabase } from '../../src/postgres/database.js';
 import { createTestDatabase, type TestDatabase } from '../support/servers/database.js';
+import { Link } from '../support/servers/link.js';
 import { TestRedis } from '../support/servers/redis.js';
 
 let test: TestDatabase;
@@ -458,6 +459,33 @@ describe('a store that fails', () => {
     await expect.poll(() => heard.lines, { timeout: 100_000 }).toEqual([BEGINS, ENDS]);
     await late.close();
   });
+
+  it.each(['at once', 'also when the new connection gets no answer'])(
+    'whose connection ended without a word is connected again, %s',
+    async (how) => {
+      const link = await Link.start({ host: '127.0.0.1', port: own.port });
+      const behind = await openLimits(
+        `redis://127.0.0.1:${link.port}`,
+        databases[0]!.ownPool,
+        new Heard().log,
+      );
+      expect(await behind.useOnce(`f ${how}`, 60_000, 0)).toBe(true);
+      if (how !== 'at once') link.become('stalled');
+      link.desert();
+      await expect(behind.useOnce('g', 60_000, 0)).rejects.toThrow('Redis did not answer');
+      if (how !== 'at once') {
+        // The connection that replaced it waits for its handshake.
+        await expect.poll(() => link.connections).toBe(1);
+        link.desert();
+        link.become('open');
+      }
+      await expect
+        .poll(() => behind.useOnce(`h ${how}`, 60_000, 0).catch(() => undefined), { interval: 500 })
+        .toBe(true);
+      await behind.close();
+      await link.stop();
+    },
+  );
 
   it('rejects a credential, because its first use cannot be proved', async () => {
     await own.goDown();
