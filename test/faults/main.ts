@@ -76,11 +76,13 @@ async function runOne(
 }
 
 function report(seed: number, first: number, result: RoundResult): void {
-  const { round, seconds, faults, events, violations } = result;
+  const { round, seconds, faults, events, violations, said } = result;
   const list = [...faults].map(([name, count]) => (count > 1 ? `${name} ×${count}` : name)).join(', ');
   const outcome = violations.length === 0 ? 'ok' : `${violations.length} VIOLATIONS`;
   say(`round ${first + round}: ${outcome}, ${events} events, ${seconds.toFixed(1)} s; ${list || 'no fault'}`);
   for (const { invariant, what } of violations) say(`  ${invariant}: ${what}`);
+  if (violations.length > 0)
+    for (const [name, log] of said) say(`  ${name} logged last:\n${log.replace(/^/gm, '    ')}`);
   // A machine that is overloaded breaks deadlines that a node keeps.
   if (violations.length > 0)
     say(`  load average ${loadavg()[0]!.toFixed(1)} on ${availableParallelism()} cores`);

@@ -34,6 +34,8 @@ export interface RoundResult {
   readonly operations: ReadonlyMap<string, number>;
   readonly events: number;
   readonly violations: readonly Violation[];
+  /** What each node has logged last. */
+  readonly said: ReadonlyMap<string, string>;
 }
 
 export interface WorldOptions {
@@ -143,6 +145,7 @@ class WorldRun {
       operations: kinds,
       events: this.crew.sentFrames - before,
       violations: [...this.violations.found],
+      said: new Map(Object.entries(this.world.nodes).map(([name, { said }]) => [name, said])),
     };
   }
 
