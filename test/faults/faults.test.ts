@@ -122,6 +122,8 @@ describe('a run with a broken rule', () => {
       '  I1 I4 I5 I6: default at port 1, by kinds: 1 missing: x',
       '  I10: posts by cursor: 1 missing: x',
       '  I10: a topic by cursor: 1 missing: x',
+      '  a logged last:',
+      '    {"level":40,"error":"Error: x","msg":"the worker: it failed"}',
       '  load average 1.0 on 2 cores',
     ].join('\n');
     expect(seenIn(output)).toEqual({ round: 1, checks: ['I1 I4 I5 I6', 'I10'] });
@@ -160,6 +162,17 @@ describe('the model', () => {
     expect([...view([foreign, post]).served.keys()]).toEqual([foreign.event.id, post.event.id]);
     const refused = { ...own, accepted: false };
     expect(view([refused, post]).served.has(post.event.id)).toBe(true);
+  });
+
+  it('knows which version a node may serve that never got a newer, deleted one', () => {
+    const article = (at: number) => sent(sign(alice, 30_023, at, [['d', 'x']], `${at}`));
+    const [first, second, third] = [article(10), article(20), article(30)] as const;
+    const byId = sent(sign(alice, 5, 40, [['e', third.event.id]]));
+    const seen = view([first, second, third, byId]);
+    expect([...seen.served.keys()]).toEqual([byId.event.id]);
+    expect([...seen.behindGone]).toEqual([second.event.id]);
+    const byAddress = sent(sign(alice, 5, 40, [['a', `30023:${alice.pubkey}:x`]]));
+    expect(view([first, second, third, byAddress]).behindGone.size).toBe(0);
   });
 
   it('leaves open what expires now or is being erased; held, removed and forged is hidden', () => {

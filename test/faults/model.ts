@@ -54,6 +54,11 @@ export interface Expected {
   readonly open: ReadonlySet<string>;
   /** No longer served, and perhaps not announced yet: copies may hold them for about a minute. */
   readonly expired: ReadonlySet<string>;
+  /**
+   * Versions whose newer ones are all deleted or expired. A node of a network serves such a one if the newer
+   * ones never reached it: the deletion of an id does not say which key the event had.
+   */
+  readonly behindGone: ReadonlySet<string>;
 }
 
 export function expectedView(
@@ -73,6 +78,15 @@ export function expectedView(
     const best = newest.get(address);
     if (best === undefined || isNewer(event, best)) newest.set(address, event);
   }
+  const isDeleted = (event: VerifiedEvent) => requests.some((request) => isDeletedBy(event, request.event));
+  const isGone = (event: VerifiedEvent) => isDeleted(event) || expirationOf(event) <= to;
+  const versions = here.filter(({ event, isHeld }) => addressOf(event) !== undefined && !isHeld);
+  const behindGone = versions.filter(({ event }) => {
+    const newer = versions.filter(
+      (other) => addressOf(other.event) === addressOf(event) && isNewer(other.event, event),
+    );
+    return !isGone(event) && newer.every((other) => isGone(other.event));
+  });
   const served = new Map<string, VerifiedEvent>();
   const open = new Set<string>();
   const expired = new Set<string>();
@@ -82,11 +96,11 @@ export function expectedView(
       isHeld ||
       removed.has(event.id) ||
       (address !== undefined && newest.get(address) !== event) ||
-      requests.some((request) => isDeletedBy(event, request.event));
+      isDeleted(event);
     if (isHidden) continue;
     if (expirationOf(event) <= from) expired.add(event.id);
     else if (erased.has(event.pubkey) || expirationOf(event) <= to) open.add(event.id);
     else served.set(event.id, event);
   }
-  return { served, open, expired };
+  return { served, open, expired, behindGone: new Set(behindGone.map(({ event }) => event.id)) };
 }
