@@ -9,6 +9,7 @@ import { tmpdir } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { Connection } from './client.js';
+import { changeSettings } from './floods/set-up.js';
 import {
   type BootedNode,
   cleanUpOnSignal,
@@ -38,6 +39,8 @@ async function main(): Promise<void> {
       idle: { type: 'string', default: '5000' },
       active: { type: 'string', default: '1000' },
       minutes: { type: 'string', default: '3' },
+      /** `node.memoryWindowMB`: with a small window memory does not grow with the posts. */
+      window: { type: 'string' },
     },
   });
   const [idle, active, minutes] = [Number(values.idle), Number(values.active), Number(values.minutes)];
@@ -51,6 +54,8 @@ async function main(): Promise<void> {
       removeFolder(folder);
     },
     async () => {
+      if (values.window !== undefined)
+        await changeSettings(folder, { 'node.memoryWindowMB': values.window }, {});
       node = await startNode(folder, {});
       await node.ready();
       await measure(node, sign, { idle, active, minutes });
