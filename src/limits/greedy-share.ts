@@ -42,3 +42,24 @@ export class GreedyShare {
     return Math.max(0, this.restsUntilMs - this.now());
   }
 }
+
+/** Continues greedy work when it has rested. */
+export class RestAlarm {
+  private timer: NodeJS.Timeout | undefined;
+
+  constructor(
+    private readonly share: GreedyShare,
+    private readonly goOn: () => void,
+  ) {}
+
+  /** At once if nothing has to rest. */
+  set(): void {
+    const restMs = this.share.restMs();
+    if (restMs === 0) this.goOn();
+    else
+      this.timer ??= setTimeout(() => {
+        this.timer = undefined;
+        this.goOn();
+      }, restMs);
+  }
+}

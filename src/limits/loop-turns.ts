@@ -11,7 +11,7 @@
  * class.
  */
 import { FairTags, isBefore, type Shares } from './fair-tags.js';
-import { GreedyShare } from './greedy-share.js';
+import { GreedyShare, RestAlarm } from './greedy-share.js';
 
 /** Measured as a whole: a turn that has begun is finished. */
 const PASS_MS = 1;
@@ -41,14 +41,16 @@ export class LoopTurns {
   private greedyMs = 0;
   private modestMs = 0;
   private isScheduled = false;
-  private alarm: NodeJS.Timeout | undefined;
+  private readonly alarm: RestAlarm;
 
   /** `now`: a monotonic clock in milliseconds. */
   constructor(
     readonly isGreedy: (client: TurnClient) => boolean = () => false,
     private readonly share = new GreedyShare(),
     private readonly now: () => number = () => performance.now(),
-  ) {}
+  ) {
+    this.alarm = new RestAlarm(share, () => this.schedule());
+  }
 
   /** Runs the work at the client's turn: at once if nobody waits and this pass has time left. */
   run<T>(client: TurnClient, work: () => T): Promise<T> {
@@ -131,13 +133,8 @@ export class LoopTurns {
       for (let next = this.next(isGreedy); next && this.hasTimeFor(next[1]); next = this.next(isGreedy))
         this.serve(...next);
     if (this.lines.size === 0) return;
-    const restMs = this.next(false) === undefined ? this.share.restMs() : 0;
-    if (restMs === 0) this.schedule();
-    else
-      this.alarm ??= setTimeout(() => {
-        this.alarm = undefined;
-        this.schedule();
-      }, restMs);
+    if (this.next(false) === undefined) this.alarm.set();
+    else this.schedule();
   }
 
   private next(isGreedy: boolean): [string, Line] | undefined {

@@ -11,7 +11,7 @@
  * its slices. How much may wait is bounded by each client's connection, which then stops reading its socket.
  */
 import { weightOf } from '../../events/rules/weight.js';
-import { GreedyShare } from '../../limits/greedy-share.js';
+import { GreedyShare, RestAlarm } from '../../limits/greedy-share.js';
 
 /**
  * Without slices a full read of eight sockets took 20 ms, and the lane waited as long for each answer of the
@@ -36,13 +36,15 @@ export class Intake {
   private readonly modest = new Rounds();
   private readonly greedy = new Rounds();
   private scheduled = false;
-  private alarm: NodeJS.Timeout | undefined;
+  private readonly alarm: RestAlarm;
 
   /** `now`: a monotonic clock in milliseconds. */
   constructor(
     private readonly share = new GreedyShare(),
     private readonly now: () => number = () => performance.now(),
-  ) {}
+  ) {
+    this.alarm = new RestAlarm(share, () => this.schedule());
+  }
 
   /** `network`: connections that share one place in the round-robin. */
   join(source: FrameSource, community: number, network: string): Place {
@@ -84,16 +86,7 @@ export class Intake {
       this.share.use(this.now() - begunMs);
     }
     if (this.modest.isWaiting) this.schedule();
-    else if (this.greedy.isWaiting) this.scheduleGreedy(this.share.restMs());
-  }
-
-  private scheduleGreedy(restMs: number): void {
-    if (restMs === 0) this.schedule();
-    else
-      this.alarm ??= setTimeout(() => {
-        this.alarm = undefined;
-        this.schedule();
-      }, restMs);
+    else if (this.greedy.isWaiting) this.alarm.set();
   }
 
   /** At least one frame, if there is one. */
