@@ -25,6 +25,7 @@ import { LRUCache } from 'lru-cache';
 import { MEDIUM_MS_MAX, type QueryClass, type QueryCost, QueryNotRun } from '../events/rules/query-cost.js';
 import { FairTags, isBefore, type Share, type Shares } from '../limits/fair-tags.js';
 import { isNoAnswer } from '../limits/in-time.js';
+import { type Rest, restMsAfter } from '../limits/rules-rest.js';
 import type { Work } from '../limits/work.js';
 import type { ClientAddress } from '../port/client-address.js';
 import { errorCode, SQLSTATE } from '../postgres/rules-error-code.js';
@@ -39,9 +40,8 @@ interface Slots {
   readonly rests?: true;
 }
 
-/** How long a slot rests, as a multiple of the time that the query took. */
-const REST = 4;
-const REST_MS_MAX = 4_000;
+/** Whatever the query took: a slot holds up nobody who is not busy. */
+const REST: Rest = { times: 4, timesPerMs: 0, msMax: 4_000 };
 
 /** As many as there are cores, within these limits: each keeps a core busy, and light queries need some. */
 const MEDIUM_SLOTS = { min: 2, max: 4 };
@@ -256,7 +256,7 @@ class SlotsOfClass {
     this.underWay -= 1;
     for (const [tags, share] of this.sharesOf(line)) tags.end(share, correctionMs);
     if (this.slots.rests && line.isBusy && !line.asker.isExempt && this.hasOthers())
-      this.rest(Math.min(tookMs * REST, REST_MS_MAX));
+      this.rest(restMsAfter(tookMs, REST));
     this.next();
   }
 
