@@ -201,6 +201,8 @@ interface Round {
   readonly alone: Tally;
   readonly sink: Tally;
   readonly flood: Tally;
+  /** Memory of the node after it; undefined when the node has ended. */
+  megabytesAfter?: number | undefined;
 }
 
 /** The part of a core that the host took away while the round compared the two. */
@@ -208,9 +210,11 @@ const stolenPart = ({ sink, flood }: Round): number => Math.max(sink.stolen.part
 /** With less a round is quiet. It is repeated if it is not, until there are twice as many rounds. */
 const QUIET_PART = 0.1;
 
-/** The quietest rounds. */
+/** The quietest rounds, in their order. */
 function quietest(rounds: readonly Round[], count: number): Round[] {
-  return [...rounds].sort((one, other) => stolenPart(one) - stolenPart(other)).slice(0, count);
+  const sorted = [...rounds].sort((one, other) => stolenPart(one) - stolenPart(other));
+  const chosen = new Set(sorted.slice(0, count));
+  return rounds.filter((round) => chosen.has(round));
 }
 
 /**
@@ -240,7 +244,7 @@ async function measureFlood(run: Run, node: BootedNode, nodePort: number, flood:
       let toNode = NOTHING_SENT;
       while (!isEnough()) {
         const addresses = attackerAddresses(flood, rounds.length);
-        const round = { alone: new Tally(), sink: new Tally(), flood: new Tally() };
+        const round: Round = { alone: new Tally(), sink: new Tally(), flood: new Tally() };
         rounds.push(round);
         const against = async (
           tally: Tally,
@@ -266,7 +270,7 @@ async function measureFlood(run: Run, node: BootedNode, nodePort: number, flood:
           run.say(`the flood in the profile: ${begunMicros} to ${monotonicMicros()} µs`);
         toNode = sum(toNode, taken);
         await sleep(sizes.floodRestSeconds * 1_000);
-        memory.noteAfter();
+        round.megabytesAfter = memoryOf(node.pid);
         if (!(await hasRecovered(run, node))) break;
         toSink = sum(toSink, await against(round.sink, run.sinkPort, used.sink, taken.pace));
       }
@@ -284,7 +288,7 @@ async function measureFlood(run: Run, node: BootedNode, nodePort: number, flood:
         toSink,
         toNode,
         use: { besideSink: used.sink.use, besideFlood: used.flood.use },
-        megabytes,
+        megabytes: { ...megabytes, after: chosen.flatMap((round) => round.megabytesAfter ?? []) },
         failures: findingsOf(everySeen, memoryOf(node.pid) === undefined),
       };
     },
@@ -348,7 +352,6 @@ class MemoryWatch {
   #before = Number.NaN;
   #most = Number.NaN;
   #timer: NodeJS.Timeout | undefined;
-  readonly #after: number[] = [];
 
   constructor(private readonly pid: number) {}
 
@@ -359,16 +362,10 @@ class MemoryWatch {
     this.#timer = setInterval(() => this.#look(), MEMORY_POLL_MS);
   }
 
-  /** A round is over. */
-  noteAfter(): void {
-    const megabytes = memoryOf(this.pid);
-    if (megabytes !== undefined) this.#after.push(megabytes);
-  }
-
-  end(): FloodRow['megabytes'] {
+  end(): Omit<FloodRow['megabytes'], 'after'> {
     clearInterval(this.#timer);
     this.#look();
-    return { before: this.#before, most: this.#most, after: this.#after };
+    return { before: this.#before, most: this.#most };
   }
 
   #look(): void {
