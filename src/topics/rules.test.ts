@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { haveOneHiddenClass } from '../../test/support/hidden-class.js';
 import { settingsFrom } from '../communities/rules-settings.js';
 import type { NostrEvent } from '../events/rules/event.js';
 import { type Filter, matchFilter, parseFilter } from '../events/rules/filter.js';
@@ -220,6 +221,11 @@ describe('bound topics', () => {
     expect(matchFilter(filterOf({ '#t': ['wind'] }), event)).toBe(false);
     expect(matchFilter(filterOf({ '#T': ['wind'] }), matched)).toBe(false);
     expect(asMatched(event, UNBOUND)).toBe(event);
+  });
+
+  it('leave events one hidden class, so that matching stays fast', () => {
+    const matched = Array.from({ length: 1_000 }, () => asMatched(eventOf(1), ['wind']));
+    expect(haveOneHiddenClass(matched)).toBe(true);
   });
 
   it('of a deletion request match only filters that name its kind', () => {

@@ -91,8 +91,9 @@ export interface MatchedEvent extends NostrEvent {
   readonly past?: readonly string[];
 }
 
+/** Not by a spread, as in `seenBy`: each subscription reads it. */
 export function asMatched(event: NostrEvent, bound: readonly string[]): MatchedEvent {
-  return bound.length === 0 ? event : { ...event, bound };
+  return bound.length === 0 ? event : Object.assign({}, event, { bound });
 }
 
 /**

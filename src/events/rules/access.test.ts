@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { haveOneHiddenClass } from '../../../test/support/hidden-class.js';
 import { type SettingKey, settingsFrom } from '../../communities/rules-settings.js';
 import {
   type Access,
@@ -203,6 +204,14 @@ describe('a client that must authenticate', () => {
 
 describe('the view of a filter', () => {
   const viewOf = (raw: object, access: Access, by = rules) => seenBy(filterOf(raw), access, by).view;
+
+  it('leaves filters of the same fields one hidden class', () => {
+    const seen = Array.from({ length: 1_000 }, (_, at) =>
+      seenBy(filterOf({ '#t': [`topic ${at}`], limit: 1 }), ANONYMOUS, rules),
+    );
+    expect(seen[0]!.view).toBeDefined();
+    expect(haveOneHiddenClass(seen)).toBe(true);
+  });
 
   it('is left out where the filter cannot match anything hidden', () => {
     const carried = new Map([...rules.topics].filter(([, { enabled }]) => enabled));

@@ -231,17 +231,19 @@ function isTopicIn({ prefix, plain }: CarriedTopics, value: string): boolean {
   return value.startsWith(prefix) || plain.has(value);
 }
 
-/** The filter with the client's view, if one is needed. */
+/**
+ * The filter with the client's view, if one is needed. Not by a spread, which gives each filter a hidden
+ * class of its own in Node.js 20: docs/decisions/0019-fewer-bytes.md.
+ */
 export function seenBy(filter: Filter, access: Access, rules: AccessRules): Filter {
-  if (filter.search !== undefined) return { ...filter, view: searchView(filter, access, rules) };
+  if (filter.search !== undefined)
+    return Object.assign({}, filter, { view: searchView(filter, access, rules) });
   const parties = partiesOf(filter, access, rules.settings['auth.privateKinds']);
   const topics = asksOnlyAllowed(filter, access, rules) ? undefined : topicsSeen(filter, access, rules);
   if (parties === undefined && topics === undefined) return filter;
   const ofParties = parties === undefined ? null : [parties.ranges, [...parties.pubkeys].sort()];
-  return {
-    ...filter,
-    view: { key: JSON.stringify([ofParties, topics?.key]), parties, topics, kinds: undefined },
-  };
+  const key = JSON.stringify([ofParties, topics?.key]);
+  return Object.assign({}, filter, { view: { key, parties, topics, kinds: undefined } });
 }
 
 function partiesOf(

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { HashTable, hashWords } from './hash.js';
+import { HashTable, hashWords } from '../../events/hash.js';
 import { Keys } from './keys.js';
 
 const KEY = { low: 0x0706_0504, high: 0x0302_0100 };

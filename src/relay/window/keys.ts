@@ -3,9 +3,10 @@
  * everything of a community. A key is there as long as an event has it. Values are kept exactly, so that two
  * keys never fall together; 64 hex characters take 32 bytes.
  */
+
+import { type HashKey, HashTable, hashWords } from '../../events/hash.js';
 import { Arena } from './arena.js';
 import { IntColumn, Places } from './columns.js';
-import { type HashKey, HashTable, hashWords } from './hash.js';
 
 /** What a key weighs beside its value: its columns, its place in the table, the header of its value. */
 export const KEY_BYTES = 40;

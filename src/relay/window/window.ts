@@ -7,6 +7,8 @@
  * An event below that place may be held as well. It answers for its id alone, because others of its time may
  * be missing.
  */
+
+import { type HashKey, HashTable, hashWords } from '../../events/hash.js';
 import { KIND_GIFT_WRAP } from '../../events/rules/deletion.js';
 import type { NostrEvent } from '../../events/rules/event.js';
 import { expirationOf } from '../../events/rules/expiration.js';
@@ -14,7 +16,6 @@ import type { NewestPlace } from '../../events/store.js';
 import { Arena } from './arena.js';
 import { Blocks, sizeClassFor } from './blocks.js';
 import { FloatColumn, IntColumn, Places } from './columns.js';
-import { type HashKey, HashTable, hashWords } from './hash.js';
 import { Keys } from './keys.js';
 import { Postings } from './postings.js';
 

@@ -130,10 +130,8 @@ export function startLane(options: LaneOptions): Lane {
       new Promise((settle) => {
         const { community, event } = submission;
         if (closing) return settle(refusal('error', 'the relay is shutting down'));
-        const item = { community, from, bytes: bytesOf(submission), tags: event.tags.length };
-        if (!queue.add({ ...item, submission, settle })) {
-          return settle(BUSY);
-        }
+        const [bytes, tags] = [bytesOf(submission), event.tags.length];
+        if (!queue.add({ community, from, bytes, tags, submission, settle })) return settle(BUSY);
         metrics.laneDepth.set(queue.size);
         metrics.figures.noteLane(queue.size);
         start();
