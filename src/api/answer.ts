@@ -3,8 +3,7 @@ import type { FastifyError, FastifyReply } from 'fastify';
 import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod';
 import { isNoAnswer } from '../limits/in-time.js';
 import type { Log } from '../node/log.js';
-import { errorCode } from '../postgres/rules-error-code.js';
-import { isOutageCode } from '../postgres/rules-outage.js';
+import { errorCode, isOutageCode } from '../postgres/rules-error-code.js';
 import { type Denial, denial, ERRORS, type ErrorCode, messageOf } from './rules-errors.js';
 
 /** Retry-After of a refusal while a part of the node does not answer. */

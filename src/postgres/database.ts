@@ -54,10 +54,13 @@ export interface SessionOptions {
   readonly idleInTransactionTimeoutMs?: number;
   /** Use the planner settings of the reading pools. */
   readonly indexWalks?: boolean;
+  /** Its commits wait for the disk, whatever the server's default is. */
+  readonly durable?: boolean;
   /**
-   * Sends statements without waiting for the results of those before. They still run one after another.
+   * Sends statements without waiting for the results of those before. They still run one after another. No
+   * transaction may take longer than this.
    */
-  readonly pipelined?: boolean;
+  readonly pipelined?: { readonly transactionMsMax: number };
 }
 
 export const VERSION_MIN = 150_000;
@@ -99,6 +102,8 @@ const INDEX_WALKS = [
 ]
   .map((option) => `-c ${option}`)
   .join(' ');
+
+const DURABLE = '-c synchronous_commit=on';
 
 const PLANNED_EACH_TIME = '-c plan_cache_mode=force_custom_plan -c jit=off';
 
@@ -179,13 +184,14 @@ export function openDatabase(target: ConnectionTarget, { silenceMs }: OpenDataba
         ...withinMs(options.statementTimeoutMs ?? STATEMENT_TIMEOUT_MS),
         lock_timeout: options.lockTimeoutMs ?? 0,
         idle_in_transaction_session_timeout: options.idleInTransactionTimeoutMs ?? 0,
-        ...(options.indexWalks ? { options: INDEX_WALKS } : {}),
-        pipeline: options.pipelined ?? false,
+        options: [options.indexWalks ? INDEX_WALKS : '', options.durable ? DURABLE : ''].join(' '),
+        pipeline: options.pipelined !== undefined,
       });
       client.on('error', () => undefined);
       await client.connect().catch((error: unknown) => {
         throw asNoAnswer(error);
       });
+      if (options.pipelined !== undefined) await client.groupStatements(options.pipelined.transactionMsMax);
       return client;
     },
     separatePool: (max, idleMsMax = IDLE_SESSION_MS) =>

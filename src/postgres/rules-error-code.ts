@@ -1,5 +1,6 @@
 /**
- * The code of an error of PostgreSQL, Node.js or a driver, and the SQLSTATEs that this program handles. Pure.
+ * The code of an error of PostgreSQL, Node.js or a driver, the SQLSTATEs that this program handles, and
+ * the codes of an outage: the database or the network has failed, not the statement. Pure.
  */
 
 export const SQLSTATE = {
@@ -19,4 +20,25 @@ export const SQLSTATE = {
 export function errorCode(error: unknown): string | undefined {
   const code = (error as { readonly code?: unknown } | null | undefined)?.code;
   return typeof code === 'string' ? code : undefined;
+}
+
+/** Network failures, as Node.js calls them. */
+const NETWORK = new Set([
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'EPIPE',
+  'ETIMEDOUT',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'EAI_AGAIN',
+]);
+/**
+ * Connection (08), no resources (53), shutdown and cancelling (57), system error (58), serialization and
+ * deadlock (40), a lock that was not available in time, a transaction that was idle or open for too long, and
+ * a read-only server.
+ */
+const OUTAGES = /^(08|53|57|58|40)|^(55P03|25P03|25P04|25006)$/;
+
+export function isOutageCode(code: unknown): boolean {
+  return typeof code === 'string' && (NETWORK.has(code) || OUTAGES.test(code));
 }

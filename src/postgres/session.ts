@@ -8,6 +8,7 @@
  */
 import pg from 'pg';
 import { NoAnswer } from '../limits/in-time.js';
+import { type Statement, Statements, statementOf } from './statements.js';
 
 /** How long the server may take to close a connection. */
 const GOODBYE_MS_MAX = 2_000;
@@ -34,6 +35,11 @@ function wordsOf(error: unknown): string {
 type Answered = (error: unknown, ...result: unknown[]) => unknown;
 type Ask = (...question: unknown[]) => unknown;
 
+interface Parameter {
+  readonly parameterName: string;
+  readonly parameterValue: string;
+}
+
 /** All signatures of `query` stay: with a callback, as the pool calls it, or with a promise. */
 function convertErrors(ask: Ask, convert: (error: unknown) => unknown): Ask {
   return (...question) => {
@@ -53,29 +59,68 @@ function convertErrors(ask: Ask, convert: (error: unknown) => unknown): Ask {
 }
 
 export class Session extends pg.Client {
-  private isGathering = false;
+  /** The major version of the server, once connected. */
+  private version = 0;
+  private isGrouping = false;
+  /** Statements of this step that are not sent yet. */
+  private gathered: Statement[] = [];
+  private isCorked = false;
 
   constructor(config: pg.ClientConfig) {
     super(config);
-    const isPipelined = config.pipeline === true;
     const ask: Ask = this.query.bind(this);
-    const send: Ask = (...question) => {
-      if (isPipelined) this.sendTogether();
-      return ask(...question);
+    const send: Ask = (question, ...others) => {
+      if (this.isGrouping && typeof question === 'object' && others.length === 0)
+        return this.gather(question as pg.QueryConfig, config.types, ask);
+      if (config.pipeline === true) this.sendTogether(ask);
+      return ask(question, ...others);
     };
     this.query = convertErrors(send, (error) => this.failed(error)) as pg.Client['query'];
+    this.connection.on('parameterStatus', ({ parameterName, parameterValue }: Parameter) => {
+      if (parameterName === 'server_version') this.version = Number.parseInt(parameterValue, 10);
+    });
   }
 
   /**
-   * The statements of one step are one write: the server wakes up once for all of them, and not for each.
+   * For a pipelined session: from now on the statements of one step are one message (`statements.ts`). While
+   * the server waits for the rest of such a message, none of its other time-outs runs, and a client that
+   * stops there would keep its locks. So this needs a limit for the whole transaction, which PostgreSQL has
+   * since version 17. With an older one each statement keeps its own answer.
    */
-  private sendTogether(): void {
-    if (this.isGathering) return;
-    this.isGathering = true;
+  async groupStatements(transactionMsMax: number): Promise<void> {
+    if (this.version < 17) return;
+    await this.query(`SET transaction_timeout = ${transactionMsMax}`);
+    this.isGrouping = true;
+  }
+
+  private gather(
+    question: pg.QueryConfig,
+    types: pg.CustomTypesConfig | undefined,
+    ask: Ask,
+  ): Promise<pg.QueryResult> {
+    return new Promise((resolve, reject) => {
+      const statement = statementOf({ types, ...question }, (error, result) =>
+        error ? reject(error) : resolve(result),
+      );
+      if (this.gathered.push(statement) === 1) process.nextTick(() => this.sendGathered(ask));
+    });
+  }
+
+  private sendGathered(ask: Ask): void {
+    const statements = this.gathered;
+    this.gathered = [];
+    if (statements.length > 0) ask(new Statements(statements));
+  }
+
+  /** What is sent in one step is one write, so that the server wakes up once. */
+  private sendTogether(ask: Ask): void {
+    this.sendGathered(ask);
+    if (this.isCorked) return;
+    this.isCorked = true;
     const { stream } = this.connection;
     stream.cork();
     process.nextTick(() => {
-      this.isGathering = false;
+      this.isCorked = false;
       stream.uncork();
     });
   }

@@ -77,8 +77,7 @@ export interface Erased {
   readonly community?: string;
   /** How a row belongs to a community, if it has no such column. */
   readonly through?: string;
-  /** The key of a row, if the table has partitions. */
-  readonly key?: readonly string[];
+  readonly isPartitioned?: boolean;
   /** Rows of a community: one batch is deleted and not counted, because others add rows at the same time. */
   readonly uncounted?: boolean;
   /** A function of erasure/stores deletes the rows, and counts them if `member` is missing. */

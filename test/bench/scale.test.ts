@@ -3,12 +3,13 @@ import pg from 'pg';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { LockWatch } from '../../bench/scale/lock.js';
 import { useDuring } from '../../bench/scale/use.js';
-import { BEGIN_LOCKED } from '../../src/events/postgres/lane/lock.js';
+import { LANE_LOCK } from '../../src/events/postgres/lane/lock.js';
 import { eventually } from '../support/cli.js';
 import { createTestDatabase, type TestDatabase } from '../support/servers/database.js';
 
 let test: TestDatabase;
 const clients: pg.Client[] = [];
+const BEGIN_LOCKED = `BEGIN; SELECT pg_advisory_xact_lock(${LANE_LOCK})`;
 
 beforeAll(async () => {
   test = await createTestDatabase();

@@ -3,8 +3,7 @@
  * changes that were applied.
  */
 
-import { errorCode } from '../../postgres/rules-error-code.js';
-import { isOutageCode } from '../../postgres/rules-outage.js';
+import { errorCode, isOutageCode } from '../../postgres/rules-error-code.js';
 
 /** If the session broke it is an outage, even if the error has no code. */
 export function isOutage(error: unknown, sessionLives: boolean): boolean {

@@ -33,11 +33,13 @@ export type Fault =
 export interface Message {
   readonly type: string;
   readonly body: Buffer;
+  /** The name of the prepared statement that an execute (`E`) runs. */
+  readonly executes?: string;
 }
 
 /** The statement that ends a transaction; not the COMMITTED of an isolation level. */
-export const isCommit = ({ type, body }: Message): boolean =>
-  type === 'Q' && /\bCOMMIT\b/.test(body.toString('latin1'));
+export const isCommit = ({ type, body, executes }: Message): boolean =>
+  executes === 'commit' || (type === 'Q' && /\bCOMMIT\b/.test(body.toString('latin1')));
 
 interface Rule {
   readonly matches: (message: Message) => boolean;
@@ -140,6 +142,8 @@ const READY = Buffer.from([0x5a, 0, 0, 0, 5]);
 class Link {
   private received: Buffer = Buffer.alloc(0);
   private started = false;
+  /** The prepared statement that was bound last. */
+  private bound = '';
   private up: Promise<void> = Promise.resolve();
   private downward: Promise<void> = Promise.resolve();
   private losing = false;
@@ -186,7 +190,10 @@ class Link {
     const type = this.started ? String.fromCharCode(bytes[0]!) : '';
     this.received = this.received.subarray(length);
     this.started = true;
-    return { type, body: bytes.subarray(head + 4), bytes };
+    const body = bytes.subarray(head + 4);
+    // A bind names its portal, then its statement.
+    if (type === 'B') this.bound = body.toString('latin1').split('\0', 2)[1]!;
+    return { type, body, bytes, ...(type === 'E' ? { executes: this.bound } : {}) };
   }
 
   private async pass(bytes: Buffer, message: Message): Promise<void> {

@@ -7,8 +7,7 @@ import { type SubjectKey, SubjectKeyMissing } from '../../../keys/subject-key.js
 import { isNoAnswer } from '../../../limits/in-time.js';
 import type { Log } from '../../../node/log.js';
 import type { Metrics } from '../../../node/metrics.js';
-import { errorCode, SQLSTATE } from '../../../postgres/rules-error-code.js';
-import { isOutageCode } from '../../../postgres/rules-outage.js';
+import { errorCode, isOutageCode, SQLSTATE } from '../../../postgres/rules-error-code.js';
 import type { Submission } from '../../rules/facts.js';
 import { type Outcome, outcomeOf, type Refusal, refusal } from '../../rules/reply.js';
 import type { BatchWrites } from '../../rules/writes.js';

@@ -6,7 +6,7 @@ import type { Client } from 'pg';
 import type { OnArrival } from '../../../moderation/arrival/on-arrival.js';
 import type { BatchFacts, Submission } from '../../rules/facts.js';
 import { type FactOptions, readFacts } from '../facts.js';
-import { BEGIN_LOCKED } from './lock.js';
+import { beginLocked } from './lock.js';
 
 /** People change the rules, and not this often while one batch is judged. */
 const JUDGED_AGAIN_MAX = 10;
@@ -32,12 +32,15 @@ export async function beginJudged(
     const judged = await onArrival?.judge(submissions);
     const now = options.now();
     const [, facts] = await Promise.all([
-      session.query(BEGIN_LOCKED),
+      beginLocked(session),
       readFacts(session, submissions, { ...options, now }),
     ]);
     if (onArrival === undefined || judged === undefined) return { facts, now };
-    if (judged.version === facts.rulesVersion)
-      return { facts: { ...facts, arrival: await onArrival.readFacts(session, judged, now) }, now };
+    if (judged.version === facts.rulesVersion) {
+      const arrival = await onArrival.readFacts(session, judged, now);
+      // Not by a spread, as in `seenBy`.
+      return { facts: Object.assign({}, facts, { arrival }), now };
+    }
     await session.query('ROLLBACK');
     await onArrival.refresh();
   }

@@ -17,6 +17,8 @@ import { ensurePartitions, ensurePartitionsOf } from '../partitions.js';
 const LOCK_TIMEOUT_MS = 10_000;
 const STATEMENT_TIMEOUT_MS = 20_000;
 const IDLE_TIMEOUT_MS = 10_000;
+/** With the wait for the lock. Clients wait for at most 30 s, so another instance can go on before that. */
+const TRANSACTION_MS_MAX = 20_000;
 
 /** The bucket and time of a row to write. */
 export interface RowPlace {
@@ -95,7 +97,8 @@ export class LaneSession {
       statementTimeoutMs: STATEMENT_TIMEOUT_MS,
       idleInTransactionTimeoutMs: IDLE_TIMEOUT_MS,
       indexWalks: true,
-      pipelined: true,
+      durable: true,
+      pipelined: { transactionMsMax: TRANSACTION_MS_MAX },
     });
     opened.connection.on('errorMessage', (error: unknown) => {
       this.cause ??= error;

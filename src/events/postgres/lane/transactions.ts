@@ -17,7 +17,7 @@ import { readFacts } from '../facts.js';
 import { dropRemoved, type RemovedEvent, readRemoved } from '../restore.js';
 import type { TagHash } from '../tag-hash.js';
 import { beginJudged, type JudgingOptions } from './judged.js';
-import { BEGIN_LOCKED, commitOf } from './lock.js';
+import { beginLocked, commit } from './lock.js';
 
 export interface TransactionOptions extends JudgingOptions {
   readonly tagHash: TagHash;
@@ -57,7 +57,7 @@ export async function transactBatch(
 export interface HidingWork {
   readonly hidden: Announced;
   readonly purge: boolean;
-  /** `taken`: `select` has deleted rows and ids. */
+  /** `taken`: `select` has deleted the rows. */
   readonly forget?: boolean | 'taken';
   select(session: Client, now: number): Promise<readonly PlacedEvent[]>;
 }
@@ -69,7 +69,7 @@ export async function transactHiding(
 ): Promise<BatchWrites> {
   const now = options.now();
   const [, lastSeq, rows] = await Promise.all([
-    session.query(BEGIN_LOCKED),
+    beginLocked(session),
     readHead(session),
     work.select(session, now),
   ]);
@@ -84,7 +84,7 @@ export async function transactRestore(
   options: TransactionOptions,
 ): Promise<{ writes: BatchWrites; restored: Restored[] }> {
   const now = options.now();
-  await session.query(BEGIN_LOCKED);
+  await beginLocked(session);
   const refs = 'due' in which ? await which.due(session, now) : which;
   const removed = await readRemoved(session, refs);
   const found = [...removed.values()];
@@ -129,7 +129,7 @@ export async function transactMarks(
   options: TransactionOptions,
 ): Promise<BatchWrites> {
   const now = options.now();
-  await session.query(BEGIN_LOCKED);
+  await beginLocked(session);
   const marks = await work(session, now);
   const writes = markWrites(marks, await readHead(session));
   await writeAndCommit(session, writes, now, options, { isUnknown: false, isDurable: true });
@@ -147,7 +147,7 @@ async function writeAndCommit(
   let committed: Promise<unknown> = Promise.resolve();
   const written = writeBatch(session, writes, { now, tagHash }, () => {
     fate.isUnknown = true;
-    committed = session.query(commitOf(writes, fate.isDurable));
+    committed = commit(session, writes, fate.isDurable);
     committed.catch(() => undefined);
   });
   try {
