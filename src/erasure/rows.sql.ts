@@ -119,28 +119,24 @@ interface BatchOf {
 }
 
 /**
- * One batch of a step. Rows are chosen by their place or by their key, so that the planner never reads the
- * whole table.
+ * One batch of a step. Rows are chosen by their place, so that the planner never reads the whole table and
+ * looks for no row twice. In a table with partitions a place is in one of them.
  */
 export async function deleteRowsOf(
   client: ClientBase,
-  { name, erased: { key } }: ErasedTable,
+  { name, erased: { isPartitioned = false } }: ErasedTable,
   { where, release, follow }: MemberRows,
   { subject, staying, now, limit }: BatchOf,
 ): Promise<number> {
   const act = release === undefined ? `DELETE FROM ${name} u WHERE` : `UPDATE ${name} u SET ${release} WHERE`;
-  const chosen =
-    key === undefined
-      ? `u.ctid = ANY (ARRAY(SELECT t.ctid FROM ${name} t WHERE ${where} LIMIT ${limit}))`
-      : `(${columnsOf('u', key)}) IN (SELECT ${columnsOf('t', key)}
-          FROM ${name} t WHERE ${where} LIMIT ${limit})`;
+  const found = `WITH found AS MATERIALIZED (
+      SELECT t.tableoid AS part, t.ctid AS place FROM ${name} t WHERE ${where} LIMIT ${limit})`;
+  const chosen = `u.ctid = ANY (ARRAY(SELECT place FROM found))
+    ${isPartitioned ? 'AND (u.tableoid, u.ctid) IN (SELECT part, place FROM found)' : ''}`;
   const values = { ...subjectValues(subject, staying), now: ['bigint', now] } as const;
   const text =
     follow === undefined
-      ? `${act} ${chosen}`
-      : `WITH changed AS (${act} ${chosen} RETURNING *), followed AS (${follow}) SELECT 1 FROM changed`;
+      ? `${found} ${act} ${chosen}`
+      : `${found}, changed AS (${act} ${chosen} RETURNING *), followed AS (${follow}) SELECT 1 FROM changed`;
   return (await client.query(named(text, values))).rowCount ?? 0;
 }
-
-const columnsOf = (table: string, key: readonly string[]) =>
-  key.map((column) => `${table}.${column}`).join(', ');

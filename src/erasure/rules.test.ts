@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type Ledger, nextRows, settle } from './rules.js';
+import { BESIDE_LANE, type Ledger, nextRows, settle } from './rules.js';
 
 const EMPTY: Ledger = { counted: {}, added: {}, deleted: {}, otherwise: {} };
 const settled = (ledger: Ledger, rows: number): Ledger => ({
@@ -59,7 +59,7 @@ describe('the rows of a store', () => {
 describe('the size of batches', () => {
   it('grows while they are short, shrinks when they are long, and is never below the first', () => {
     expect(nextRows(500, 10, 500)).toBe(1_000);
-    expect(nextRows(4_000, 100, 500)).toBe(3_200);
+    expect(nextRows(4_000, 80, 500)).toBe(2_500);
     expect(nextRows(4_000, 5_000, 500)).toBe(2_000);
     expect(nextRows(500, 5_000, 500)).toBe(500);
     expect(nextRows(1, 0, 1)).toBe(2);
@@ -67,5 +67,12 @@ describe('the size of batches', () => {
 
   it('has a bound, however fast they are', () => {
     expect(nextRows(10_000, 1, 500)).toBe(10_000);
+    expect(nextRows(50_000, 1, 500, BESIDE_LANE)).toBe(50_000);
+  });
+
+  it('is larger where no client waits for a batch', () => {
+    expect(nextRows(500, 10, 500, BESIDE_LANE)).toBe(5_000);
+    expect(nextRows(5_000, 250, 500, BESIDE_LANE)).toBe(10_000);
+    expect(nextRows(5_000, 5_000, 500, BESIDE_LANE)).toBe(500);
   });
 });

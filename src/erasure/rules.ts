@@ -100,18 +100,34 @@ export function settle(
 
 // ── Steps ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** How long a batch should take: a client's OK may wait for it. */
-const BATCH_MS = 80;
-/** A batch has at most this many times the rows of the first. */
-const GROWTH_MAX = 20;
-/** One slow or fast batch says little: the size changes by this factor at most. */
-const CHANGE_MAX = 2;
+/** How the size of batches follows the time that they take. */
+export interface Pace {
+  /** How long a batch should take. */
+  readonly batchMs: number;
+  /** A batch has at most this many times the rows of the first. */
+  readonly growthMax: number;
+  /** One slow or fast batch says little: the size changes by this factor at most. */
+  readonly changeMax: number;
+}
+
+/** A client's OK may wait for the batch, and for the batch of events before it. */
+export const IN_LANE: Pace = { batchMs: 50, growthMax: 20, changeMax: 2 };
+/**
+ * Nobody waits for the batch, except a consumer that changes one of its rows. Large batches: each one begins
+ * with a walk over what the batches before it have deleted.
+ */
+export const BESIDE_LANE: Pace = { batchMs: 500, growthMax: 100, changeMax: 10 };
 
 /**
  * How many rows the next batch takes, after one of `rows` rows took `tookMs`. Never fewer than the first: on
  * a busy machine a small batch mostly waits, and an even smaller one would take no less.
  */
-export function nextRows(rows: number, tookMs: number, firstRows: number): number {
-  const factor = Math.min(CHANGE_MAX, Math.max(1 / CHANGE_MAX, BATCH_MS / Math.max(1, tookMs)));
-  return Math.max(firstRows, Math.min(firstRows * GROWTH_MAX, Math.round(rows * factor)));
+export function nextRows(
+  rows: number,
+  tookMs: number,
+  firstRows: number,
+  { batchMs, growthMax, changeMax }: Pace = IN_LANE,
+): number {
+  const factor = Math.min(changeMax, Math.max(1 / changeMax, batchMs / Math.max(1, tookMs)));
+  return Math.max(firstRows, Math.min(firstRows * growthMax, Math.round(rows * factor)));
 }

@@ -134,8 +134,8 @@ export type Selection =
   | { readonly by: 'community'; readonly community: number; readonly limit: number }
   | { readonly by: 'places'; readonly places: readonly RowRef[]; readonly limit: number }
   /**
-   * Events that the caller has read, and whose tags it has deleted: a mark hides them already. Only with
-   * `purge` and `forget`.
+   * Events that the caller has read, and whose tags it has deleted: a mark hides them already. The caller
+   * also deletes their ids. Only with `purge` and `forget`.
    */
   | { readonly by: 'read'; readonly events: readonly PlacedEvent[] };
 

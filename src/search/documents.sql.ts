@@ -52,6 +52,8 @@ const WRITE_SQL = `
       WHERE d.community = n.community AND d.event_id = n.event_id AND d.gone_at IS NULL
         AND d.hidden IS DISTINCT FROM ${HIDDEN_CODES.superseded}) AS stays
     FROM unnest($11::int[], $12::bytea[], $13::bigint[]) AS n (community, event_id, at)
+    WHERE EXISTS (SELECT 1 FROM post_search_documents d
+      WHERE d.generation = $1 AND d.community = n.community AND d.event_id = n.event_id)
   ), marked AS (
     UPDATE post_search_documents d SET deleted_at = n.at FROM deleted n
     WHERE n.stays AND d.generation = $1 AND d.community = n.community AND d.event_id = n.event_id

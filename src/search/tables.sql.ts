@@ -16,7 +16,7 @@ export const postSearchDocumentsTable = declareTable('post_search_documents', {
   erased: {
     store: 'search_documents',
     member: ['t.author = :pubkey AND t.created_at <= :until'],
-    key: ['generation', 'community', 'event_id'],
+    isPartitioned: true,
   },
 });
 

@@ -10,6 +10,7 @@ import { STORES, TABLES } from '../../src/erasure/all-tables.sql.js';
 import { walkSql } from '../../src/erasure/people.sql.js';
 import { auditDeleters } from '../../src/erasure/stores/audit.js';
 import type { DeletionRegistry } from '../../src/erasure/stores/deletion-registry.js';
+import { countedOutbox } from '../../src/erasure/stores/outbox.sql.js';
 import { type Erasing, registryOf } from '../../src/erasure/stores/registry.js';
 import { EXEMPT_REDIS_PREFIXES, REDIS_PREFIXES, sessionDeleters } from '../../src/erasure/stores/sessions.js';
 import { Dynamodb } from '../../src/events/dynamodb/client.js';
@@ -117,10 +118,33 @@ describe('the declared tables', () => {
   it('name only columns that exist, and each as shown or as not shown', () => {
     const existing = new Set(columns.map(({ name }) => name));
     for (const table of TABLES) {
-      const keys = isErased(table) ? columnsOf(table, table.erased.key ?? []) : [];
-      const named = [...shown(table), ...unshown(table), ...people(table), ...keys];
+      const named = [...shown(table), ...unshown(table), ...people(table)];
       expect(named.filter((name) => !existing.has(name))).toEqual([]);
       expect(shown(table).filter((name) => unshown(table).includes(name))).toEqual([]);
+    }
+  });
+
+  it('say which tables have partitions, where rows are deleted by their place', async () => {
+    const { rows } = await store.database.pool.query<{ name: string }>(
+      `SELECT relname AS name FROM pg_class WHERE relkind = 'p' AND NOT relispartition`,
+    );
+    const partitioned = new Set(rows.map(({ name }) => name));
+    const byPlace = TABLES.filter(isErased).filter(({ erased }) => erased.by === undefined);
+    for (const { name, erased } of byPlace)
+      expect([name, erased.isPartitioned ?? false]).toEqual([name, partitioned.has(name)]);
+    expect(byPlace.some(({ name }) => partitioned.has(name))).toBe(true);
+  });
+
+  it('find the rows of the outbox by author, also those that the node has signed', async () => {
+    const session = await store.database.connect({ indexWalks: true });
+    try {
+      const { text, values } = countedOutbox(1, { pubkey: 'a'.repeat(64), until: 1 });
+      const { rows } = await session.query<{ 'QUERY PLAN': string }>(`EXPLAIN ${text}`, values);
+      const plan = rows.map((row) => row['QUERY PLAN']).join('\n');
+      expect(plan).toMatch(/Index Cond: .*author = ANY/);
+      expect(plan).not.toContain('Seq Scan on events_outbox');
+    } finally {
+      await session.end();
     }
   });
 

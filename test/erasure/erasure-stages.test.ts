@@ -90,23 +90,6 @@ describe('in its grace period', () => {
   });
 });
 
-it('the id of an event is deleted with the event, and counted under its own store', async () => {
-  const person = await poster();
-  const erasure = await ask(person);
-  const context = jobContext(relay, { now, bounds: { rows: 500, batches: 1 } });
-  const isDeleted = async () =>
-    ((await stateOf(relay.database, erasure)).deleted['postgres:events'] ?? 0) > 0;
-  for (let runs = 0; runs < 100 && !(await isDeleted()); runs += 1) await runJob(erase, context);
-  const { stage, deleted, done } = await stateOf(relay.database, erasure);
-  expect([stage, done.includes('postgres:event_dedupe')]).toEqual(['deleting', false]);
-  expect(deleted).toMatchObject({ 'postgres:events': 2, 'postgres:event_dedupe': 2 });
-  expect(await countsFor(person)).toMatchObject({ 'postgres:events': 0, 'postgres:event_dedupe': 0 });
-  await run();
-  const { counted, deleted: all, otherwise } = await stateOf(relay.database, erasure);
-  expect([counted, all].map((counts) => counts['postgres:event_dedupe'])).toEqual([2, 2]);
-  expect(otherwise['postgres:event_dedupe'] ?? 0).toBe(0);
-});
-
 describe('a legal hold', () => {
   it('stops it before anything is touched, says why, and is in the audit log', async () => {
     const person = await poster();
@@ -300,5 +283,52 @@ describe('a request to vanish', () => {
     if (isDenial(widened)) throw new Error(widened.denied);
     expect(await stateOf(relay.database, widened)).toMatchObject({ stage: 'completed', cause: 'operator' });
     expect(await total(person)).toBe(0);
+  });
+});
+
+describe('the ids of events are counted under their own store', () => {
+  /** Runs one batch after another until events were deleted. */
+  async function untilDeleting(person: Author): Promise<{ erasureId: string }> {
+    const context = jobContext(relay, { now, bounds: { rows: 500, batches: 1 } });
+    for (let runs = 0; runs < 100; runs += 1) {
+      await runJob(erase, context);
+      const { rows } = await relay.database.pool.query<{ erasureId: string; events: number | null }>(
+        `SELECT erasure_id AS "erasureId", (deleted->>'postgres:events')::int AS events FROM erasures
+         WHERE pubkey = $1`,
+        [Buffer.from(person.pubkey, 'hex')],
+      );
+      if ((rows[0]?.events ?? 0) > 0) return rows[0]!;
+    }
+    throw new Error('no event was deleted');
+  }
+
+  it('they are deleted after the events of a member who is erased completely', async () => {
+    const person = await poster();
+    await ask(person);
+    const erasure = await untilDeleting(person);
+    const { stage, done } = await stateOf(relay.database, erasure);
+    expect([stage, done.includes('postgres:event_dedupe')]).toEqual(['deleting', false]);
+    expect(await countsFor(person)).toMatchObject({ 'postgres:events': 0, 'postgres:event_dedupe': 2 });
+    await run();
+    const { counted, deleted, otherwise } = await stateOf(relay.database, erasure);
+    expect([counted, deleted].map((counts) => counts['postgres:event_dedupe'])).toEqual([2, 2]);
+    expect(otherwise['postgres:event_dedupe'] ?? 0).toBe(0);
+    expect(await countsFor(person)).toMatchObject({ 'postgres:events': 0, 'postgres:event_dedupe': 0 });
+  });
+
+  it('they are deleted with the events of a member who vanishes, and newer ones stay', async () => {
+    const person = await poster();
+    const vanish = sign(person, { kind: 62, tags: [['relay', 'ALL_RELAYS']] });
+    expect(await client.publish(vanish)).toEqual([true, '']);
+    const newer = sign(person, { created_at: vanish.created_at + 1 });
+    expect(await client.publish(newer)).toEqual([true, '']);
+    const erasure = await untilDeleting(person);
+    const ids = async () => (await countsFor(person))['postgres:event_dedupe'];
+    // The request itself and the newer event.
+    expect(await ids()).toBe(2);
+    await run();
+    expect(await stateOf(relay.database, erasure)).toMatchObject({ stage: 'completed' });
+    expect(await ids()).toBe(2);
+    expect(await client.publish(newer)).toEqual([true, expect.stringMatching(/^duplicate:/)]);
   });
 });

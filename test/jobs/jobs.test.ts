@@ -11,13 +11,13 @@ import { forgetDedupeRows } from '../../src/events/jobs/forget-dedupe.js';
 import { forgetRequests } from '../../src/events/jobs/forget-requests.js';
 import { purgeDeletedEvents } from '../../src/events/jobs/purge-deleted.js';
 import * as events from '../../src/events/postgres/erased-events.js';
-import { SERVED_OF_SQL } from '../../src/events/postgres/selections.js';
+import { NEXT_OF_SQL, SERVED_OF_SQL } from '../../src/events/postgres/selections.js';
 import * as sweeps from '../../src/events/postgres/sweeps.js';
 import type { NostrEvent } from '../../src/events/rules/event.js';
 import { isRefusal, words } from '../../src/events/rules/reply.js';
 import { DAY_MS } from '../../src/events/rules/retention.js';
 import { BOUNDS, type Job, type JobContext } from '../../src/jobs/job.js';
-import { readJobRuns } from '../../src/jobs/job-runs.sql.js';
+import { readJobRuns, SCHEDULER_SCHEMA } from '../../src/jobs/job-runs.sql.js';
 import { JOBS } from '../../src/jobs/list.js';
 import { dryRunJob, runJob } from '../../src/jobs/run.js';
 import { type Schedule, startSchedule } from '../../src/jobs/schedule.js';
@@ -612,6 +612,7 @@ describe('the sweeps', () => {
     ['purge-deleted', sweeps.PURGE_DELETED_SQL, [1, 1, 500, 1], ['events_audit', 'events_place']],
     ['purge-history', sweeps.OLD_HISTORY_SQL, [1, Number.MAX_SAFE_INTEGER, 500], ['events_history_time']],
     ['vanished, served', SERVED_OF_SQL, [1, someone, 1, true, 500], ['events_author']],
+    ['vanished, next page', NEXT_OF_SQL, [1, someone, 1, true, 500, [1]], ['events_author']],
     [
       'vanished, hidden',
       events.HIDDEN_OF_SQL,
@@ -684,7 +685,10 @@ describe('the schedule', () => {
     (await metrics.jobRuns.get()).values.find(({ labels }) => labels.job === name && labels.result === result)
       ?.value;
 
-  it('starts on several instances together, and runs one job at a time', async () => {
+  it('starts on several instances together, the first ever, and runs one job at a time', async () => {
+    // The database of a test has the tables of the scheduler from the beginning.
+    await client.query(`DROP SCHEMA ${SCHEDULER_SCHEMA} CASCADE`);
+    expect(await run(freeJobs), 'nobody has queued anything').toEqual({ changed: 0, more: false });
     let running = 0;
     let most = 0;
     let done = 0;

@@ -1,6 +1,6 @@
 /** Deletes in batches. */
 import { performance } from 'node:perf_hooks';
-import { nextRows } from '../rules.js';
+import { IN_LANE, nextRows, type Pace } from '../rules.js';
 import type { Progress } from '../rules-deleter.js';
 
 export type { Deleter, Kept, Progress } from '../rules-deleter.js';
@@ -13,13 +13,14 @@ export async function inBatches(
   batch: (rows: number) => Promise<number>,
   progress: Progress,
   firstRows: number,
+  pace: Pace = IN_LANE,
 ): Promise<number> {
   let deleted = 0;
   for (let rows = firstRows; ; ) {
     const startMs = performance.now();
     const taken = await batch(rows);
     if (taken === 0) return deleted;
-    rows = nextRows(rows, performance.now() - startMs, firstRows);
+    rows = nextRows(rows, performance.now() - startMs, firstRows, pace);
     deleted += taken;
     await progress(taken);
   }

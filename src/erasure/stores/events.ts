@@ -17,13 +17,13 @@ import {
   purgeHiddenOf,
   purgeNodesHiddenWords,
 } from '../../events/postgres/erased-events.js';
-import { forgetServed, removeTagsOf } from '../../events/postgres/hide.js';
+import { forgetIds, removeTagsOf, takeServed } from '../../events/postgres/hide.js';
 import { nextServedIn, nextServedOf, selectServed } from '../../events/postgres/selections.js';
 import { eventDedupeTable, eventsTable, eventTagsTable } from '../../events/postgres/tables.js';
 import type { TagHash } from '../../events/postgres/tag-hash.js';
 import type { PlacedEvent, RowRef } from '../../events/rules/facts.js';
 import type { ErasingSession, EventStore } from '../../events/store.js';
-import { type CommunitySubject, type MemberSubject, nextRows } from '../rules.js';
+import { BESIDE_LANE, type CommunitySubject, type MemberSubject, nextRows } from '../rules.js';
 import { type Deleter, inBatches, type Progress } from './deleter.js';
 
 export const EVENTS_STORE = `postgres:${eventsTable.erased.store}`;
@@ -58,7 +58,8 @@ export function leftEventsDeleter(session: ErasingSession & { readonly tagHash: 
     const events = await selectServed(client, which, now());
     if (which.by !== 'read') {
       await removeTagsOf(client, events, tagHash);
-      await forgetServed(client, events);
+      await forgetIds(client, events);
+      await takeServed(client, events);
     }
     return events.length;
   };
@@ -78,7 +79,7 @@ function authored(
   };
 }
 
-/** Each event that was served has one dedupe row, which the lane deletes with it. */
+/** Each event that was served has one dedupe row, which is deleted with it. */
 const withDedupe =
   (progress: Progress): Progress =>
   (deleted) =>
@@ -92,13 +93,16 @@ async function deleteOf(stores: Erasing, subject: MemberSubject, progress: Progr
   const hideAt = (places: readonly RowRef[]) =>
     store.hide({ hidden, purge: true, which: { by: 'places', places, limit: rows } });
   const read: ReadPage = (page, limit) => nextServedOf(client, author, page, limit);
-  let deleted = await deleteServed(stores, hidden, read, progress);
+  // Without a time limit the store of the ids deletes all of the author, by their index and in large batches.
+  const forgets = subject.until !== undefined;
+  let deleted = await deleteServed(stores, { hidden, forgets, read }, progress);
   deleted += await inBatches(
     (limit) => store.hide({ hidden, purge: true, forget: true, which: { by: 'author', author, limit } }),
     withDedupe(progress),
     rows,
   );
-  deleted += await inBatches((limit) => purgeHiddenOf(client, author, now(), limit), progress, rows);
+  const purge = (limit: number) => purgeHiddenOf(client, author, now(), limit);
+  deleted += await inBatches(purge, progress, rows, BESIDE_LANE);
   if (!subject.vanishes) {
     deleted += await inBatches(
       async (limit) => {
@@ -127,39 +131,46 @@ async function deleteOf(stores: Erasing, subject: MemberSubject, progress: Progr
 
 type ReadPage = (after: readonly PlacedEvent[], limit: number) => Promise<PlacedEvent[]>;
 
+interface ServedDeletion {
+  readonly hidden: 'vanished' | 'erased';
+  /** The ids are deleted with the events; otherwise their own store deletes them later. */
+  readonly forgets: boolean;
+  readonly read: ReadPage;
+}
+
 /**
- * Deletes what is served and hidden by the mark, from the newest down. Each page is read, and its tags are
- * deleted, while the lane deletes and announces the page before it. So the lane is held for the row, the id
+ * Deletes what is served and hidden by the mark, from the newest down. Each page is read, and its tags and
+ * ids are deleted, while the lane deletes and announces the page before it. So the lane is held for the row
  * and the outbox only. What escapes it, because it was moved meanwhile, is left to the caller; so are events
  * in another store.
  */
 async function deleteServed(
   { client, store, tagHash, rows: firstRows }: Erasing,
-  hidden: 'vanished' | 'erased',
-  read: ReadPage,
+  { hidden, forgets, read }: ServedDeletion,
   progress: Progress,
 ): Promise<number> {
-  const prepare = async (after: readonly PlacedEvent[], limit: number): Promise<PlacedEvent[]> => {
+  const prepare = async (after: readonly PlacedEvent[], limit: number) => {
     const events = await read(after, limit);
     await removeTagsOf(client, events, tagHash);
-    return events;
+    return { events, ids: forgets ? await forgetIds(client, events) : 0 };
   };
   let deleted = 0;
   let rows = firstRows;
-  let events = await prepare([], rows);
-  while (events.length > 0) {
+  let page = await prepare([], rows);
+  while (page.events.length > 0) {
+    const { events, ids } = page;
     const next = prepare(events, rows);
     try {
       const startMs = performance.now();
       const taken = await store.hide({ hidden, purge: true, forget: true, which: { by: 'read', events } });
       rows = nextRows(rows, performance.now() - startMs, firstRows);
       deleted += taken;
-      await withDedupe(progress)(taken);
+      await progress(taken, { [DEDUPE]: ids });
     } finally {
       // Also after a stop or a failure: nothing of it continues in the background.
       await next.catch(() => undefined);
     }
-    events = await next;
+    page = await next;
   }
   return deleted;
 }
@@ -190,14 +201,13 @@ async function deleteIn(
   const { client, store, now, rows } = stores;
   const hidden = 'erased';
   const read: ReadPage = (page, limit) => nextServedIn(client, community, page, limit);
-  let served = await deleteServed(stores, hidden, read, progress);
+  let served = await deleteServed(stores, { hidden, forgets: false, read }, progress);
   served += await inBatches(
     (limit) =>
       store.hide({ hidden, purge: true, forget: true, which: { by: 'community', community, limit } }),
     withDedupe(progress),
     rows,
   );
-  return (
-    served + (await inBatches((limit) => purgeHiddenIn(client, community, now(), limit), progress, rows))
-  );
+  const purge = (limit: number) => purgeHiddenIn(client, community, now(), limit);
+  return served + (await inBatches(purge, progress, rows, BESIDE_LANE));
 }

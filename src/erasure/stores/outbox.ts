@@ -7,7 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { DAY_MS } from '../../events/rules/retention.js';
 import { storeBy } from '../all-tables.sql.js';
-import type { Subject } from '../rules.js';
+import { BESIDE_LANE, type Subject } from '../rules.js';
 import { type Deleter, inBatches, type Progress } from './deleter.js';
 import {
   type BehindConsumer,
@@ -49,7 +49,8 @@ export function outboxDeleter(table: Deleter, { client, rows, now }: PostgresSto
       if (last === undefined) return 0;
       await passed(last, subject.fencedAt ?? now(), progress);
       const { community } = subject;
-      return inBatches((limit) => scrubOutbox(client, community, authorOf(subject), limit), progress, rows);
+      const scrub = (limit: number) => scrubOutbox(client, community, authorOf(subject), limit);
+      return inBatches(scrub, progress, rows, BESIDE_LANE);
     },
   };
 

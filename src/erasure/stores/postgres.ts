@@ -6,7 +6,7 @@ import type { EventStore } from '../../events/store.js';
 import type { DeleterName } from '../../postgres/table.js';
 import { STORES, type Store } from '../all-tables.sql.js';
 import { countRowsOf, countStores, deleteRowsOf, stepsOf } from '../rows.sql.js';
-import type { Subject } from '../rules.js';
+import { BESIDE_LANE, type Subject } from '../rules.js';
 import { type Deleter, inBatches } from './deleter.js';
 import { labelsDeleter } from './labels.js';
 import { outboxDeleter } from './outbox.js';
@@ -75,7 +75,7 @@ function tableDeleter({ name, tables }: Store, count: Deleter['count'], stores: 
           // Others add rows at the same time, so this might never end: one batch here, and a job deletes the
           // rest.
           if (step.uncounted) await batch(rows);
-          else deleted += await inBatches(batch, progress, rows);
+          else deleted += await inBatches(batch, progress, rows, BESIDE_LANE);
         }
       return deleted;
     },

@@ -146,7 +146,8 @@ export async function purgeHiddenById(
  * Labels and assertions are signed by keys of the node, and name whom they are about. The node signs new ones
  * about a member who vanishes and comes back.
  */
-const BY_NODE = `e.community = $1 AND e.pubkey IN (SELECT k.pubkey FROM node_keys k WHERE k.community = $1)
+const BY_NODE = `e.community = $1
+  AND e.pubkey = ANY (ARRAY(SELECT k.pubkey FROM node_keys k WHERE k.community = $1))
   AND e.created_at <= $3 AND strpos(e.payload, $2) > 0`;
 const NODE_SERVED_SQL = `SELECT e.seq, e.ingested_at, e.keep FROM events e
   WHERE e.hidden IS NULL AND ${BY_NODE} LIMIT $4`;
@@ -193,16 +194,17 @@ export async function countEventsOf(client: ClientBase, author: ErasedAuthor): P
     CROSS JOIN LATERAL (${PLACED}) e WHERE ${IS_WRAP} AND e.pubkey <> $6`;
   const hiddenWraps = `SELECT count(*) AS count FROM events e WHERE e.community = $1 AND e.hidden IS NOT NULL
     AND e.kind = ${KIND_GIFT_WRAP} AND e.created_at <= $3 AND strpos(e.payload, $4) > 0 AND e.pubkey <> $2`;
-  const { community, pubkey, until, recipient } = author;
+  const byNode = `SELECT count(*) AS count FROM events e WHERE e.hidden IS NULL AND ${BY_NODE}`;
+  const hidden = (served: string) => served.replace('hidden IS NULL', 'hidden IS NOT NULL');
+  const { community, pubkey, until, recipient, sparesRequest } = author;
   const key = bytes(pubkey);
   const counts = [
     await count(client, own, ofAuthor(author)),
-    await count(client, own.replace('hidden IS NULL', 'hidden IS NOT NULL'), ofAuthor(author)),
+    await count(client, hidden(own), ofAuthor(author)),
     await count(client, wraps, [recipient, until, 0, community, needle(author), key]),
     await count(client, hiddenWraps, [community, key, until, needle(author)]),
-    author.sparesRequest
-      ? 0
-      : await count(client, `SELECT count(*) AS count FROM events e WHERE ${BY_NODE}`, ofNode(author)),
+    sparesRequest ? 0 : await count(client, byNode, ofNode(author)),
+    sparesRequest ? 0 : await count(client, hidden(byNode), ofNode(author)),
   ];
   return counts.reduce((sum, some) => sum + some, 0);
 }

@@ -9,7 +9,7 @@ import { withdrawReports } from '../../reports/reports.sql.js';
 import { KIND_REPORT, WITHDRAWS } from '../../reports/rules.js';
 import { UNBOUND } from '../../topics/rules.js';
 import { type NostrEvent, serializeEvent } from '../rules/event.js';
-import type { PlacedEvent } from '../rules/facts.js';
+import type { PlacedEvent, RowRef } from '../rules/facts.js';
 import { HIDDEN_CODES, hiddenOf } from '../rules/hidden.js';
 import { Keep } from '../rules/keep.js';
 import type { HiddenRow } from '../rules/writes.js';
@@ -21,6 +21,20 @@ const GONE = `
     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::int[], $5::bytea[], $6::smallint[])
       AS g (seq, ingested_at, keep, community, event_id, hidden)
   )`;
+/**
+ * The partitions of a batch, from the parameter `first` on: the others are left out before the first row, and
+ * not for each row (10 instead of 17 µs for a tag).
+ */
+const within = (table: string, first: number) =>
+  `${table}.keep BETWEEN $${first}::smallint AND $${first + 1}::smallint
+    AND ${table}.ingested_at BETWEEN $${first + 2}::bigint AND $${first + 3}::bigint`;
+const boundsOf = (keeps: readonly number[], times: readonly number[]) => [
+  ...[least(keeps), greatest(keeps)],
+  ...[least(times), greatest(times)],
+];
+const least = (all: readonly number[]) => all.reduce((a, b) => Math.min(a, b));
+const greatest = (all: readonly number[]) => all.reduce((a, b) => Math.max(a, b));
+
 const SAME_PLACE = 'e.keep = g.keep AND e.ingested_at = g.ingested_at AND e.seq = g.seq';
 const RETURNED = 'g.seq, g.ingested_at, g.keep, g.hidden AS why, e.community, e.payload, e.bound';
 /**
@@ -63,13 +77,13 @@ const FORGET_SQL = `${GONE}, known AS (
  * For events that the caller has read: one of them may have been hidden or purged meanwhile. Those that are
  * still served are deleted.
  */
-const FORGET_SERVED_SQL = `${GONE}, taken AS (
-    DELETE FROM events e USING gone g WHERE ${SAME_PLACE} AND e.hidden IS NULL
-    RETURNING g.seq, g.community, g.event_id
-  ), known AS (
-    DELETE FROM event_dedupe d USING taken t WHERE d.community = t.community AND d.event_id = t.event_id
-  )
-  SELECT seq FROM taken`;
+const TAKE_SERVED_SQL = `
+  DELETE FROM events e USING unnest($1::bigint[], $2::bigint[], $3::smallint[]) AS g (seq, ingested_at, keep)
+  WHERE ${SAME_PLACE} AND ${within('e', 4)} AND e.hidden IS NULL RETURNING g.seq`;
+
+const FORGET_IDS_SQL = `
+  DELETE FROM event_dedupe d USING unnest($1::int[], $2::bytea[]) AS g (community, event_id)
+  WHERE d.community = g.community AND d.event_id = g.event_id`;
 
 interface GoneRow {
   seq: number;
@@ -143,11 +157,13 @@ async function take(
   return (await client.query<GoneRow>({ text, values: [...goneValues(rows), now] })).rows;
 }
 
-type Gone = Pick<HiddenRow, 'community' | 'id' | 'row' | 'hidden'>;
-const goneValues = (rows: readonly Gone[]) => [
-  int8Array(rows.map((r) => r.row.seq)),
-  int8Array(rows.map((r) => r.row.ingestedAt)),
-  int2Array(rows.map((r) => r.row.keep)),
+const placeValues = (rows: readonly { readonly row: RowRef }[]) => [
+  int8Array(rows.map(({ row }) => row.seq)),
+  int8Array(rows.map(({ row }) => row.ingestedAt)),
+  int2Array(rows.map(({ row }) => row.keep)),
+];
+const goneValues = (rows: readonly HiddenRow[]) => [
+  ...placeValues(rows),
   int4Array(rows.map((r) => r.community)),
   hexArray(rows.map((r) => r.id)),
   int2Array(rows.map((r) => HIDDEN_CODES[r.hidden])),
@@ -178,19 +194,36 @@ function leftRow({ community, hidden, row, forgotten }: HiddenRow): LeftRow {
 }
 
 /** Deletes those of these events that are still served, and returns them. Under the lane's lock. */
-export async function forgetServed(
+export async function takeServed(
   client: ClientBase,
   events: readonly PlacedEvent[],
 ): Promise<readonly PlacedEvent[]> {
+  if (events.length === 0) return events;
   const { rows } = await client.query<{ seq: number }>({
-    text: FORGET_SERVED_SQL,
-    values: goneValues(
-      events.map(({ community, event, row }) => ({ community, id: event.id, row, hidden: 'erased' })),
-    ),
+    text: TAKE_SERVED_SQL,
+    values: [
+      ...placeValues(events),
+      ...boundsOf(
+        events.map(({ row }) => row.keep),
+        events.map(({ row }) => row.ingestedAt),
+      ),
+    ],
   });
   if (rows.length === events.length) return events;
   const taken = new Set(rows.map(({ seq }) => seq));
   return events.filter(({ row }) => taken.has(row.seq));
+}
+
+/** Deletes the ids of events that a mark hides, and keeps out, and returns how many. Outside the lane. */
+export async function forgetIds(client: ClientBase, events: readonly PlacedEvent[]): Promise<number> {
+  const { rowCount } = await client.query({
+    text: FORGET_IDS_SQL,
+    values: [
+      int4Array(events.map(({ community }) => community)),
+      hexArray(events.map(({ event }) => event.id)),
+    ],
+  });
+  return rowCount ?? 0;
 }
 
 /**
@@ -217,7 +250,7 @@ const UNTAG_SQL = `
   USING unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::smallint[])
     AS g (tag, created_at, seq, ingested_at, keep)
   WHERE t.tag = g.tag AND t.created_at = g.created_at AND t.seq = g.seq
-    AND t.ingested_at = g.ingested_at AND t.keep = g.keep`;
+    AND t.ingested_at = g.ingested_at AND t.keep = g.keep AND ${within('t', 6)}`;
 
 type Tagged = Pick<LeftRow, 'community' | 'event' | 'seq' | 'ingested_at' | 'keep'> & {
   readonly bound: readonly string[] | null;
@@ -241,6 +274,10 @@ async function removeTags(client: ClientBase, rows: readonly Tagged[], tagHash: 
       int8Array(tagged.map(({ seq }) => seq)),
       int8Array(tagged.map(({ ingested_at }) => ingested_at)),
       int2Array(tagged.map(({ keep }) => keep)),
+      ...boundsOf(
+        rows.map(({ keep }) => keep),
+        rows.map(({ ingested_at }) => ingested_at),
+      ),
     ],
   });
 }

@@ -10,7 +10,7 @@ import { factKey, type PlacedEvent, type RowRef } from '../rules/facts.js';
 import { DAY_MS, historySince } from '../rules/retention.js';
 import type { Authored, EventRef, Ordered, Selection } from '../store.js';
 import { selectExcess } from './capacity.js';
-import { forgetServed } from './hide.js';
+import { takeServed } from './hide.js';
 import { takeOldRequests } from './old-requests.js';
 import { eventAt } from './places.js';
 import { selectRemovable } from './restore.js';
@@ -41,7 +41,7 @@ export function selectServed(
     case 'places':
       return selectEvents(client, SERVED_AT_SQL, [...placeValues(which.places), which.limit]);
     case 'read':
-      return forgetServed(client, which.events);
+      return takeServed(client, which.events);
   }
 }
 
@@ -89,8 +89,10 @@ const servedIn = (more = '') =>
   );
 export const SERVED_OF_SQL = servedOf();
 const SERVED_IN_SQL = servedIn();
-export const NEXT_OF_SQL = servedOf('AND e.seq <> ALL ($6::bigint[])');
-const NEXT_IN_SQL = servedIn('AND e.created_at <= $3 AND e.seq <> ALL ($4::bigint[])');
+/** A subquery and not `<> ALL`: the planner looks at each element of such a list, for each partition. */
+const notAmong = (seqs: string) => `AND e.seq NOT IN (SELECT unnest(${seqs}::bigint[]))`;
+export const NEXT_OF_SQL = servedOf(notAmong('$6'));
+const NEXT_IN_SQL = servedIn(`AND e.created_at <= $3 ${notAmong('$4')}`);
 
 /**
  * The page after the given one, the newest events first. The page itself may be stored still: its rows are

@@ -42,7 +42,7 @@ export interface HiddenRow {
   readonly purge: boolean;
   /** With `purge`: its id is forgotten in the same transaction. The event, so that it is read only once. */
   readonly forgotten?: PlacedEvent;
-  /** Row, id and tags are deleted already, the row and the id in the same transaction. */
+  /** Row and tags are deleted already, the row in the same transaction. Somebody else deletes the id. */
   readonly taken?: boolean;
 }
 

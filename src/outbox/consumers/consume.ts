@@ -241,7 +241,7 @@ export class Consuming {
     const { generation } = lease;
     // Generation 0: none is complete yet.
     if (generation === 0 || this.behind === generation) return { liveSeq: undefined, more: false };
-    const course = liveCourse(this.follower, lease);
+    const course = liveCourse(this.follower, lease, this.isAwaited);
     try {
       const page = await this.batches.take(course);
       const last = page.changes.at(-1);

@@ -16,6 +16,8 @@ import { Overtaken } from './failures.js';
 import type { RecentChanges } from './recent-changes.js';
 
 export const FOLLOW_ROWS_MAX = 500;
+/** While an erasure waits for it: its many deletes are without events, so a page of them is small. */
+const AWAITED_ROWS_MAX = 2_000;
 const LETTERS_AT_ONCE = 20;
 
 export interface Follower {
@@ -30,13 +32,13 @@ export interface Follower {
   readonly onPassed: (rows: number) => void;
 }
 
-export function liveCourse(follower: Follower, lease: Lease): Course {
+export function liveCourse(follower: Follower, lease: Lease, isAwaited = false): Course {
   const { consumer, holder, now, rate, recent, onPassed } = follower;
   let from = lease.lastSeq;
   const { generation } = lease;
   return {
     generation,
-    rowsMax: FOLLOW_ROWS_MAX,
+    rowsMax: isAwaited ? AWAITED_ROWS_MAX : FOLLOW_ROWS_MAX,
     get from() {
       return from;
     },

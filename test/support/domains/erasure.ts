@@ -43,7 +43,10 @@ export async function askFor(
   return erasure;
 }
 
-export async function stateOf({ pool }: Pick<Database, 'pool'>, { erasureId }: Erasure): Promise<Erasure> {
+export async function stateOf(
+  { pool }: Pick<Database, 'pool'>,
+  { erasureId }: Pick<Erasure, 'erasureId'>,
+): Promise<Erasure> {
   return (await readErasure(pool, erasureId))!;
 }
 
