@@ -35,7 +35,7 @@ const LONGEST = [
  * The other files share processes, which load the program once, and not once for each file: that was a third
  * of all CPU time. A process ends after its group, because some 30 MB of each file stay in its memory.
  */
-const GROUP_FILES = 60;
+const GROUP_FILES = 110;
 
 const filesIn = (folder: string): string[] =>
   readdirSync(new URL(folder, import.meta.url), { recursive: true, encoding: 'utf8' })
@@ -82,6 +82,8 @@ export default defineConfig({
     sequence: { sequencer: LongestFirst },
     // One more than the cores of a small machine: many tests wait, for a time-out or another process.
     maxWorkers: 3,
+    // The groups load the same modules. By content and configuration, in node_modules.
+    experimental: { fsModuleCache: true },
     projects: [
       { test: { ...common, name: 'alone', include: alone } },
       ...groups.map((include, at) => ({

@@ -1,6 +1,7 @@
 /** What needs attention, the jobs and the log, over real HTTP. */
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { addCommunity } from '../../src/communities/communities.sql.js';
+import { SCHEDULER_SCHEMA } from '../../src/jobs/job-runs.sql.js';
 import { JOBS } from '../../src/jobs/list.js';
 import { LogLines } from '../../src/node/log.js';
 import { type Api, createApi } from '../support/clients/api.js';
@@ -110,6 +111,8 @@ describe('jobs', () => {
 
   it('wait for a first worker', async () => {
     const alone = await startTestNode({ env: { MINATO_ADMIN_PUBKEYS: root.pubkey }, roles: ['api'] });
+    // The database of a test has it from the beginning.
+    await alone.database.pool.query(`DROP SCHEMA ${SCHEDULER_SCHEMA} CASCADE`);
     await createApi(alone.http).refused(409, 'NOT_READY', 'POST', `${JOB_LIST}/history/run`, { as: root });
     await alone.close();
   });

@@ -22,7 +22,10 @@ export async function createTestDatabase(template = TEMPLATE): Promise<TestDatab
   const server = inject('postgres');
   const database = `test_${randomBytes(6).toString('hex')}`;
   const folder = join(tmpdir(), `minato-${database}`);
-  await asAdmin((admin) => admin.query(`CREATE DATABASE ${database} TEMPLATE ${template}`));
+  // A third of the CPU time of the default, which writes every page to the log.
+  await asAdmin((admin) =>
+    admin.query(`CREATE DATABASE ${database} TEMPLATE ${template} STRATEGY file_copy`),
+  );
   return {
     connection: { ...server, database },
     url:
