@@ -117,7 +117,7 @@ describe('a reader that does not read', () => {
     const frames = client.frames.length;
     client.ws.resume();
     const oks = () => client.frames.length - frames;
-    await client.until(() => oks() === COUNT, 30_000);
+    await client.until(() => oks() === COUNT, 150_000);
     expect(client.frames.slice(frames).every((frame) => frame[0] === 'OK' && frame[2] === false)).toBe(true);
     await client.close();
   });
