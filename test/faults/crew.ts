@@ -145,8 +145,8 @@ export class Crew {
     return [...this.publishers.flat(), ...(this.gossip?.publishers ?? [])];
   }
 
-  get unanswered(): number {
-    return this.allPublishers.reduce((sum, one) => sum + one.unanswered, 0);
+  get unanswered(): string[] {
+    return this.allPublishers.flatMap((one) => one.unanswered);
   }
 
   get sentFrames(): number {

@@ -392,7 +392,9 @@ class WorldRun {
     const slow = setTimeout(() => this.options.say(`  waiting until ${what}`), SLOW_MS);
     void work.finally(() => clearTimeout(slow));
     if ((await Promise.race([work, timer])) === 'late')
-      throw new Error(`this did not happen: ${what}; ${this.crew.unanswered} events without an answer`);
+      throw new Error(
+        `this did not happen: ${what}; events without one: ${this.crew.unanswered.join('; ') || 'none'}`,
+      );
   }
 }
 

@@ -30,6 +30,8 @@ interface Waiting {
   sentAt: number;
   /** EVENTs on this connection without an OK. */
   unanswered: number;
+  /** The last temporary refusal. */
+  refusedWith?: string;
 }
 
 export interface PublisherOptions {
@@ -55,15 +57,18 @@ export class Publisher {
     this.loop = this.run();
   }
 
-  get unanswered(): number {
-    return this.waiting.size;
+  /** What each event without a final answer was told last. */
+  get unanswered(): string[] {
+    return [...this.waiting.values()].map(
+      ({ event, refusedWith }) => `${event.id.slice(0, 8)} of kind ${event.kind}: ${refusedWith ?? 'nothing'}`,
+    );
   }
 
   publish(event: VerifiedEvent): Promise<Answer> {
     const known = this.answers.get(event.id);
     if (known !== undefined) return Promise.resolve(known);
     return new Promise((resolve) => {
-      const waiting = { event, resolve, sentAt: 0, unanswered: 0 };
+      const waiting: Waiting = { event, resolve, sentAt: 0, unanswered: 0 };
       this.waiting.set(event.id, waiting);
       this.sendOne(waiting);
     });
@@ -140,6 +145,7 @@ export class Publisher {
     if (accepted) this.options.onAccepted();
     if (isForNow(answer)) {
       const words = message.slice(0, 60);
+      waiting.refusedWith = message;
       this.refusals.set(words, (this.refusals.get(words) ?? 0) + 1);
       return;
     }
