@@ -3,7 +3,7 @@
  * build whose inputs have not changed is skipped, so that a restart does not wait for it.
  */
 import { createHash } from 'node:crypto';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -49,10 +49,15 @@ async function compressAssets() {
   );
 }
 
-/** Returns the hash of the document from which they are made. */
+/** Leaves the document for the node, and returns the hash of the document from which the types are made. */
 async function writeTypes() {
+  const folder = at('../dist/api');
+  const older = (await readdir(folder)).filter((name) => /^openapi-\w+\.json$/.test(name));
+  // First: the document would be read from there.
+  for (const name of older) rmSync(join(folder, name));
   const { apiDocument } = await import('../dist/api/document-of-routes.js');
-  const document = JSON.stringify(await apiDocument());
+  const { file, document } = await apiDocument();
+  writeFileSync(join(folder, file), document);
   const api = createHash('sha256').update(document).digest('hex');
   if (built.api !== api || !existsSync(TYPES)) {
     const { default: openapiTS, astToString } = await import('openapi-typescript');

@@ -1,6 +1,8 @@
 /** The OpenAPI document and its page: complete, true, and without anything from elsewhere. */
+import { readdir, readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse as parseYaml } from 'yaml';
+import { apiDocument } from '../../src/api/document-of-routes.js';
 import { ERRORS } from '../../src/api/rules-errors.js';
 import { codesOf, type OpenApi, type Operation, partOf, readOpenApi } from '../support/clients/api.js';
 import { startTestNode, type TestNode } from '../support/node.js';
@@ -113,6 +115,15 @@ describe('the OpenAPI document', () => {
 describe('the document as it is sent', () => {
   const get = (path: string, headers: Record<string, string> = {}) =>
     fetch(`${relay.http}${path}`, { headers: { 'accept-encoding': 'identity', ...headers } });
+
+  it('is left by the build for the node, so that a start does not generate it', async () => {
+    const folder = new URL('../../dist/api/', import.meta.url);
+    const left = (await readdir(folder)).filter((name) => name.startsWith('openapi-'));
+    const { file } = await apiDocument();
+    expect(left).toEqual([file]);
+    const built = await readFile(new URL(file, folder), 'utf8');
+    expect(built === (await (await get('/docs/json')).text()), 'the same document').toBe(true);
+  });
 
   it('shares common parts: no long schema occurs twice', async () => {
     const text = await (await get('/docs/json')).text();
