@@ -20,7 +20,9 @@ import type { EventReads } from '../events/store.js';
 import { CONNECTION_MS } from '../limits/costs.js';
 import { Counts } from '../limits/counts.js';
 import { rateKey } from '../limits/keys.js';
+import { startPolling } from '../limits/poll-loop.js';
 import type { Verdict } from '../limits/rates.js';
+import { rest } from '../limits/time-slices.js';
 import { ADDRESSES_PER_NETWORK } from '../limits/work.js';
 import type { AddressOf } from '../port/client-address.js';
 import { type Http, hostOf } from '../port/http.js';
@@ -45,6 +47,8 @@ const TICK_MS = 1_000;
  * Each socket has its heartbeat once in this many ticks, so that the pings of thousands are spread out.
  */
 const HEARTBEAT_TICKS = 30;
+/** After so many sockets it is checked whether the slice of the event loop is over. */
+const VISITED_AT_ONCE = 20;
 const TOPICS_SHOWN = 24;
 /** What the landing page reads from the database is read at most this often per community. */
 const PAGE_CACHE_MS = 2_000;
@@ -73,13 +77,11 @@ export interface Relay {
 export function addRelay(http: Http, options: RelayOptions): Relay {
   const sockets = new Map<Connection, number>();
   addPages(http.app, options, sockets);
-  const heartbeat = acceptSockets(http, options, sockets);
-  options.communities.afterPoll(() => {
-    for (const connection of sockets.keys()) connection.review();
-  });
+  const stopHeartbeats = acceptSockets(http, options, sockets);
+  options.communities.afterPoll(() => visitEach(sockets.keys(), (connection) => connection.review()));
   return {
     close: async () => {
-      clearInterval(heartbeat);
+      await stopHeartbeats();
       for (const connection of sockets.keys()) connection.cut();
       // Each client disconnects or is cut off after its grace period, so this ends. Closing the port first
       // would lose replies that are still to be sent.
@@ -194,7 +196,11 @@ function shownAddress(community: Community, request: FastifyRequest, publicUrl: 
   return URL.canParse(base) ? addressesOf(community, [base])[0]! : base;
 }
 
-function acceptSockets(http: Http, options: RelayOptions, sockets: Map<Connection, number>): NodeJS.Timeout {
+function acceptSockets(
+  http: Http,
+  options: RelayOptions,
+  sockets: Map<Connection, number>,
+): () => Promise<void> {
   // No compression: a small frame could otherwise become a large one before any limit sees it.
   const wss = new WebSocketServer({
     noServer: true,
@@ -272,13 +278,25 @@ function acceptSockets(http: Http, options: RelayOptions, sockets: Map<Connectio
     });
   });
   let tick = 0;
-  return setInterval(() => {
+  return startPolling(TICK_MS, () => {
     tick = (tick + 1) % HEARTBEAT_TICKS;
-    for (const connection of sockets.keys()) {
+    return visitEach(sockets.keys(), (connection) => {
       connection.checkUnfinished();
       if (connection.serial % HEARTBEAT_TICKS === tick) connection.ping();
-    }
-  }, TICK_MS);
+    });
+  });
+}
+
+/** In slices: thousands of sockets would otherwise take tens of milliseconds of one pass (I18). */
+async function visitEach(
+  connections: Iterable<Connection>,
+  visit: (connection: Connection) => void,
+): Promise<void> {
+  let visited = 0;
+  for (const connection of connections) {
+    visit(connection);
+    if (++visited % VISITED_AT_ONCE === 0) await rest();
+  }
 }
 
 function connectionRate(
