@@ -301,7 +301,7 @@ export class Crew {
       const chosen = numbers.filter((number) => events[number]!.community === community);
       if (chosen.length === 0) continue;
       await importFile({
-        file: join(world.disk.folder, `import-${numbers[0]}-${slug}.jsonl`),
+        file: join(world.disk.beside, `import-${numbers[0]}-${slug}.jsonl`),
         community: slug,
         events: chosen.map((number) => this.event(number)),
         env: world.commandEnv,

@@ -60,7 +60,8 @@ export class Publisher {
   /** What each event without a final answer was told last. */
   get unanswered(): string[] {
     return [...this.waiting.values()].map(
-      ({ event, refusedWith }) => `${event.id.slice(0, 8)} of kind ${event.kind}: ${refusedWith ?? 'nothing'}`,
+      ({ event, refusedWith }) =>
+        `${event.id.slice(0, 8)} of kind ${event.kind}: ${refusedWith ?? 'nothing'}`,
     );
   }
 

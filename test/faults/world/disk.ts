@@ -1,6 +1,6 @@
 /** A small disk that can be filled: a tmpfs, where this user may mount one; otherwise a plain folder. */
 import { execFile, execFileSync } from 'node:child_process';
-import { mkdtemp, rm, statfs, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, rm, statfs, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -19,12 +19,17 @@ process.on('exit', () => {
 export class SmallDisk {
   private constructor(
     readonly folder: string,
+    /** For what is on another machine, and for the run itself: this folder is never full. */
+    readonly beside: string,
     /** It can be filled. */
     readonly isSmall: boolean,
   ) {}
 
   static async open(): Promise<SmallDisk> {
-    const folder = await mkdtemp(join(tmpdir(), 'minato-faults-'));
+    const beside = await mkdtemp(join(tmpdir(), 'minato-faults-'));
+    const folder = join(beside, 'disk');
+    await chmod(beside, 0o755);
+    await mkdir(folder);
     const isRoot = process.getuid?.() === 0 && process.platform === 'linux';
     const isSmall =
       isRoot &&
@@ -33,7 +38,7 @@ export class SmallDisk {
         () => false,
       ));
     if (isSmall) mounted.add(folder);
-    return new SmallDisk(folder, isSmall);
+    return new SmallDisk(folder, beside, isSmall);
   }
 
   async fill(): Promise<void> {
@@ -51,7 +56,7 @@ export class SmallDisk {
   async close(): Promise<void> {
     if (this.isSmall) await run('umount', ['-l', this.folder]);
     mounted.delete(this.folder);
-    await rm(this.folder, { recursive: true, force: true });
+    await rm(this.beside, { recursive: true, force: true });
   }
 
   private get filler(): string {

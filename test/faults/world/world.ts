@@ -53,13 +53,14 @@ export interface World {
 export async function openWorld(programs: Programs, adminPubkey: string, hasPeer: boolean): Promise<World> {
   const disk = await SmallDisk.open();
   const folder = (name: string) => join(disk.folder, name);
-  for (const name of ['database', 'redis', 'dynamodb']) await mkdir(folder(name));
+  const beside = (name: string) => join(disk.beside, name);
+  for (const path of [folder('database'), beside('redis'), beside('dynamodb')]) await mkdir(path);
   const postgres = await WorldPostgres.open(programs.cluster, folder('database'));
   const [redisPort, dynamodbPort] = [await freePort(), await freePort()];
-  const redis = new WorldRedis({ program: programs.redis, folder: folder('redis'), port: redisPort });
+  const redis = new WorldRedis({ program: programs.redis, folder: beside('redis'), port: redisPort });
   const dynamodb = new WorldDynamodb({
     program: programs.java,
-    folder: folder('dynamodb'),
+    folder: beside('dynamodb'),
     port: dynamodbPort,
   });
   const targets = {
@@ -101,7 +102,7 @@ export async function openWorld(programs: Programs, adminPubkey: string, hasPeer
   const clocks = {} as Record<NodeName, Clock>;
   const nodes = {} as Record<NodeName, NodeProcess>;
   for (const name of NODES) {
-    clocks[name] = new Clock(programs.faketime, join(disk.folder, `clock-${name}`));
+    clocks[name] = new Clock(programs.faketime, beside(`clock-${name}`));
     const env = { ...envOf(name), ...clocks[name].env };
     nodes[name] = new NodeProcess(name, { roles: ROLES[name], port: ports[name], env });
   }
