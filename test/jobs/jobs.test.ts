@@ -17,7 +17,7 @@ import type { NostrEvent } from '../../src/events/rules/event.js';
 import { isRefusal, words } from '../../src/events/rules/reply.js';
 import { DAY_MS } from '../../src/events/rules/retention.js';
 import { BOUNDS, type Job, type JobContext } from '../../src/jobs/job.js';
-import { readJobRuns, SCHEDULER_SCHEMA } from '../../src/jobs/job-runs.sql.js';
+import { lockScheduler, readJobRuns, SCHEDULER_SCHEMA } from '../../src/jobs/job-runs.sql.js';
 import { JOBS } from '../../src/jobs/list.js';
 import { dryRunJob, runJob } from '../../src/jobs/run.js';
 import { type Schedule, startSchedule } from '../../src/jobs/schedule.js';
@@ -685,6 +685,14 @@ describe('the schedule', () => {
     (await metrics.jobRuns.get()).values.find(({ labels }) => labels.job === name && labels.result === result)
       ?.value;
 
+  const waiting = async () => {
+    const { rows } = await client.query<{ count: number }>(
+      `SELECT count(*)::int AS count FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`,
+    );
+    return rows[0]!.count;
+  };
+
   it('starts on several instances together, the first ever, and runs one job at a time', async () => {
     // The database of a test has the tables of the scheduler from the beginning.
     await client.query(`DROP SCHEMA ${SCHEDULER_SCHEMA} CASCADE`);
@@ -700,7 +708,13 @@ describe('the schedule', () => {
       done += 1;
     };
     const jobs = [job('same', slow), job('other', slow)];
+    // Another one is creating the tables: those that come meanwhile wait for it.
+    const first = await database.connect();
+    await lockScheduler(first);
     const instances = [start(jobs), start(jobs), start(jobs)];
+    await eventually('all of them wait', async () => ((await waiting()) === 3 ? true : undefined));
+    expect(await run(freeJobs), 'no tables yet').toEqual({ changed: 0, more: false });
+    await first.end();
     for (let round = 1; round <= 3; round += 1) {
       for (const schedule of instances) for (const { name } of jobs) await trigger(schedule, name);
       await eventually('a round', () => done >= 2 * round || undefined);
