@@ -44,6 +44,8 @@ export interface CatchUpOptions {
   readonly metrics: Metrics;
   readonly log: Log;
   readonly now: () => number;
+  /** For pauses: the wall clock may jump back, and a pause would last until it is there again. */
+  readonly steadyMs?: () => number;
   readonly signal: AbortSignal;
 }
 
@@ -58,9 +60,11 @@ export class CatchUp {
   /** When each topic was last filled. */
   private readonly filled = new Map<string, number>();
   private readonly counts = { done: 0, failed: 0, lastError: null as string | null };
+  private readonly steadyMs: () => number;
   readonly running: Promise<void>;
 
   constructor(private readonly options: CatchUpOptions) {
+    this.steadyMs = options.steadyMs ?? (() => performance.now());
     this.running = options.fill === undefined ? Promise.resolve() : this.run(options.fill);
   }
 
@@ -90,20 +94,20 @@ export class CatchUp {
   }
 
   private async run(fill: Fill): Promise<void> {
-    const { signal, now } = this.options;
+    const { signal } = this.options;
     while (!signal.aborted) {
-      const due = [...this.tasks].find(([, { notBefore }]) => notBefore <= now());
+      const due = [...this.tasks].find(([, { notBefore }]) => notBefore <= this.steadyMs());
       if (due === undefined) await delay(PAUSE_MS, undefined, { signal }).catch(() => undefined);
       else await this.carryOut(fill, ...due);
     }
   }
 
   private async carryOut(fill: Fill, key: string, task: Task): Promise<void> {
-    const { now, log, metrics, signal } = this.options;
+    const { log, metrics, signal } = this.options;
     const { community, topic, reason } = task;
     this.tasks.delete(key);
     const problem = await this.fillFromAll(fill, task);
-    this.filled.set(key, now());
+    this.filled.set(key, this.steadyMs());
     if (signal.aborted) return;
     metrics.gossipCatchUps.inc({ outcome: problem === undefined ? 'done' : 'failed' });
     if (problem === undefined) {
@@ -119,7 +123,7 @@ export class CatchUp {
         community,
         topic,
         reason,
-        notBefore: now() + waitMs,
+        notBefore: this.steadyMs() + waitMs,
         failures: task.failures + 1,
       });
   }

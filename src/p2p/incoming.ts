@@ -66,8 +66,7 @@ export class Incoming {
   }
 
   private async process(topic: string, peer: string, content: Uint8Array): Promise<Received> {
-    const { now } = this.options;
-    if (this.peers.isDropped(peer, now())) return 'refused';
+    if (this.peers.isDropped(peer, performance.now())) return 'refused';
     const joined = this.options.joined().get(topic);
     // It has just been left.
     if (joined === undefined) return 'refused';
@@ -84,7 +83,7 @@ export class Incoming {
     part: Part,
     joined: readonly JoinedTopic[],
   ): Promise<Received> {
-    const now = this.options.now();
+    const now = performance.now();
     if (this.parts.expire(now) > 0) this.options.onMissed(topic);
     const candidates = this.parts.add(peer, part, now);
     if (candidates === 'waiting') return 'part';
@@ -146,9 +145,10 @@ export class Incoming {
   }
 
   private noteInvalid(peer: string): void {
-    const { communities, log, metrics, now, ignore } = this.options;
+    const { communities, log, metrics, ignore } = this.options;
     const { 'p2p.invalidPerMinute': invalidPerMinute, 'p2p.dropSeconds': seconds } = communities.node();
-    if (!this.peers.noteInvalid(peer, { invalidPerMinute, dropMs: seconds * 1_000 }, now())) return;
+    if (!this.peers.noteInvalid(peer, { invalidPerMinute, dropMs: seconds * 1_000 }, performance.now()))
+      return;
     metrics.gossipPeersDropped.inc();
     log.warn({ peer, seconds }, 'gossip: a peer sent too much that is malformed or forged, and is ignored');
     ignore(peer, seconds * 1_000);

@@ -352,7 +352,7 @@ export class Session {
 
   /** Peers that were ignored are heard again: what they sent meanwhile is missing. */
   private fillReturned(): void {
-    if (this.incoming.peers.takeReturned(this.options.now()).length === 0) return;
+    if (this.incoming.peers.takeReturned(performance.now()).length === 0) return;
     for (const hex of this.topics.keys()) this.missed(hex);
   }
 
@@ -435,7 +435,7 @@ export class Session {
   }
 
   private state(): P2pState {
-    const { communities, now } = this.options;
+    const { communities } = this.options;
     const { counts } = this.incoming;
     const port = communities.node()['p2p.port'];
     const byPeer = new Map<string, number>();
@@ -449,7 +449,7 @@ export class Session {
       topics: this.topics.size,
       topicsWanted: countTopics(communities.all()),
       neighbours: [...byPeer].map(([machine, topics]) => ({ machine, topics })),
-      dropped: this.incoming.peers.dropped(now()),
+      dropped: this.incoming.peers.dropped(performance.now()),
       counts: {
         sentEvents: this.outgoing.counts.events,
         sentMessages: this.outgoing.counts.messages,
