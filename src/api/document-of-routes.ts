@@ -1,6 +1,7 @@
 /**
- * The OpenAPI document without a running node. The build leaves it beside the program, and generates the types
- * of the pages from it. The routes are declared and never called, so their handlers need no dependencies.
+ * The OpenAPI document without a running node. The build leaves it beside the program, and generates the
+ * types of the pages from it. The routes are declared and never called, so their handlers need no
+ * dependencies.
  */
 import fastify from 'fastify';
 import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod';

@@ -306,7 +306,7 @@ interface Estimate {
   bytes: number;
   /** In percent: from this fullness on it is checked. */
   mark: number;
-  /** Wall clock, in milliseconds: no check before `notBefore`; a check in any case from `checkAt` on. */
+  /** By a clock that does not jump: no check before `notBefore`; a check in any case from `checkAt` on. */
   readonly notBefore: number;
   readonly checkAt: number;
 }
@@ -327,9 +327,9 @@ export function startRoomMaker(options: RoomMakerOptions): RoomMaker {
     }
     estimate.events += 1;
     estimate.bytes += bytes;
-    const wall = Date.now();
-    if (wall < estimate.notBefore) return;
-    if (fullness(estimate, limits) >= estimate.mark || wall >= estimate.checkAt) due.set(key, scope);
+    const steadyMs = performance.now();
+    if (steadyMs < estimate.notBefore) return;
+    if (fullness(estimate, limits) >= estimate.mark || steadyMs >= estimate.checkAt) due.set(key, scope);
   };
 
   const check = async (scopes: readonly Scope[]): Promise<void> => {
@@ -383,8 +383,8 @@ export function startRoomMaker(options: RoomMakerOptions): RoomMaker {
     estimates.set(keyOf(scope), {
       ...size,
       mark: MARKS[next as Exclude<Step, 0>].from,
-      notBefore: Date.now() + pauseMs,
-      checkAt: Date.now() + checkMs,
+      notBefore: performance.now() + pauseMs,
+      checkAt: performance.now() + checkMs,
     });
   };
 

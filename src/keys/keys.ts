@@ -51,6 +51,7 @@ export class NodeKeys {
   private readonly wanted = new Set<string>();
   private readonly here = new Set<string>();
   private current: readonly string[] = [];
+  /** By a clock that does not jump. */
   private nextLook = 0;
   private readonly secrets = new Map<string, Uint8Array>();
   private readonly folder: string;
@@ -134,10 +135,10 @@ export class NodeKeys {
   }
 
   private async lacking(): Promise<readonly string[]> {
-    const { pool, now, signs = false } = this.options;
-    if (signs && now() >= this.nextLook) {
+    const { pool, signs = false } = this.options;
+    if (signs && performance.now() >= this.nextLook) {
       this.current = await currentKeys(pool);
-      this.nextLook = now() + CURRENT_MS;
+      this.nextLook = performance.now() + CURRENT_MS;
     }
     const names = new Set([...this.wanted, ...this.current]);
     for (const name of names) {

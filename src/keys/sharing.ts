@@ -39,6 +39,7 @@ const RETRY_MS = 30_000;
 
 export class KeySharing {
   private readonly requests = new Map<string, OpenRequest>();
+  /** By a clock that does not jump. */
   private readonly notBefore = new Map<string, number>();
 
   constructor(
@@ -55,7 +56,7 @@ export class KeySharing {
       for (const name of await keys.lacking()) {
         lacking.add(name);
         if (this.requests.has(name)) await this.receive(keys, name);
-        else if (this.requests.size < REQUESTS_MAX && this.now() >= (this.notBefore.get(name) ?? 0))
+        else if (this.requests.size < REQUESTS_MAX && performance.now() >= (this.notBefore.get(name) ?? 0))
           await this.request(name);
       }
     for (const name of this.requests.keys()) if (!lacking.has(name)) await this.drop(name);
@@ -83,7 +84,7 @@ export class KeySharing {
       this.requests.delete(name);
       return;
     }
-    this.notBefore.set(name, this.now() + RETRY_MS);
+    this.notBefore.set(name, performance.now() + RETRY_MS);
     await this.drop(name);
     const key = unseal(sealed, secret);
     if (key !== undefined) await keys.adopt(name, key);

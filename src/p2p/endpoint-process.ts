@@ -130,7 +130,7 @@ function receive(topic: string, { received, joined, neighborUp, neighborDown, la
   if (neighborDown) tell({ type: 'down', topic, peer: neighborDown });
   if (!received) return;
   const { deliveredFrom: peer, content } = received;
-  const now = Date.now();
+  const now = performance.now();
   const { messagesPerSecond } = limits;
   const isIgnored = now < (ignored.get(peer) ?? 0);
   const line = lines.get(peer) ?? { waiting: [], inFlight: 0 };
@@ -181,7 +181,7 @@ function took(peer: string, count: number): void {
 
 function ignore(peer: string, ms: number): void {
   if (ignored.size >= PEERS_MAX) ignored.clear();
-  ignored.set(peer, Date.now() + ms);
+  ignored.set(peer, performance.now() + ms);
   const line = lines.get(peer);
   if (line === undefined) return;
   waiting -= line.waiting.length;

@@ -25,6 +25,7 @@ import { LeaseLost, Outgoing } from './outgoing.js';
 import { listMachines, readP2pLease, renewP2pLease, writeP2pState } from './p2p.sql.js';
 import type { Opened, PeerAddress } from './protocol.js';
 import { countTopics, type JoinedTopic, type JoinedTopics, topicsToJoin } from './rules.js';
+import { ClockWatch } from './rules-clock.js';
 import type { P2pState } from './rules-state.js';
 import { readTicket, type Ticket } from './rules-ticket.js';
 
@@ -91,6 +92,7 @@ export class Session {
   private readonly incoming: Incoming;
   private readonly outgoing: Outgoing;
   private readonly catchUp: CatchUp;
+  private readonly clock = new ClockWatch();
   private readonly startedAt = performance.now();
   private readonly counts = { discarded: 0, lagged: 0 };
   private endpoint!: Endpoint;
@@ -278,6 +280,7 @@ export class Session {
     }
     await this.rejoin();
     this.fillReturned();
+    this.fillAfterClock();
   }
 
   private async follow(wanted: JoinedTopics, hasNewPeers: boolean): Promise<void> {
@@ -353,6 +356,12 @@ export class Session {
   /** Peers that were ignored are heard again: what they sent meanwhile is missing. */
   private fillReturned(): void {
     if (this.incoming.peers.takeReturned(performance.now()).length === 0) return;
+    for (const hex of this.topics.keys()) this.missed(hex);
+  }
+
+  /** The clock was set: what it made this node refuse, as too old or as of the future, is missing. */
+  private fillAfterClock(): void {
+    if (!this.clock.wasSet(this.options.now(), performance.now())) return;
     for (const hex of this.topics.keys()) this.missed(hex);
   }
 

@@ -30,7 +30,7 @@ export interface Item extends Queued {
 interface Batch {
   readonly items: readonly Item[];
   readonly attempt: number;
-  /** Wall clock, in milliseconds: after it the clients get an error. */
+  /** By a clock that does not jump: after it the clients get an error. */
   readonly deadline: number;
   /** An earlier attempt sent its COMMIT, so its events may be stored. */
   readonly commitSent: boolean;
@@ -59,7 +59,7 @@ export class Batches {
   constructor(private readonly options: BatchOptions) {}
 
   write(items: readonly Item[]): Promise<void> {
-    return this.commit({ items, attempt: 1, deadline: Date.now() + TRYING_MS_MAX, commitSent: false });
+    return this.commit({ items, attempt: 1, deadline: performance.now() + TRYING_MS_MAX, commitSent: false });
   }
 
   private async commit(batch: Batch): Promise<void> {
@@ -103,7 +103,7 @@ export class Batches {
     if (!isNoAnswer(error) && !isOutageCode(code))
       return attempt === 1 ? this.commit({ ...batch, attempt: 2 }) : this.split(batch);
     const isLast = this.hopeless || (isClosing() && attempt > 1) || attempt >= ATTEMPTS_MAX;
-    if (isLast || Date.now() > deadline) {
+    if (isLast || performance.now() > deadline) {
       this.hopeless = true;
       // Everything behind it would wait for the same outage, so these batches are not tried one by one.
       for (const item of [...items, ...giveUp(error)]) item.settle(FAILED);
