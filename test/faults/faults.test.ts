@@ -175,6 +175,15 @@ describe('the model', () => {
     expect(view([first, second, third, byAddress]).behindGone.size).toBe(0);
   });
 
+  it('knows what a peer may keep: events of an erased member whose request never reached it', () => {
+    const [post, held] = [sent(sign(alice, 1, 10, [])), sent(sign(alice, 1, 11, []), { isHeld: true })];
+    const own = sent(sign(alice, 5, 12, [['e', post.event.id]]));
+    const foreign = sent(sign(bob, 1, 10, []));
+    const seen = view([post, held, own, foreign], [], [alice.pubkey]);
+    expect([...seen.ofErased]).toEqual([post.event.id, own.event.id]);
+    expect([...seen.served.keys()]).toEqual([foreign.event.id]);
+  });
+
   it('leaves open what expires now or is being erased; held, removed and forged is hidden', () => {
     const expiring = [999, 1_030, 2_000].map((at) => sent(sign(alice, 1, 10, [['expiration', `${at}`]])));
     const seen = view(expiring);

@@ -95,7 +95,8 @@ export class Gossip {
       if (events === undefined) return [`${nameOfPlace(place)} does not answer`];
       const seen = new Set(events.map(({ id }) => id).filter((id) => !expected.open.has(id)));
       const missing = [...expected.served.keys()].filter((id) => !seen.has(id));
-      const surplus = [...seen].filter((id) => !expected.served.has(id) && !expected.behindGone.has(id));
+      const allowed = [expected.served, expected.behindGone, ...(place === PEER ? [expected.ofErased] : [])];
+      const surplus = [...seen].filter((id) => !allowed.some((ids) => ids.has(id)));
       const list = (ids: readonly string[]) => ids.slice(0, 3).map(nameOf).join('; ');
       if (missing.length > 0)
         found.push(`${nameOfPlace(place)}: ${missing.length} missing: ${list(missing)}`);

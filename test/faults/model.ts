@@ -59,6 +59,11 @@ export interface Expected {
    * ones never reached it: the deletion of an id does not say which key the event had.
    */
   readonly behindGone: ReadonlySet<string>;
+  /**
+   * Of members who are erased. Their requests are erased with them, so a peer that a request has not reached
+   * by then keeps its target.
+   */
+  readonly ofErased: ReadonlySet<string>;
 }
 
 export function expectedView(
@@ -102,5 +107,7 @@ export function expectedView(
     else if (erased.has(event.pubkey) || expirationOf(event) <= to) open.add(event.id);
     else served.set(event.id, event);
   }
-  return { served, open, expired, behindGone: new Set(behindGone.map(({ event }) => event.id)) };
+  const ofErased = here.filter(({ event, isHeld }) => !isHeld && erased.has(event.pubkey));
+  const ids = (of: readonly Sent[]) => new Set(of.map(({ event }) => event.id));
+  return { served, open, expired, behindGone: ids(behindGone), ofErased: ids(ofErased) };
 }
