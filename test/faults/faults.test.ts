@@ -170,7 +170,8 @@ describe('the model', () => {
     const byId = sent(sign(alice, 5, 40, [['e', third.event.id]]));
     const seen = view([first, second, third, byId]);
     expect([...seen.served.keys()]).toEqual([byId.event.id]);
-    expect([...seen.behindGone]).toEqual([second.event.id]);
+    expect([...seen.behindGone]).toEqual([first.event.id, second.event.id]);
+    expect(view([first, second, third]).behindGone.size).toBe(0);
     const byAddress = sent(sign(alice, 5, 40, [['a', `30023:${alice.pubkey}:x`]]));
     expect(view([first, second, third, byAddress]).behindGone.size).toBe(0);
   });

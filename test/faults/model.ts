@@ -55,8 +55,9 @@ export interface Expected {
   /** No longer served, and perhaps not announced yet: copies may hold them for about a minute. */
   readonly expired: ReadonlySet<string>;
   /**
-   * Versions whose newer ones are all deleted or expired. A node of a network serves such a one if the newer
-   * ones never reached it: the deletion of an id does not say which key the event had.
+   * Versions of a key whose newest one is deleted or expired. A node of a network serves one of them if the
+   * newest never reached it: the deletion of an id does not say which key the event had. Versions between them
+   * need not reach it either: a node that knew the newest one keeps none of them.
    */
   readonly behindGone: ReadonlySet<string>;
   /**
@@ -86,12 +87,7 @@ export function expectedView(
   const isDeleted = (event: VerifiedEvent) => requests.some((request) => isDeletedBy(event, request.event));
   const isGone = (event: VerifiedEvent) => isDeleted(event) || expirationOf(event) <= to;
   const versions = here.filter(({ event, isHeld }) => addressOf(event) !== undefined && !isHeld);
-  const behindGone = versions.filter(({ event }) => {
-    const newer = versions.filter(
-      (other) => addressOf(other.event) === addressOf(event) && isNewer(other.event, event),
-    );
-    return !isGone(event) && newer.every((other) => isGone(other.event));
-  });
+  const behindGone = versions.filter(({ event }) => !isGone(event) && isGone(newest.get(addressOf(event)!)!));
   const served = new Map<string, VerifiedEvent>();
   const open = new Set<string>();
   const expired = new Set<string>();
