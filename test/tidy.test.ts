@@ -268,6 +268,12 @@ describe('SQL', () => {
     expect(breaking(migrations, ({ text }) => asks.test(text.replace(/--.*$/gm, '')))).toEqual([]);
   });
 
+  it('deadlines and pauses in memory do not follow the wall clock, which may be set back', () => {
+    const waits = breaking(sources, (file) => /Date\.now\(\) \+/.test(file.code));
+    // The queue is in the database, and its times are.
+    expect(waits).toEqual(['src/jobs/schedule.ts']);
+  });
+
   it('migrations are numbered from 1 without gaps', () => {
     const names = migrations.map((file) => basename(file.path)).sort();
     expect(names.length).toBeGreaterThan(0);

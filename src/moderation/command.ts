@@ -435,9 +435,9 @@ function labelOf(action: CaseAction, { label, confidence, days, policy }: ActOpt
 
 /** Waits until a running node has carried out the action. */
 async function settled(pool: Pool, taken: Action): Promise<Action> {
-  const deadline = Date.now() + WAIT_MS;
+  const deadline = performance.now() + WAIT_MS;
   let action = taken;
-  while (action.doneAt === null && Date.now() < deadline) {
+  while (action.doneAt === null && performance.now() < deadline) {
     await delay(LOOK_MS);
     action = await findAction(pool, action.actionId);
   }

@@ -93,10 +93,10 @@ export async function endServer(pid: number, log: ServerLog): Promise<void> {
 }
 
 async function signalAndWait(pid: number, signal: NodeJS.Signals, waitMs: number): Promise<boolean> {
-  const deadline = Date.now() + waitMs;
+  const deadline = performance.now() + waitMs;
   if (pidIsTaken(pid)) process.kill(pid, signal);
   while (await isAlive(pid)) {
-    if (Date.now() > deadline) return false;
+    if (performance.now() > deadline) return false;
     await delay(20);
   }
   return true;

@@ -116,7 +116,7 @@ class Supervisor implements EmbeddedServer {
 
   /** Starts the server and waits until it serves. */
   async #bringUp(): Promise<Life> {
-    const retryUntil = Date.now() + LEFTOVERS_MS_MAX;
+    const retryUntil = performance.now() + LEFTOVERS_MS_MAX;
     for (;;) {
       await clearPredecessor(this.#site, this.#log);
       this.#stopping.signal.throwIfAborted();
@@ -128,7 +128,7 @@ class Supervisor implements EmbeddedServer {
         return life;
       } catch (error) {
         await this.#end(life);
-        if (!hindered(life) || Date.now() > retryUntil) throw error;
+        if (!hindered(life) || performance.now() > retryUntil) throw error;
       }
       await delay(500, undefined, { signal: this.#stopping.signal });
     }

@@ -62,10 +62,10 @@ export function startConsumers(options: ConsumersOptions): RunningConsumers {
     hurry,
     drained: async () => {
       const head = await readHead(database.ownPool);
-      const deadline = Date.now() + DRAIN_MS_MAX;
+      const deadline = performance.now() + DRAIN_MS_MAX;
       for (const { name } of consumers) {
         while (!(await hasPassed(database, name, head))) {
-          if (Date.now() > deadline) throw new Error(`${name} did not reach offset ${head} in time`);
+          if (performance.now() > deadline) throw new Error(`${name} did not reach offset ${head} in time`);
           hurry();
           await delay(DRAIN_POLL_MS);
         }
