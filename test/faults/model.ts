@@ -56,8 +56,8 @@ export interface Expected {
   readonly expired: ReadonlySet<string>;
   /**
    * Versions of a key whose newest one is deleted or expired. A node of a network serves one of them if the
-   * newest never reached it: the deletion of an id does not say which key the event had. Versions between them
-   * need not reach it either: a node that knew the newest one keeps none of them.
+   * newest never reached it: the deletion of an id does not say which key the event had. Versions between
+   * them need not reach it either: a node that knew the newest one keeps none of them.
    */
   readonly behindGone: ReadonlySet<string>;
   /**
