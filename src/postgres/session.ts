@@ -8,7 +8,7 @@
  */
 import pg from 'pg';
 import { NoAnswer } from '../limits/in-time.js';
-import { type Statement, Statements, statementOf } from './statements.js';
+import { type Asked, type Statement, Statements, statementOf } from './statements.js';
 
 /** How long the server may take to close a connection. */
 const GOODBYE_MS_MAX = 2_000;
@@ -71,7 +71,7 @@ export class Session extends pg.Client {
     const ask: Ask = this.query.bind(this);
     const send: Ask = (question, ...others) => {
       if (this.isGrouping && typeof question === 'object' && others.length === 0)
-        return this.gather(question as pg.QueryConfig, config.types, ask);
+        return this.gather(question as Asked, config.types, ask);
       if (config.pipeline === true) this.sendTogether(ask);
       return ask(question, ...others);
     };
@@ -94,12 +94,12 @@ export class Session extends pg.Client {
   }
 
   private gather(
-    question: pg.QueryConfig,
+    question: Asked,
     types: pg.CustomTypesConfig | undefined,
     ask: Ask,
   ): Promise<pg.QueryResult> {
     return new Promise((resolve, reject) => {
-      const statement = statementOf({ types, ...question }, (error, result) =>
+      const statement = statementOf(question, types, (error, result) =>
         error ? reject(error) : resolve(result),
       );
       if (this.gathered.push(statement) === 1) process.nextTick(() => this.sendGathered(ask));
