@@ -20,7 +20,6 @@ import type { EventReads } from '../events/store.js';
 import { CONNECTION_MS } from '../limits/costs.js';
 import { Counts } from '../limits/counts.js';
 import { rateKey } from '../limits/keys.js';
-import { startPolling } from '../limits/poll-loop.js';
 import type { Verdict } from '../limits/rates.js';
 import { rest } from '../limits/time-slices.js';
 import { ADDRESSES_PER_NETWORK } from '../limits/work.js';
@@ -77,11 +76,11 @@ export interface Relay {
 export function addRelay(http: Http, options: RelayOptions): Relay {
   const sockets = new Map<Connection, number>();
   addPages(http.app, options, sockets);
-  const stopHeartbeats = acceptSockets(http, options, sockets);
+  const heartbeat = acceptSockets(http, options, sockets);
   options.communities.afterPoll(() => visitEach(sockets.keys(), (connection) => connection.review()));
   return {
     close: async () => {
-      await stopHeartbeats();
+      clearInterval(heartbeat);
       for (const connection of sockets.keys()) connection.cut();
       // Each client disconnects or is cut off after its grace period, so this ends. Closing the port first
       // would lose replies that are still to be sent.
@@ -196,11 +195,7 @@ function shownAddress(community: Community, request: FastifyRequest, publicUrl: 
   return URL.canParse(base) ? addressesOf(community, [base])[0]! : base;
 }
 
-function acceptSockets(
-  http: Http,
-  options: RelayOptions,
-  sockets: Map<Connection, number>,
-): () => Promise<void> {
+function acceptSockets(http: Http, options: RelayOptions, sockets: Map<Connection, number>): NodeJS.Timeout {
   // No compression: a small frame could otherwise become a large one before any limit sees it.
   const wss = new WebSocketServer({
     noServer: true,
@@ -278,13 +273,20 @@ function acceptSockets(
     });
   });
   let tick = 0;
-  return startPolling(TICK_MS, () => {
-    tick = (tick + 1) % HEARTBEAT_TICKS;
-    return visitEach(sockets.keys(), (connection) => {
+  let underWay = 0;
+  const beat = async (turn: number): Promise<void> => {
+    underWay += 1;
+    await visitEach(sockets.keys(), (connection) => {
       connection.checkUnfinished();
-      if (connection.serial % HEARTBEAT_TICKS === tick) connection.ping();
+      if (connection.serial % HEARTBEAT_TICKS === turn) connection.ping();
     });
-  });
+    underWay -= 1;
+  };
+  return setInterval(() => {
+    tick = (tick + 1) % HEARTBEAT_TICKS;
+    // More only if a visit took so many ticks; then each socket has its heartbeat in one of them (I14).
+    if (underWay < HEARTBEAT_TICKS) void beat(tick);
+  }, TICK_MS);
 }
 
 /** In slices: thousands of sockets would otherwise take tens of milliseconds of one pass (I18). */
