@@ -186,19 +186,23 @@ it('instances are killed and added under load, and nobody misses or gets anythin
   const own = await asked;
   expect(own.missing).toEqual([]);
   expect(own.asked).toBeGreaterThan(0);
-  const stored = (
-    await primary.sql<{ id: string }>(
-      `SELECT encode(id, 'hex') AS id FROM events WHERE kind = 1 ORDER BY seq`,
-    )
-  ).map(({ id }) => id);
-  for (const { acknowledged } of posters) expect(stored).toEqual(expect.arrayContaining(acknowledged));
+  // Again and again: an event whose poster was cut off may be committed by a later attempt of its relay.
+  const readStored = async () =>
+    (
+      await primary.sql<{ id: string }>(
+        `SELECT encode(id, 'hex') AS id FROM events WHERE kind = 1 ORDER BY seq`,
+      )
+    ).map(({ id }) => id);
+  const atLeast = await readStored();
+  for (const { acknowledged } of posters) expect(atLeast).toEqual(expect.arrayContaining(acknowledged));
   for (const reader of readers) {
-    await eventually('everything is delivered', () => {
+    const stored = await eventually('everything is delivered', async () => {
       if (reader.failure !== undefined) throw new Error(reader.failure);
-      return reader.deliveries.length >= stored.length || undefined;
+      const ids = await readStored();
+      return reader.deliveries.length === ids.length ? ids : undefined;
     });
     // In the order of the commits, each once, over all its connections.
-    expect(reader.deliveries).toEqual(stored);
+    expect(reader.deliveries.slice(0, stored.length)).toEqual(stored);
   }
   // Some were cut off, and came back at another relay.
   expect(readers.reduce((sum, { visits }) => sum + visits, 0)).toBeGreaterThan(READERS);
