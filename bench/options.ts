@@ -74,7 +74,7 @@ const FULL: Sizes = {
   growthEvents: [10_000, 100_000, 1_000_000],
   yardstickSeconds: 1,
   floodStored: 20_000,
-  floodSeconds: 3,
+  floodSeconds: 6,
   floodRestSeconds: 2,
   floodWarmUpSeconds: 12,
   floodSocketsMax: 10_000,

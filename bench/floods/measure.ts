@@ -25,11 +25,21 @@ import type { Options } from '../options.js';
 import { describeMachine, type Machine } from '../report.js';
 import { openSigner, type Sign } from '../sign.js';
 import { Attacker, type Sent } from './attacker-commands.js';
+import { keepCoresAwake } from './awake-cores.js';
 import { ADDRESSES, type Flood, titleOf } from './flood.js';
 import { FLOODS } from './floods.js';
+import { type Ratio, ratioOfP99 } from './ratio.js';
 import { changeSettings, fillStore, withNode } from './set-up.js';
 import { type Use, UseWatch } from './use.js';
-import { summarize, Tally, type Visit, type VisitPlan, visit } from './visitors.js';
+import {
+  countedSamples,
+  type Question,
+  summarize,
+  Tally,
+  type Visit,
+  type VisitPlan,
+  visit,
+} from './visitors.js';
 
 export interface FloodRow {
   readonly name: string;
@@ -37,6 +47,8 @@ export interface FloodRow {
   readonly alone: Visit;
   readonly besideSink: Visit;
   readonly besideFlood: Visit;
+  /** p99 beside the flood to p99 beside the sink. */
+  readonly ratio: Readonly<Record<Question, Ratio>>;
   readonly toSink: Sent;
   readonly toNode: Sent;
   /** What node and database used beside the sink and beside the flood. */
@@ -58,7 +70,7 @@ export interface FloodRow {
 }
 
 export interface FloodsReport {
-  readonly format: 4;
+  readonly format: 5;
   readonly command: string;
   readonly date: string;
   readonly quick: boolean;
@@ -98,7 +110,9 @@ export async function measureFloods(options: Options, say: (text: string) => voi
   const { corpus } = await loadCorpus(options.seed, stored, say);
   const folder = makeFolder(options.temp);
   const sink = fork(fileURLToPath(new URL('sink.ts', import.meta.url)));
+  const letCoresSleep = options.quick ? () => undefined : keepCoresAwake();
   const cleanUp = async (): Promise<void> => {
+    letCoresSleep();
     sink.kill();
     removeFolder(folder);
   };
@@ -113,7 +127,7 @@ export async function measureFloods(options: Options, say: (text: string) => voi
     // A fresh node for each flood, so that memory left by one does not affect the next.
     for (const flood of chosen) await measureOnFreshNode(run, flood, rows, failures);
     return {
-      format: 4,
+      format: 5,
       command: options.command,
       date: new Date().toISOString(),
       quick: options.quick,
@@ -131,7 +145,7 @@ export async function measureFloods(options: Options, say: (text: string) => voi
 
 export function readFloods(file: string): FloodsReport {
   const report = JSON.parse(readFileSync(file, 'utf8')) as FloodsReport;
-  if (report.format !== 4 || report.floods === undefined)
+  if (report.format !== 5 || report.floods === undefined)
     throw new Error(`${file} is not a report of --only floods`);
   return report;
 }
@@ -277,6 +291,11 @@ async function measureFlood(run: Run, node: BootedNode, nodePort: number, flood:
       const megabytes = memory.end();
       const chosen = quietest(rounds, sizes.repeat);
       const everySeen = summarize(rounds.map((round) => round.flood));
+      const ratio = (question: Question): Ratio =>
+        ratioOfP99(
+          chosen.map(({ flood }) => countedSamples(flood, question)),
+          chosen.map(({ sink }) => countedSamples(sink, question)),
+        );
       return {
         name: flood.name,
         title: titleOf(flood, sizes.floodSocketsMax),
@@ -284,6 +303,7 @@ async function measureFlood(run: Run, node: BootedNode, nodePort: number, flood:
         alone: summarize(chosen.map((round) => round.alone)),
         besideSink: summarize(chosen.map((round) => round.sink)),
         besideFlood: summarize(chosen.map((round) => round.flood)),
+        ratio: { ok: ratio('ok'), eose: ratio('eose') },
         stolen: Math.max(...chosen.map(stolenPart)),
         toSink,
         toNode,

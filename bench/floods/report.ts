@@ -1,23 +1,22 @@
 /** The floods as a table on stdout and as the table of docs/performance.md. */
 import { alignColumns, formatNumber, machineText, QUICK_MARK } from '../report.js';
 import type { FloodRow, FloodsReport } from './measure.js';
+import type { Ratio } from './ratio.js';
 import type { Use } from './use.js';
-import type { Latency, Visit } from './visitors.js';
+import type { Latency, Question, Visit } from './visitors.js';
 
 /** p99 of a well-behaved client beside a flood over its p99 beside the same flood against a sink. */
 export const FLOOD_TARGET = 1.5;
 
-const QUESTIONS = ['ok', 'eose'] as const;
-type Question = (typeof QUESTIONS)[number];
-
-export function ratioOf({ besideSink, besideFlood }: FloodRow, question: Question): number {
-  return besideFlood[question].p99Ms / besideSink[question].p99Ms;
-}
+const QUESTIONS: readonly Question[] = ['ok', 'eose'];
 
 /** The larger of both ratios. */
-export function worstRatio(row: FloodRow): number {
-  return Math.max(...QUESTIONS.map((question) => ratioOf(row, question)));
+export function worstRatio({ ratio }: Pick<FloodRow, 'ratio'>): Ratio {
+  return ratio.ok.value > ratio.eose.value ? ratio.ok : ratio.eose;
 }
+
+const ratioText = ({ value, low, high }: Ratio): string =>
+  `${formatNumber(value)} (${formatNumber(low)}–${formatNumber(high)})`;
 
 const HEAD = [
   'flood',
@@ -39,7 +38,7 @@ function cells(row: FloodRow): string[] {
   return [
     ...QUESTIONS.flatMap((question) => [
       ...[row.alone, row.besideSink, row.besideFlood].map((visit: Visit) => both(visit[question])),
-      formatNumber(ratioOf(row, question)),
+      ratioText(row.ratio[question]),
     ]),
     ...[before, most].map(whole),
     after.length === 0 ? '–' : after.map(whole).join(', '),
@@ -69,7 +68,7 @@ export function renderFloods(report: FloodsReport): string {
       `${storedEvents.toLocaleString('en')} events stored`,
     memoryLine(report),
     `p50 / p99 in ms of well-behaved clients, about ${samples} of each (${rounds} × ${seconds} s a phase); ` +
-      'ratio: p99 beside the flood to p99 beside the sink',
+      'ratio: p99 beside the flood to p99 beside the sink, in brackets what chance alone makes of it',
     '',
     alignColumns([HEAD, ...report.floods.map((row) => [row.name, ...cells(row)])]),
     '',
@@ -109,10 +108,10 @@ function remarks(report: FloodsReport): string[] {
       ? [`The machine was busy before: a load of ${formatNumber(loadBefore)} on ${machine.cores} cores.`]
       : []),
     ...report.floods
-      .filter((row) => !(worstRatio(row) <= FLOOD_TARGET))
+      .filter((row) => !(worstRatio(row).value <= FLOOD_TARGET))
       .map(
         (row) =>
-          `**Not met**: ${row.name}: ${formatNumber(worstRatio(row))}, ` +
+          `**${verdictOf(worstRatio(row))}**: ${row.name}: ${ratioText(worstRatio(row))}, ` +
           `the target is ${FLOOD_TARGET.toFixed(1)}. ${row.cause}`,
       ),
     ...report.floods.flatMap((row) =>
@@ -121,6 +120,9 @@ function remarks(report: FloodsReport): string[] {
     ...report.failures.map((failure) => `**Failed check**: ${failure}.`),
   ];
 }
+
+/** Above the target; also without the help of chance? */
+const verdictOf = ({ low }: Ratio): string => (low <= FLOOD_TARGET ? 'Unclear' : 'Not met');
 
 /** How much the attacker sent to each, what became of its sockets, and what the node used. */
 function sentLine({ name, toSink, toNode, use, besideSink, besideFlood, stolen }: FloodRow): string {

@@ -41,6 +41,9 @@ interface Sample {
   readonly isLost: boolean;
 }
 
+/** What was asked. */
+export type Question = 'ok' | 'eose';
+
 /** What the visitors saw in one phase of a round. */
 export class Tally {
   readonly stolen = new StolenTime();
@@ -49,17 +52,20 @@ export class Tally {
   readonly refusals: string[] = [];
 }
 
+/** The samples that count: not those that met stolen time. A lost message always counts. */
+export function countedSamples(tally: Tally, question: Question): Sample[] {
+  return tally[question].filter(({ sentMs, isLost }) => isLost || !tally.stolen.meets(sentMs));
+}
+
 /** Latencies, losses and refusals of the visitors in a phase, over several rounds. */
 export function summarize(tallies: readonly Tally[]): Visit {
-  const counted = (samplesOf: (tally: Tally) => readonly Sample[]): Sample[] =>
-    tallies.flatMap((tally) =>
-      samplesOf(tally).filter(({ sentMs, isLost }) => isLost || !tally.stolen.meets(sentMs)),
-    );
   const latencyOf = (samples: readonly Sample[]): Latency => {
     const { p50Ms, p99Ms } = latency(samples.map(({ tookMs }) => tookMs));
     return { p50Ms, p99Ms, samples: samples.length };
   };
-  const [ok, eose] = [counted((tally) => tally.ok), counted((tally) => tally.eose)];
+  const [ok, eose] = (['ok', 'eose'] as const).map((question) =>
+    tallies.flatMap((tally) => countedSamples(tally, question)),
+  ) as [Sample[], Sample[]];
   const all = tallies.reduce((sum, tally) => sum + tally.ok.length + tally.eose.length, 0);
   const refusals = tallies.flatMap((tally) => tally.refusals);
   return {

@@ -15,7 +15,8 @@ import {
 import { clientFrame, type Material, titleOf } from '../../bench/floods/flood.js';
 import { FLOODS } from '../../bench/floods/floods.js';
 import { appendFloods, type FloodRow, type FloodsReport } from '../../bench/floods/measure.js';
-import { ratioOf, renderFloods, renderFloodsMarkdown, worstRatio } from '../../bench/floods/report.js';
+import { ratioOfP99, type Timed } from '../../bench/floods/ratio.js';
+import { renderFloods, renderFloodsMarkdown, worstRatio } from '../../bench/floods/report.js';
 import { METRICS, type Metric, type Sample, summarize } from '../../bench/measure.js';
 import { compareTarget, readOptions } from '../../bench/options.js';
 import { describeMachine, type RowReport } from '../../bench/report.js';
@@ -202,6 +203,37 @@ describe('floods', () => {
   });
 });
 
+describe('the ratio of two p99', () => {
+  /** One message each 10 ms for 20 s; those of `slow` blocks of 250 ms take a hundred times as long. */
+  const phase = (slow: readonly number[]): Timed[][] => [
+    Array.from({ length: 2_000 }, (_, at) => ({
+      sentMs: at * 10,
+      tookMs: slow.includes(Math.floor(at / 25)) ? 100 : 1,
+    })),
+  ];
+
+  it('is about 1 for equal phases, and its range has 1 in it', () => {
+    const even = phase([3, 11, 40]);
+    const { value, low, high } = ratioOfP99(even, even);
+    expect(value).toBe(1);
+    expect(low).toBeLessThanOrEqual(1);
+    expect(high).toBeGreaterThanOrEqual(1);
+  });
+
+  it('is no more than chance when one pause made it', () => {
+    const { value, low } = ratioOfP99(phase([7]), phase([]));
+    expect(value).toBe(100);
+    expect(low).toBe(1);
+  });
+
+  it('is certain when many pauses made it, and the same each time', () => {
+    const many = Array.from({ length: 16 }, (_, at) => at * 5);
+    const ratio = ratioOfP99(phase(many), phase([]));
+    expect(ratio).toEqual({ value: 100, low: 100, high: 100 });
+    expect(ratioOfP99(phase(many), phase([]))).toEqual(ratio);
+  });
+});
+
 describe('a run of one flood', () => {
   let folder: string;
   beforeAll(async () => {
@@ -236,10 +268,12 @@ describe('a run of one flood', () => {
     // The sink gets no more messages than the node accepted.
     expect(row.toSink.pace).toEqual([]);
     expect(row.toSink.messages).toBeLessThanOrEqual(row.toNode.messages * 1.1);
-    expect(ratioOf(row, 'ok')).toBeCloseTo(row.besideFlood.ok.p99Ms / row.besideSink.ok.p99Ms);
+    expect(row.ratio.ok.value).toBeCloseTo(row.besideFlood.ok.p99Ms / row.besideSink.ok.p99Ms);
     for (const text of [renderFloods(report), renderFloodsMarkdown(report), output]) {
       expect(text).toContain('malformed');
-      expect(text.includes('Not met')).toBe(worstRatio(row) > 1.5);
+      const { value, low } = worstRatio(row);
+      expect(text.includes('Not met')).toBe(value > 1.5 && low > 1.5);
+      expect(text.includes('Unclear')).toBe(value > 1.5 && low <= 1.5);
       expect(text).toContain(`${report.restSeconds} s after its round`);
     }
     const other = { ...report, floods: [{ ...row, name: 'pings' }] };
