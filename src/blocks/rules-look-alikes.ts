@@ -15,32 +15,32 @@
  * listed separately.
  */
 const TABLE: Readonly<Record<string, string>> = {
-  a: 'АаΑαɑᴀᎪ',
-  b: 'ВвЬьΒβʙᏴ',
-  c: 'СсᴄᏟ',
-  d: 'ԀԁᴅᎠ',
-  e: 'ЕеҼҽΕεᴇᎬ',
-  f: 'Ғғꜰ',
-  g: 'ԌԍɡɢցᏀ',
-  h: 'НнҺһΗʜհᎻ',
-  i: 'ІіΙιɪ',
-  j: 'ЈјϳᴊյᎫ',
-  k: 'КкΚκᴋᏦ',
-  l: 'ӀӏʟᏞ',
-  m: 'МмΜᴍᎷ',
-  n: 'Νηɴո',
-  o: 'ОоΟοσᴏՕօ',
-  p: 'РрΡρᴘᏢ',
+  a: 'АаΑαɑᴀᎪꓮ',
+  b: 'ВвЬьΒβʙᏴⲂꓐ',
+  c: 'СсᴄᏟⲤⲥꓚ',
+  d: 'ԀԁᴅᎠꓓ',
+  e: 'ЕеҼҽΕεᴇᎬꓰ',
+  f: 'Ғғꜰꓝ',
+  g: 'ԌԍɡɢցᏀꓖ',
+  h: 'НнҺһΗʜհᎻⲎꓧ',
+  i: 'ІіΙιɪⲒⲓꓲ',
+  j: 'ЈјϳᴊյᎫꓙ',
+  k: 'КкΚκᴋᏦⲔⲕꓗ',
+  l: 'ӀӏʟᏞꓡ',
+  m: 'МмΜᴍᎷⲘⲙꓟ',
+  n: 'ΝηɴոⲚⲛꓠ',
+  o: 'ОоΟοσᴏՕօⲞⲟꓳ',
+  p: 'РрΡρᴘᏢⲢⲣꓑ',
   q: 'Ԛԛզ',
-  r: 'ʀᎡ',
-  s: 'ЅѕꜱՏᏚ',
-  t: 'ТтΤτᴛᎢ',
-  u: 'υᴜՍս',
-  v: 'ѴѵνᴠᏙ',
-  w: 'ԜԝѠѡωᴡᎳ',
-  x: 'ХхΧχ',
-  y: 'УуҮүΥγʏ',
-  z: 'ΖᴢᏃ',
+  r: 'ʀᎡꓣ',
+  s: 'ЅѕꜱՏᏚꓢ',
+  t: 'ТтΤτᴛᎢⲦⲧꓔ',
+  u: 'υᴜՍսꓴ',
+  v: 'ѴѵνᴠᏙꓦ',
+  w: 'ԜԝѠѡωᴡᎳꓪ',
+  x: 'ХхΧχⲬⲭꓫ',
+  y: 'УуҮүΥγʏⲨⲩꓬ',
+  z: 'ΖᴢᏃⲌⲍꓜ',
 };
 /** By code unit: the Latin letter that it looks like, or 0. */
 const LOOKS = new Uint16Array(0x1_0000);
@@ -57,7 +57,9 @@ const OWN = 32;
 const ODD = 64;
 /** A digit or a mark: it continues a run and fits every script. */
 const NEUTRAL = 128;
-const SCRIPTS = LATIN | 2 | 4 | 8 | 16;
+const COPTIC = 256;
+const LISU = 512;
+const SCRIPTS = LATIN | 2 | 4 | 8 | 16 | COPTIC | LISU;
 const RANGES: readonly (readonly [script: number, from: number, to: number])[] = [
   [LATIN, 0x0041, 0x02af],
   [LATIN, 0x1d00, 0x1dbf],
@@ -71,9 +73,11 @@ const RANGES: readonly (readonly [script: number, from: number, to: number])[] =
   [8, 0x0531, 0x0587],
   [16, 0x13a0, 0x13ff],
   [16, 0xab70, 0xabbf],
+  [COPTIC, 0x2c80, 0x2cee],
+  [LISU, 0xa4d0, 0xa4f7],
 ];
 /** By code unit; 0 for characters that end a run. */
-const CLASSES = new Uint8Array(0x1_0000);
+const CLASSES = new Uint16Array(0x1_0000);
 for (const [script, from, to] of RANGES)
   for (let unit = from; unit <= to; unit += 1)
     if (/\p{L}/u.test(String.fromCharCode(unit))) CLASSES[unit] = script | oddness(script, LOOKS[unit] !== 0);

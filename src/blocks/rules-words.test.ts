@@ -80,6 +80,8 @@ describe('a blocked word', () => {
     ['NUDE', 'ΝUDΕ', 'Greek capitals'],
     ['casino', 'ᴄᴀꜱɪɴᴏ', 'small capitals'],
     ['casino', 'ᏟASINO', 'Cherokee capitals'],
+    ['casino', 'a ꓚꓮꓢꓲꓠꓳ', 'Lisu letters alone, in a Latin text'],
+    ['copy', 'ⲥopy', 'a Coptic letter'],
     ['free money', 'b frее b mоnеу', 'a part of it only'],
     ['спам', 'cпaм', 'Latin letters in a Cyrillic word'],
     ['паж', 'пaж', 'one Latin letter in a Cyrillic word'],

@@ -46,22 +46,28 @@ function atOnce<T>(work: Stepwise<T>): T {
   }
 }
 
+interface Spelled {
+  readonly text: string;
+  /** It is as long as it may be, so that something may be missing at its end. */
+  readonly isCut: boolean;
+}
+
 /**
  * The text in one spelling, still with its capitals, at most `lengthMax` characters: one character may expand
  * to eighteen.
  */
-function* spell(text: string, lengthMax = Number.POSITIVE_INFINITY): Stepwise<string> {
+function* spell(text: string, lengthMax = Number.POSITIVE_INFINITY): Stepwise<Spelled> {
   const isLong = text.length > CHARACTERS_PER_STEP;
   if (IS_ASCII.test(text)) {
     const seen = text.slice(0, lengthMax).replace(UNSEEN, '');
     if (isLong) yield;
-    return seen.replace(BLANKS, ' ');
+    return { text: seen.replace(BLANKS, ' '), isCut: text.length > lengthMax };
   }
   const seen = text.toWellFormed().replace(UNSEEN, '').replace(ENCLOSED, letterIn);
   if (isLong) yield;
   const spelled = toNfkc(seen, lengthMax);
   if (isLong) yield;
-  return spelled.replace(BLANKS, ' ');
+  return { text: spelled.replace(BLANKS, ' '), isCut: spelled.length >= lengthMax };
 }
 
 function letterIn(enclosed: string): string {
@@ -71,20 +77,22 @@ function letterIn(enclosed: string): string {
 
 /** The form in which texts and words are compared. */
 export function foldText(text: string): string {
-  return atOnce(spell(text)).toLowerCase();
+  return atOnce(spell(text)).text.toLowerCase();
 }
 
 /** A text prepared for matching. */
 export interface Compared {
   readonly text: string;
   readonly disguised: Undisguised | undefined;
+  /** The text was longer than what is compared. */
+  readonly isCut: boolean;
 }
 
 /** No step takes longer than a millisecond or two, however long the text is. */
 export function* compareText(text: string, lengthMax?: number): Stepwise<Compared> {
-  const spelled = yield* spell(text, lengthMax);
+  const { text: spelled, isCut } = yield* spell(text, lengthMax);
   if (spelled.length > CHARACTERS_PER_STEP) yield;
-  return { text: spelled.toLowerCase(), disguised: yield* findDisguised(spelled) };
+  return { text: spelled.toLowerCase(), disguised: yield* findDisguised(spelled), isCut };
 }
 
 /** The word in the form that is stored. The problem is a sentence for the operator. */

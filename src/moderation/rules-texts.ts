@@ -60,16 +60,20 @@ export class Texts {
     private readonly settings: Pick<Settings, 'auth.privateKinds'>,
   ) {}
 
-  /** Upper limit of the characters to read, and whether the text is cut. */
+  /**
+   * Upper limit of the characters to read, and whether the text is cut. One that grows beyond the limit when
+   * it is spelled in one way is known as cut once it was compared.
+   */
   get extent(): { readonly characters: number; readonly isCut: boolean } {
     if (this.isSealed) return { characters: 0, isCut: false };
     const { content, tags } = this.event;
+    const isCut = this.compared?.some((text) => text.isCut) ?? false;
     let tagged = 0;
     for (const tag of tags)
       if (TEXT_TAGS.has(tag[0]!)) for (const value of tag.slice(1)) tagged += value.length;
     // Strings inside a JSON content are read in addition to the content.
     const characters = 2 * Math.min(content.length, TEXT_LENGTH_MAX) + Math.min(tagged, TEXT_LENGTH_MAX);
-    return { characters, isCut: content.length > TEXT_LENGTH_MAX || tagged > TEXT_LENGTH_MAX };
+    return { characters, isCut: isCut || content.length > TEXT_LENGTH_MAX || tagged > TEXT_LENGTH_MAX };
   }
 
   private get isSealed(): boolean {

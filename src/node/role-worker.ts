@@ -86,8 +86,12 @@ export function startWorker(
   // The ticket of a stranger may name any address, so one of a private network needs the setting here too.
   const fill = async (gap: Gap): Promise<void> => {
     const allowsPrivate = communities.node()['node.syncPrivatePeers'];
-    const { ended, why } = await fillFromPeer(gap, { ...parts, allowsPrivate });
-    if (ended === 'failed') throw new Error(why);
+    const { ended, why, refused, sentRefused } = await fillFromPeer(gap, { ...parts, allowsPrivate });
+    // Also if it was stopped here, for want of space or because the lane was busy: it is tried again.
+    if (ended !== 'complete') throw new Error(why);
+    const left =
+      (refused['rate-limited'] ?? 0) + (sentRefused['rate-limited'] ?? 0) + (sentRefused.error ?? 0);
+    if (left > 0) throw new Error(`${left} events could not be exchanged now`);
   };
   const gossip = startGossip({
     admission,

@@ -1,8 +1,9 @@
 /**
- * Fills gaps from the relays of known nodes: after joining a topic, after having been away, and when messages
- * were lost. Gossip has no history, so this is what makes nodes converge. The addresses come only from
- * tickets that the operator has joined, never from messages. I14: one fill at a time, each topic at most
- * every half minute, each fill with a deadline, and the list of waiting topics is bounded by the joined ones.
+ * Fills gaps from the relays of known nodes: after joining a topic, after having been away, when messages
+ * were lost, and now and then without a reason that is known here. Gossip has no history, so this is what
+ * makes nodes converge. The addresses come only from tickets that the operator has joined, never from
+ * messages. I14: one fill at a time, each topic at most every half minute, each fill with a deadline, and the
+ * list of waiting topics is bounded by the joined ones.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Communities } from '../communities/communities.js';
@@ -18,6 +19,11 @@ const RETRY_MS_MAX = 300_000;
 const FILL_MS_MAX = 600_000;
 const WAITING_MAX = 10_000;
 const PAUSE_MS = 100;
+/** A topic is compared with the known nodes this often; while one of them is not a neighbour, more often. */
+const COMPARE_MS = 300_000;
+const COMPARE_APART_MS = 60_000;
+/** All these comparisons together take a fiftieth of the time. */
+const COMPARE_REST = 50;
 
 export interface FillRequest extends JoinedTopic {
   readonly url: string;
@@ -49,6 +55,12 @@ export interface CatchUpOptions {
   readonly signal: AbortSignal;
 }
 
+/** A joined topic, and whether each known node is a neighbour in it. */
+export interface Compared {
+  readonly joined: readonly JoinedTopic[];
+  readonly isApart: boolean;
+}
+
 interface Task extends JoinedTopic {
   reason: Reason;
   notBefore: number;
@@ -59,6 +71,9 @@ export class CatchUp {
   private readonly tasks = new Map<string, Task>();
   /** When each topic was last filled. */
   private readonly filled = new Map<string, number>();
+  /** When the relay at each address last answered a fill. */
+  private readonly answered = new Map<string, number>();
+  private comparedUntilMs = Number.NEGATIVE_INFINITY;
   private readonly counts = { done: 0, failed: 0, lastError: null as string | null };
   private readonly steadyMs: () => number;
   readonly running: Promise<void>;
@@ -75,22 +90,56 @@ export class CatchUp {
   want(topics: readonly JoinedTopic[], reason: Reason): void {
     if (this.options.fill === undefined) return;
     for (const { community, topic } of topics) {
-      const key = `${community}/${topic}`;
+      const key = keyOf({ community, topic });
       const known = this.tasks.get(key);
       if (known !== undefined) {
         if (reason === 'gap') known.reason = 'gap';
         continue;
       }
       if (this.tasks.size >= WAITING_MAX) return;
-      const notBefore = (this.filled.get(key) ?? Number.NEGATIVE_INFINITY) + AGAIN_MS;
-      this.tasks.set(key, { community, topic, reason, notBefore, failures: 0 });
+      this.tasks.set(key, { community, topic, reason, notBefore: this.earliest(key), failures: 0 });
     }
+  }
+
+  /** A known node is a neighbour again: what failed while it was away is tried again soon. */
+  wantNow(topics: readonly JoinedTopic[]): void {
+    this.want(topics, 'gap');
+    for (const topic of topics) {
+      const key = keyOf(topic);
+      const task = this.tasks.get(key);
+      if (task === undefined) continue;
+      task.failures = 0;
+      task.notBefore = Math.min(task.notBefore, this.earliest(key));
+    }
+  }
+
+  /**
+   * Compares one of these topics, if it is time: a link that iroh takes for up, or never tries again, would
+   * otherwise leave two nodes apart for ever.
+   */
+  compare(topics: Iterable<Compared>): void {
+    const now = this.steadyMs();
+    if (this.tasks.size > 0 || now < this.comparedUntilMs || this.options.tickets().length === 0) return;
+    for (const { joined, isApart } of topics) {
+      const since = now - (isApart ? COMPARE_APART_MS : COMPARE_MS);
+      const due = joined.find((topic) => (this.filled.get(keyOf(topic)) ?? since) <= since);
+      if (due !== undefined) return this.want([due], 'gap');
+    }
+  }
+
+  /** The relay at one of these addresses has answered since then. */
+  hasAnswered(urls: readonly string[], sinceMs: number): boolean {
+    return urls.some((url) => (this.answered.get(url) ?? Number.NEGATIVE_INFINITY) >= sinceMs);
   }
 
   /** Forgets topics that are no longer joined. */
   keep(isJoined: (topic: JoinedTopic) => boolean): void {
     for (const [key, task] of this.tasks) if (!isJoined(task)) this.tasks.delete(key);
     if (this.filled.size > WAITING_MAX) this.filled.clear();
+  }
+
+  private earliest(key: string): number {
+    return (this.filled.get(key) ?? Number.NEGATIVE_INFINITY) + AGAIN_MS;
   }
 
   private async run(fill: Fill): Promise<void> {
@@ -106,8 +155,11 @@ export class CatchUp {
     const { log, metrics, signal } = this.options;
     const { community, topic, reason } = task;
     this.tasks.delete(key);
+    const begunMs = this.steadyMs();
     const problem = await this.fillFromAll(fill, task);
-    this.filled.set(key, this.steadyMs());
+    const endedMs = this.steadyMs();
+    this.filled.set(key, endedMs);
+    this.comparedUntilMs = endedMs + (endedMs - begunMs) * COMPARE_REST;
     if (signal.aborted) return;
     metrics.gossipCatchUps.inc({ outcome: problem === undefined ? 'done' : 'failed' });
     if (problem === undefined) {
@@ -146,6 +198,7 @@ export class CatchUp {
         );
         if (error === undefined) {
           isFilled = true;
+          this.answered.set(url, this.steadyMs());
           break;
         }
         problem = `${url}: ${error}`;
@@ -165,3 +218,5 @@ export class CatchUp {
     return Math.floor(this.options.now() / 1_000) - seconds;
   }
 }
+
+const keyOf = ({ community, topic }: JoinedTopic): string => `${community}/${topic}`;

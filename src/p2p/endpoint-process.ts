@@ -30,6 +30,9 @@ interface Line {
 let iroh: Iroh | undefined;
 let limits: EndpointLimits = { messagesPerSecond: 1 };
 const topics = new Map<string, Sender>();
+/** Who is a neighbour in each topic. */
+const neighbours = new Map<string, Set<string>>();
+const hasJoined = new Set<string>();
 const lines = new Map<string, Line>();
 const ignored = new Map<string, number>();
 const rates = new LocalBuckets(PEERS_MAX);
@@ -92,6 +95,8 @@ async function join(topic: string, peers: readonly { id: string; addresses: read
 async function leave(topic: string): Promise<void> {
   const sender = topics.get(topic);
   topics.delete(topic);
+  neighbours.delete(topic);
+  hasJoined.delete(topic);
   await sender?.close();
 }
 
@@ -123,13 +128,35 @@ async function carryOut(what: Call): Promise<Opened | undefined> {
 
 // ── Messages of peers ──────────────────────────────────────────────────────────────────────────────────────
 
+/** Reports each change once, also if it is seen in two subscriptions or by a message only. */
+function noteNeighbour(topic: string, peer: string, isUp: boolean): void {
+  const known = neighbours.get(topic) ?? new Set();
+  neighbours.set(topic, known);
+  if (known.has(peer) === isUp) return;
+  if (isUp) known.add(peer);
+  else known.delete(peer);
+  tell({ type: isUp ? 'up' : 'down', topic, peer });
+}
+
+/**
+ * iroh-gossip 0.35 never takes a neighbour off the list that it reports to a further subscription of a topic:
+ * that has everybody who was ever up. So only the list of the first one is news.
+ */
+function noteJoined(topic: string, peers: readonly string[]): void {
+  if (hasJoined.has(topic)) return;
+  hasJoined.add(topic);
+  for (const peer of peers) noteNeighbour(topic, peer, true);
+}
+
 function receive(topic: string, { received, joined, neighborUp, neighborDown, lagged }: Message): void {
   if (lagged) tell({ type: 'lost', topic, why: 'lagged' });
-  for (const peer of joined ?? []) tell({ type: 'up', topic, peer });
-  if (neighborUp) tell({ type: 'up', topic, peer: neighborUp });
-  if (neighborDown) tell({ type: 'down', topic, peer: neighborDown });
+  if (joined) noteJoined(topic, joined);
+  if (neighborUp) noteNeighbour(topic, neighborUp, true);
+  if (neighborDown) noteNeighbour(topic, neighborDown, false);
   if (!received) return;
   const { deliveredFrom: peer, content } = received;
+  // Its NeighborUp may have been lost.
+  noteNeighbour(topic, peer, true);
   const now = performance.now();
   const { messagesPerSecond } = limits;
   const isIgnored = now < (ignored.get(peer) ?? 0);

@@ -28,7 +28,7 @@ import {
   writeMachine,
   writeP2pState,
 } from './p2p.sql.js';
-import { Session } from './session.js';
+import { type Ended, Session, UNREACHED_MS } from './session.js';
 import { MACHINE_MS_MAX, noState } from './ticket.js';
 
 const WATCH_MS = 1_000;
@@ -36,6 +36,9 @@ const STANDS_STILL_MS = 5_000;
 const MACHINE_MS = 30_000;
 const BACK_OFF_MS = 1_000;
 const BACK_OFF_MS_MAX = 60_000;
+/** A session that ran for this long was well: the pause after the next problem is short again. */
+const WELL_MS = 60_000;
+const UNREACHED_MS_MAX = 1_800_000;
 const NO_IROH_MS = 600_000;
 const STOP_MS_MAX = 10_000;
 
@@ -74,6 +77,8 @@ class Gossip {
   private addresses: readonly string[] | undefined;
   private failures = 0;
   private toldMissing = false;
+  private hadNeighbours = false;
+  private unreachedMs = UNREACHED_MS;
 
   constructor(private readonly options: GossipOptions) {
     const wake = () => {
@@ -122,13 +127,16 @@ class Gossip {
     const lease = await this.awaitLease(key);
     if (lease === undefined) return;
     log.info({ machine: key.id }, 'gossip: this instance holds the endpoint');
+    const begunMs = performance.now();
     try {
-      const problem = await Session.run(
+      const ended = await Session.run(
         {
           ...this.options,
           fill: this.options.fill,
           holder: this.holder,
           key,
+          hadNeighbours: this.hadNeighbours,
+          unreachedMs: this.unreachedMs,
           signal: this.stopping.signal,
           onOpened: async ({ addresses }) => {
             this.addresses = addresses;
@@ -139,12 +147,20 @@ class Gossip {
           this.wakeSession = wake;
         },
       );
-      if (problem !== undefined) throw new Error(problem);
+      this.note(ended);
+      if (ended.problem !== undefined) throw new Error(ended.problem);
     } finally {
+      if (performance.now() - begunMs >= WELL_MS) this.failures = 0;
       this.wakeSession = () => undefined;
       this.addresses = undefined;
       await releaseP2pLease(pool, this.holder).catch(() => undefined);
     }
+  }
+
+  private note({ hadNeighbours, isUnreached }: Ended): void {
+    this.hadNeighbours ||= hadNeighbours;
+    if (isUnreached) this.unreachedMs = Math.min(UNREACHED_MS_MAX, this.unreachedMs * 2);
+    else if (hadNeighbours) this.unreachedMs = UNREACHED_MS;
   }
 
   /** Undefined if gossip is switched off or the node stops. */

@@ -17,7 +17,7 @@ import type { Admission } from '../events/admission.js';
 import type { EventStore } from '../events/store.js';
 import type { Log } from '../node/log.js';
 import type { Metrics } from '../node/metrics.js';
-import { CatchUp, type Fill } from './catch-up.js';
+import { CatchUp, type Compared, type Fill } from './catch-up.js';
 import { Endpoint, type EndpointEvent } from './endpoint.js';
 import { Incoming } from './incoming.js';
 import type { MachineKey } from './machine-key.js';
@@ -47,6 +47,12 @@ const REJOINS_AT_ONCE = 20;
 /** A lost topic is joined again at most so often. */
 const LOST_MS = 5_000;
 const PEERS_PER_TOPIC_MAX = 16;
+/**
+ * After one failed try iroh 0.35 never dials a peer again, whatever it is asked. If the relay of a known node
+ * answers, but none of its machines becomes a neighbour for this time, another endpoint tries again. The time
+ * doubles with each such end (gossip.ts): a node may have a relay and no way for UDP.
+ */
+export const UNREACHED_MS = 90_000;
 /** Failures in a row of the database; then the session starts again. */
 const FAILURES_MAX = 30;
 
@@ -61,10 +67,23 @@ export interface SessionOptions {
   readonly fill: Fill | undefined;
   readonly holder: string;
   readonly key: MachineKey;
+  /** An earlier session of this process had neighbours. */
+  readonly hadNeighbours: boolean;
+  /** How long a known node whose relay answers may have no machine among the neighbours. */
+  readonly unreachedMs: number;
   /** Ends the session. */
   readonly signal: AbortSignal;
   /** The endpoint is open. */
   readonly onOpened: (opened: Opened) => Promise<void>;
+}
+
+/** How a session ended. */
+export interface Ended {
+  /** Why it broke. */
+  readonly problem: string | undefined;
+  readonly hadNeighbours: boolean;
+  /** A known node could not be reached. */
+  readonly isUnreached: boolean;
 }
 
 interface TopicState {
@@ -86,8 +105,11 @@ export class Session {
   private planned: Plan | undefined;
   /** This is not the first session: gossip was away before it. */
   private wasAway = false;
-  /** The session before this one, of any machine, had neighbours. */
-  private hadNeighbours = false;
+  /** This session or one before it, of any machine, had neighbours. */
+  private hadNeighbours: boolean;
+  /** When each ticket, by its machines, last had one of them among the neighbours. */
+  private readonly reachedAt = new Map<string, number>();
+  private isUnreached = false;
   private hasSettled = false;
   private readonly incoming: Incoming;
   private readonly outgoing: Outgoing;
@@ -108,6 +130,7 @@ export class Session {
     this.signal = AbortSignal.any([options.signal, this.ending.signal]);
     this.signal.addEventListener('abort', () => this.wake(), { once: true });
     this.binding = this.wantedBinding();
+    this.hadNeighbours = options.hadNeighbours;
     this.since = now();
     const joined = () => this.joined;
     this.incoming = new Incoming({
@@ -145,8 +168,8 @@ export class Session {
     });
   }
 
-  /** Runs until it ends; the reason if it broke. `wakeBy` gets a function that wakes it. */
-  static async run(options: SessionOptions, wakeBy: (wake: () => void) => void): Promise<string | undefined> {
+  /** Runs until it ends. `wakeBy` gets a function that wakes it. */
+  static async run(options: SessionOptions, wakeBy: (wake: () => void) => void): Promise<Ended> {
     const session = new Session(options);
     wakeBy(() => session.wake());
     try {
@@ -157,7 +180,8 @@ export class Session {
       await session.endpoint?.close();
       session.forgetPeers();
     }
-    return session.problem;
+    const { problem, hadNeighbours, isUnreached } = session;
+    return { problem, hadNeighbours, isUnreached };
   }
 
   private async open(): Promise<void> {
@@ -177,7 +201,7 @@ export class Session {
     await this.options.onOpened(opened);
     const { lastSeq } = await readP2pLease(pool);
     this.wasAway = lastSeq !== null;
-    this.hadNeighbours = (await listMachines(pool, 0)).some(({ state }) => state?.neighbours.length);
+    this.hadNeighbours ||= (await listMachines(pool, 0)).some(({ state }) => state?.neighbours.length);
     await this.outgoing.start(lastSeq);
   }
 
@@ -281,6 +305,36 @@ export class Session {
     await this.rejoin();
     this.fillReturned();
     this.fillAfterClock();
+    this.catchUp.compare(this.compared());
+    if (this.hasUnreached()) {
+      this.isUnreached = true;
+      this.options.log.info('gossip: the relay of a known node answers, but iroh does not reach it');
+      this.end();
+    }
+  }
+
+  private *compared(): Iterable<Compared> {
+    for (const { joined, neighbours } of this.topics.values())
+      yield { joined, isApart: this.bootstrap(neighbours).length > 0 };
+  }
+
+  /** A known node has had no machine among the neighbours for too long, though its relay answers. */
+  private hasUnreached(): boolean {
+    const now = performance.now();
+    return this.tickets().some(({ machines, urls }) => {
+      const isOwn = machines.some(({ id }) => id === this.options.key.id);
+      const isReached = machines.some(({ id }) => this.isNeighbour(id));
+      const key = machines.map(({ id }) => id).join();
+      const isWell = isOwn || isReached || this.topics.size === 0;
+      const reachedAt = isWell ? now : (this.reachedAt.get(key) ?? this.startedAt);
+      this.reachedAt.set(key, reachedAt);
+      return now - reachedAt >= this.options.unreachedMs && this.catchUp.hasAnswered(urls, reachedAt);
+    });
+  }
+
+  private isNeighbour(peer: string): boolean {
+    for (const { neighbours } of this.topics.values()) if (neighbours.has(peer)) return true;
+    return false;
   }
 
   private async follow(wanted: JoinedTopics, hasNewPeers: boolean): Promise<void> {
@@ -399,13 +453,13 @@ export class Session {
 
   private onUp(hex: string, peer: string): void {
     const topic = this.topics.get(hex);
-    // Each time that it joins again, iroh reports the neighbours that it has.
     if (topic === undefined || topic.neighbours.has(peer)) return;
     topic.neighbours.add(peer);
     topic.rejoinMs = REJOIN_MS;
+    this.hadNeighbours = true;
     this.countPeers();
     const isKnown = this.tickets().some(({ machines }) => machines.some(({ id }) => id === peer));
-    if (isKnown) this.catchUp.want(topic.joined, 'gap');
+    if (isKnown) this.catchUp.wantNow(topic.joined);
     this.wake();
   }
 

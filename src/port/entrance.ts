@@ -9,11 +9,12 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { type Denial, denial } from '../api/rules-errors.js';
 import { isKeptOut } from '../blocks/rules.js';
 import type { Communities, Community } from '../communities/communities.js';
+import { Counts } from '../limits/counts.js';
 import type { LoopTurns } from '../limits/loop-turns.js';
 import type { Rates } from '../limits/rates.js';
-import type { Work } from '../limits/work.js';
+import { ADDRESSES_PER_NETWORK, type Work } from '../limits/work.js';
 import type { HeldBytes } from '../relay/input/held-bytes.js';
-import type { AddressOf } from './client-address.js';
+import type { AddressOf, ClientAddress } from './client-address.js';
 import { hostOf } from './host.js';
 import { isExempt, refuseRate, tooMany } from './rate.js';
 
@@ -21,6 +22,9 @@ import { isExempt, refuseRate, tooMany } from './rate.js';
 const REQUEST_MS = 0.25;
 /** The cost of a byte of its body: received, hashed and scanned. What is parsed is charged by its shape. */
 const BODY_BYTE_MS = 0.000_01;
+/** The cost of a chunk of a body of unknown length, and what it holds beside its bytes. */
+const CHUNK_MS = 0.003;
+const CHUNK_HELD_BYTES = 256;
 /** The cost of checking a signature (NIP-98) and its one-time use. */
 const SIGNED_MS = 1;
 /** The cost of a byte of a large answer: 1.2 ms for 0.9 MB, beside a thousand others that are not read. */
@@ -30,6 +34,10 @@ export const SLICE_BYTES = 65_536;
 const BODY_BYTES_CHARGED_MAX = 131_072;
 /** A client in debt waits at most this long; with more debt it is refused. */
 const WAIT_MS_MAX = 10_000;
+/** For /healthz at most this long, and then it is answered: a load balancer may use the same address. */
+const HEALTH_WAIT_MS_MAX = 1_000;
+/** Requests of an address that wait for its debt. They hold connections that others may need. */
+const WAITING_MAX = 8;
 
 export interface EntranceOptions {
   readonly communities: Pick<Communities, 'find'>;
@@ -43,13 +51,13 @@ export interface EntranceOptions {
 }
 
 export class Entrance {
+  /** Requests that wait for a debt, by address and by network. */
+  private readonly waiting = new Counts<string>();
+
   constructor(private readonly options: EntranceOptions) {}
 
-  /**
-   * Charges the request, and waits for the client's turn. A client in debt waits for more, at most
-   * `waitMsMax`; with more debt it is refused.
-   */
-  async pace(request: IncomingMessage, waitMsMax = WAIT_MS_MAX): Promise<Denial | undefined> {
+  /** Charges the request, and waits for the client's turn. A client in debt waits longer, or is refused. */
+  async pace(request: IncomingMessage, isHealth = false): Promise<Denial | undefined> {
     const { work, turns, addressOf } = this.options;
     const client = addressOf(request);
     const community = this.communityOf(request);
@@ -59,12 +67,26 @@ export class Entrance {
     const costMs = REQUEST_MS + signedMs + bodyBytes * BODY_BYTE_MS;
     work.charge(client, costMs);
     const refusedMs = work.refusedMs(client);
-    if (refusedMs > 0) return tooMany({ allowed: false, retryAfterMs: refusedMs });
-    const waitMs = work.waitMs(client);
-    if (waitMs > 0) await delay(Math.min(waitMs, waitMsMax));
-    if (waitMs > waitMsMax) return tooMany({ allowed: false, retryAfterMs: waitMs });
+    const waitMs = Math.max(work.waitMs(client), refusedMs);
+    const mayWait = isHealth || refusedMs === 0;
+    if (waitMs > 0 && !(mayWait && (await this.waitFor(client, waitMs, isHealth))))
+      return tooMany({ allowed: false, retryAfterMs: waitMs });
     await turns.wait({ ...client, community: community.id }, costMs);
     return undefined;
+  }
+
+  /** False if the client must not go on: its debt is too large, or too many of its requests wait already. */
+  private async waitFor(client: ClientAddress, waitMs: number, isHealth: boolean): Promise<boolean> {
+    const { rateKey, networkKey } = client;
+    const { waiting } = this;
+    if (waiting.of(rateKey) >= WAITING_MAX) return false;
+    const isOfNetwork = networkKey !== rateKey;
+    if (isOfNetwork && waiting.of(networkKey) >= WAITING_MAX * ADDRESSES_PER_NETWORK) return false;
+    const keys = isOfNetwork ? [rateKey, networkKey] : [rateKey];
+    for (const key of keys) waiting.add(key, 1);
+    await delay(Math.min(waitMs, isHealth ? HEALTH_WAIT_MS_MAX : WAIT_MS_MAX));
+    for (const key of keys) waiting.add(key, -1);
+    return isHealth || waitMs <= WAIT_MS_MAX;
   }
 
   /**
@@ -82,8 +104,8 @@ export class Entrance {
     const held = this.options.input.join(community.id, client.networkKey, () => socket.destroy());
     response.once('close', () => held.leave());
     request.on('data', (chunk: Buffer) => {
-      held.set(held.bytes + chunk.length);
-      if (isChunked) this.options.work.charge(client, chunk.length * BODY_BYTE_MS);
+      held.set(held.bytes + chunk.length + (isChunked ? CHUNK_HELD_BYTES : 0));
+      if (isChunked) this.options.work.charge(client, chunk.length * BODY_BYTE_MS + CHUNK_MS);
     });
   }
 

@@ -26,8 +26,8 @@ export { hostOf } from './host.js';
 const READY_MS_MAX = 3_000;
 /** The result of a readiness check is cached this long. */
 const READY_KEPT_MS = 500;
-/** A client in debt waits at most this long for /healthz: a load balancer may use the same address. */
-const HEALTH_WAIT_MS_MAX = 1_000;
+/** Of a body that is not read, so much is discarded so that the connection can be used again. */
+const UNREAD_BODY_BYTES_MAX = 65_536;
 export const ROOM: Room = { http: SERVER_BOUNDS.connectionsMax, websockets: 10_000 };
 
 declare module 'fastify' {
@@ -89,7 +89,11 @@ export class Http {
       routerOptions: { ignoreTrailingSlash: true, maxParamLength: 512 },
       frameworkErrors: (_error, request, reply) =>
         void this.refuseMalformed(request as unknown as FastifyRequest, reply as unknown as FastifyReply),
+      clientErrorHandler: (error, socket) => this.bounded.refuseUnreadable(error, socket),
     });
+    // The body of a request is not read, unless its route has a parser for it.
+    this.app.removeAllContentTypeParsers();
+    this.app.addContentTypeParser('*', (_request, _payload, done) => done(null));
     this.app.addHook('onRequest', (request, reply) => this.enter(request, reply));
     this.app.decorateRequest('charge', function charge(this: FastifyRequest, costMs: number) {
       options.entrance?.charge(this.raw, costMs);
@@ -100,6 +104,7 @@ export class Http {
       done();
     });
     this.app.addHook('onSend', async (request, reply, payload) => {
+      if (hasLongUnreadBody(request.raw)) reply.header('connection', 'close');
       const isBytes = typeof payload === 'string' || Buffer.isBuffer(payload);
       if (options.entrance === undefined || !isBytes || payload.length <= SLICE_BYTES) return payload;
       if (request.method === 'HEAD') return payload;
@@ -186,11 +191,10 @@ export class Http {
     reply.headers(SAFE_HEADERS);
     const { entrance } = this.options;
     const { entry } = request.routeOptions.config;
-    const paced = await entrance?.pace(request.raw, entry === 'health' ? HEALTH_WAIT_MS_MAX : undefined);
-    if (entry === 'health') return undefined;
+    const paced = await entrance?.pace(request.raw, entry === 'health');
     // The connection of a client in too much debt is closed.
     if (paced !== undefined) return refuse(reply.header('connection', 'close'), paced);
-    const refused = entry === 'own' ? undefined : await entrance?.admit(request.raw);
+    const refused = entry === undefined ? await entrance?.admit(request.raw) : undefined;
     return refused === undefined ? undefined : refuse(reply, refused);
   }
 
@@ -234,6 +238,13 @@ export class Http {
       return kept;
     };
   }
+}
+
+/** The body is still arriving, and nobody wants it: the connection is closed after the answer. */
+function hasLongUnreadBody({ complete, headers }: IncomingMessage): boolean {
+  if (complete) return false;
+  const isChunked = headers['transfer-encoding'] !== undefined;
+  return isChunked || Number(headers['content-length'] ?? 0) > UNREAD_BODY_BYTES_MAX;
 }
 
 /** A refusal before the route; a web page of another origin may read it. */

@@ -38,6 +38,11 @@ const FRAMES_WAITING_BYTES_MAX = 262_144;
  * offences.
  */
 const BROKEN_FRAME_OFFENCES = 10;
+/**
+ * A larger frame is greedy work, whoever sends it: parsing it is one step of the event loop, 1 ms for a
+ * filter of 900 authors, and whoever comes meanwhile waits for all of it.
+ */
+const LARGE_FRAME_BYTES = 16_384;
 const MALFORMED = 'rate-limited: too many malformed messages';
 const CLOSE_GOING_AWAY = 1_001;
 const CLOSE_POLICY = 1_008;
@@ -233,7 +238,8 @@ export class Connection implements FrameSource {
   }
 
   get isGreedy(): boolean {
-    return this.context.work.isGreedy(this.client);
+    if (this.context.work.isGreedy(this.client)) return true;
+    return this.nextBytes > LARGE_FRAME_BYTES && !this.charges.isExemptNow();
   }
 
   takeFrame(): boolean {

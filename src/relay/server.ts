@@ -205,6 +205,8 @@ function acceptSockets(http: Http, options: RelayOptions, sockets: Map<Connectio
     maxFragments: FRAGMENTS_MAX,
     maxBufferedChunks: FRAME_READS_MAX,
   });
+  // A handshake that is wrong. `ws` would answer it without our headers.
+  wss.on('wsClientError', (_error, socket) => refuseUpgrade(socket, '400 Bad Request'));
   /** Open sockets by address, network (an IPv6 /48) and community. */
   const addresses = new Counts<string>();
   const networks = new Counts<string>();
@@ -244,17 +246,17 @@ function acceptSockets(http: Http, options: RelayOptions, sockets: Map<Connectio
     socket.on('error', () => undefined);
     // From here on it counts as opening, or is refused at once.
     http.upgraded(request);
+    const address = options.addressOf(request);
     const community = isStats(request) ? undefined : communityOf(request, options);
+    const isFree = community === undefined ? address.isLoopback : isExempt(address, community.settings);
+    if (!isFree) options.work.charge(address, CONNECTION_MS);
     if (http.closing) return refuseUpgrade(socket, '503 Service Unavailable');
     if (community === undefined) return refuseUpgrade(socket, '404 Not Found');
     const { settings } = community;
-    const client = { community: community.id, ...options.addressOf(request) };
+    const client = { community: community.id, ...address };
     if (isKeptOut(community.blocks, client)) return refuseUpgrade(socket, '403 Forbidden');
-    if (!isExempt(client, settings)) {
-      options.work.charge(client, CONNECTION_MS);
-      const refusedMs = options.work.refusedMs(client);
-      if (refusedMs > 0) return refuseUpgrade(socket, TOO_MANY_REQUESTS, refusedMs);
-    }
+    const refusedMs = isFree ? 0 : options.work.refusedMs(client);
+    if (refusedMs > 0) return refuseUpgrade(socket, TOO_MANY_REQUESTS, refusedMs);
     const refused = refusalOf(client, settings);
     if (refused !== undefined) return refuseUpgrade(socket, refused);
     opening += 1;

@@ -168,6 +168,43 @@ describe('connections', () => {
     await closed(ahead);
     expect(ahead.read().split('HTTP/1.1 ').length - 1).toBeLessThanOrEqual(17);
   });
+
+  it('with too many pipelined requests are offences: soon the address is refused', async () => {
+    const address = '203.0.113.90';
+    const client = { rateKey: address, networkKey: address };
+    for (let n = 0; n < 9 && relay.node.work.refusedMs(client) === 0; n++)
+      await closed(await open(relay, head('GET', '/stats', from(address)).repeat(500)));
+    expect(relay.node.work.refusedMs(client)).toBeGreaterThan(0);
+    expect((await get(relay, '/stats', from(address))).status).toBe(429);
+  });
+
+  it('with an unknown expectation pass every limit that others pass', async () => {
+    const asking = head('GET', '/stats', { ...from(FLOODER), expect: 'something' });
+    const ahead = await open(relay, asking.repeat(500));
+    await closed(ahead);
+    expect(ahead.read().split('HTTP/1.1 ').length - 1).toBeLessThanOrEqual(17);
+    expect(ahead.read()).not.toContain('417');
+  });
+
+  it('of a client in debt wait in a limited number, and the others are refused at once', async () => {
+    const address = '203.0.113.91';
+    const client = { rateKey: address, networkKey: address };
+    relay.node.work.charge(client, WORK_BURST_MS + 1.8 * WORK_MS_PER_SECOND);
+    const statuses = await Promise.all(
+      Array.from({ length: 10 }, async () => (await get(relay, '/stats', from(address))).status),
+    );
+    expect(statuses.filter((status) => status === 429)).toHaveLength(2);
+    expect(statuses.filter((status) => status === 200)).toHaveLength(8);
+  });
+
+  it('of a client with a penalty wait for /healthz too', async () => {
+    const address = '203.0.113.92';
+    const client = { rateKey: address, networkKey: address };
+    for (let n = 0; n < 3; n++) relay.node.work.offend(client, 1_000);
+    const begunMs = performance.now();
+    expect((await get(relay, '/healthz', from(address))).status).toBe(200);
+    expect(performance.now() - begunMs).toBeGreaterThan(900);
+  });
 });
 
 describe('every route', () => {

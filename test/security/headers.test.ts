@@ -69,18 +69,28 @@ describe('security headers', () => {
     expect(wrong).toEqual([]);
   });
 
-  it('are on the refusal of a websocket', async () => {
+  const HOST = 'Host: localhost\r\n';
+  const UPGRADE = `${HOST}Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n`;
+  const KEY = 'Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n';
+  it.each([
+    ['a websocket that is refused', 404, `GET /c/nobody HTTP/1.1\r\n${UPGRADE}${KEY}\r\n`],
+    ['a websocket without a key', 400, `GET / HTTP/1.1\r\n${UPGRADE}\r\n`],
+    ['input that is not HTTP', 400, 'hello\r\n\r\n'],
+    ['a head that is too long', 431, `GET / HTTP/1.1\r\n${HOST}X: ${'x'.repeat(20_000)}\r\n\r\n`],
+    ['a request without a Host', 400, 'GET / HTTP/1.1\r\n\r\n'],
+    ['an unknown expectation', 200, `GET /stats HTTP/1.1\r\n${HOST}Connection: close\r\nExpect: x\r\n\r\n`],
+  ])('are on the answer to %s', async (_what, status, request) => {
     const answer = await new Promise<string>((resolve) => {
       const socket = connect(Number(new URL(relay.http).port), '127.0.0.1');
       let text = '';
       socket.on('data', (chunk) => (text += String(chunk)));
+      socket.on('error', () => undefined);
       socket.on('close', () => resolve(text));
-      socket.write(
-        'GET /c/nobody HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n' +
-          'Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n',
-      );
+      socket.write(request);
     });
-    expect(answer).toMatch(/^HTTP\/1\.1 404 /);
-    expect(answer.toLowerCase()).toContain('x-content-type-options: nosniff');
+    expect(answer).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+    const lines = answer.split('\r\n\r\n')[0]!.split('\r\n').slice(1);
+    const headers = new Headers(lines.map((line) => line.split(': ', 2) as [string, string]));
+    expect(problemsOf(headers)).toEqual([]);
   });
 });

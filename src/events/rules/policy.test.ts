@@ -330,12 +330,22 @@ describe('blocks', () => {
     expect(refuse({ content: `${content}${unseen}` })?.refused).toBe('blocked');
   });
 
-  it('read a limited number of characters of each text', () => {
+  it('refuse a text of which they do not read everything', () => {
     const settings = { 'limits.eventBytesMax': 1_048_576 };
-    const after = (length: number) =>
-      refuse({ content: `${' .'.repeat(length / 2)} rum` }, settings)?.refused;
-    expect(after(TEXT_LENGTH_MAX - 4)).toBe('blocked');
-    expect(after(TEXT_LENGTH_MAX)).toBeUndefined();
+    const after = (text: string) => refuse({ content: `${text} rum` }, settings)?.why;
+    const dots = (length: number) => ' .'.repeat(length / 2);
+    expect(after(dots(TEXT_LENGTH_MAX - 4))).toContain('a word that is blocked');
+    expect(after(dots(TEXT_LENGTH_MAX))).toContain('longer than what is compared');
+    // One character that becomes eighteen: 22 kB.
+    expect(after('\ufdfa'.repeat(TEXT_LENGTH_MAX / 18 + 1))).toContain('longer than what is compared');
+    expect(refuse({ content: dots(TEXT_LENGTH_MAX) }, settings)).toBeUndefined();
+    const tags = [
+      ['title', dots(TEXT_LENGTH_MAX)],
+      ['summary', 'rum'],
+    ];
+    expect(
+      refuse({ tags }, { ...settings, 'limits.tagBytesMax': 1_048_576, 'topic.mode': 'open' })?.why,
+    ).toContain('longer than what is compared');
   });
 
   it('read a long text in steps', () => {

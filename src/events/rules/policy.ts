@@ -180,7 +180,13 @@ function refuseProtectedRepost({ event }: Content): Refusal | undefined {
 
 function* refuseBlockedWords({ event, blocks, texts }: Content): Stepwise<Refusal | undefined> {
   if (blocks === undefined || blocks.words.isEmpty || event.kind === KIND_VANISH) return undefined;
-  return (yield* texts.have(blocks.words))
-    ? refusal('blocked', 'the content has a word that is blocked here')
+  if (yield* texts.have(blocks.words))
+    return refusal('blocked', 'the content has a word that is blocked here');
+  // A word may be in the part that is not read.
+  return texts.extent.isCut
+    ? refusal(
+        'blocked',
+        'the text is longer than what is compared with the blocked words here; post it in parts',
+      )
     : undefined;
 }
