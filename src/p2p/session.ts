@@ -48,9 +48,9 @@ const REJOINS_AT_ONCE = 20;
 const LOST_MS = 5_000;
 const PEERS_PER_TOPIC_MAX = 16;
 /**
- * After one failed try iroh 0.35 never dials a peer again, whatever it is asked. If the relay of a known node
- * answers, but none of its machines becomes a neighbour for this time, another endpoint tries again. The time
- * doubles with each such end (gossip.ts): a node may have a relay and no way for UDP.
+ * After one failed try iroh 0.35 never dials a peer again, whatever it is asked. If no known node is a
+ * neighbour for this time, but the relay of one answers, another endpoint tries again. The time doubles with
+ * each such end (gossip.ts): a node may have a relay and no way for UDP.
  */
 export const UNREACHED_MS = 90_000;
 /** Failures in a row of the database; then the session starts again. */
@@ -69,7 +69,7 @@ export interface SessionOptions {
   readonly key: MachineKey;
   /** An earlier session of this process had neighbours. */
   readonly hadNeighbours: boolean;
-  /** How long a known node whose relay answers may have no machine among the neighbours. */
+  /** How long no known node may be a neighbour while the relay of one answers. */
   readonly unreachedMs: number;
   /** Ends the session. */
   readonly signal: AbortSignal;
@@ -82,7 +82,7 @@ export interface Ended {
   /** Why it broke. */
   readonly problem: string | undefined;
   readonly hadNeighbours: boolean;
-  /** A known node could not be reached. */
+  /** No known node could be reached. */
   readonly isUnreached: boolean;
 }
 
@@ -107,8 +107,8 @@ export class Session {
   private wasAway = false;
   /** This session or one before it, of any machine, had neighbours. */
   private hadNeighbours: boolean;
-  /** When each ticket, by its machines, last had one of them among the neighbours. */
-  private readonly reachedAt = new Map<string, number>();
+  /** When a known node was last among the neighbours. */
+  private reachedAt = performance.now();
   private isUnreached = false;
   private hasSettled = false;
   private readonly incoming: Incoming;
@@ -308,7 +308,7 @@ export class Session {
     this.catchUp.compare(this.compared());
     if (this.hasUnreached()) {
       this.isUnreached = true;
-      this.options.log.info('gossip: the relay of a known node answers, but iroh does not reach it');
+      this.options.log.info('gossip: relays of known nodes answer, but iroh reaches none of them');
       this.end();
     }
   }
@@ -318,18 +318,16 @@ export class Session {
       yield { joined, isApart: this.bootstrap(neighbours).length > 0 };
   }
 
-  /** A known node has had no machine among the neighbours for too long, though its relay answers. */
+  /** No known node has had a machine among the neighbours for too long, though the relay of one answers. */
   private hasUnreached(): boolean {
     const now = performance.now();
-    return this.tickets().some(({ machines, urls }) => {
-      const isOwn = machines.some(({ id }) => id === this.options.key.id);
-      const isReached = machines.some(({ id }) => this.isNeighbour(id));
-      const key = machines.map(({ id }) => id).join();
-      const isWell = isOwn || isReached || this.topics.size === 0;
-      const reachedAt = isWell ? now : (this.reachedAt.get(key) ?? this.startedAt);
-      this.reachedAt.set(key, reachedAt);
-      return now - reachedAt >= this.options.unreachedMs && this.catchUp.hasAnswered(urls, reachedAt);
-    });
+    const known = this.tickets().filter(
+      ({ machines }) => !machines.some(({ id }) => id === this.options.key.id),
+    );
+    const isReached = known.some(({ machines }) => machines.some(({ id }) => this.isNeighbour(id)));
+    if (isReached || known.length === 0 || this.topics.size === 0) this.reachedAt = now;
+    if (now - this.reachedAt < this.options.unreachedMs) return false;
+    return known.some(({ urls }) => this.catchUp.hasAnswered(urls, this.reachedAt));
   }
 
   private isNeighbour(peer: string): boolean {

@@ -127,6 +127,65 @@ describe('a gap', () => {
     await eventually('it is filled', () => catchUp.state.done === 1 || undefined);
   });
 
+  it('that waits after failures is tried again as soon as a known node is a neighbour', async () => {
+    let isUp = false;
+    const catchUp = startCatchUp(async () => {
+      if (!isUp) throw new Error('it is down');
+    });
+    catchUp.want([topic('open')], 'gap');
+    for (let failures = 1; failures <= 4; failures += 1) {
+      await eventually('it fails', () => catchUp.state.failed === failures || undefined);
+      pass(failures < 4 ? 300_000 : 0);
+    }
+    isUp = true;
+    pass(30_000);
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect(catchUp.state.done, 'the fourth pause is longer').toBe(0);
+    catchUp.wantNow([topic('open')]);
+    await eventually('it is filled', () => catchUp.state.done === 1 || undefined);
+  });
+
+  it('of which nothing is known here is found: topics are compared now and then', async () => {
+    let fills = 0;
+    let fillMs = 0;
+    const catchUp = startCatchUp(async ({ url }) => {
+      if (url === 'ws://two.test') fills += 1;
+      steadyMs += fillMs;
+    });
+    const compare = async (isApart: boolean, expected: number) => {
+      catchUp.compare([{ joined: [topic('open')], isApart }]);
+      await eventually('nothing waits', () => catchUp.state.waiting === 0 || undefined);
+      await eventually('the fills', () => fills >= expected || undefined);
+      expect(fills).toBe(expected);
+    };
+    await compare(false, 1);
+    pass(299_000);
+    await compare(false, 1);
+    pass(1_000);
+    await compare(false, 2);
+    pass(60_000);
+    await compare(false, 2);
+    fillMs = 10_000;
+    await compare(true, 3);
+    // Both nodes took 20 s, so the next comparison is a thousand seconds later.
+    pass(900_000);
+    await compare(true, 3);
+    pass(100_000);
+    await compare(true, 4);
+  });
+
+  it('is filled by a relay that answers: since when', async () => {
+    const catchUp = startCatchUp(async ({ url }) => {
+      if (url !== 'ws://two.test') throw new Error('it is down');
+    });
+    const begunMs = steadyMs;
+    catchUp.want([topic('open')], 'gap');
+    await done(catchUp, 1);
+    expect(catchUp.hasAnswered(['ws://two.test'], begunMs)).toBe(true);
+    expect(catchUp.hasAnswered(['ws://two.test'], steadyMs + 1)).toBe(false);
+    expect(catchUp.hasAnswered(['ws://one.test', 'ws://uno.test'], begunMs)).toBe(false);
+  });
+
   it('of a topic that was left is forgotten, and a stop ends a fill', async () => {
     let ended = false;
     const catchUp = startCatchUp(

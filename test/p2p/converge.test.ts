@@ -93,6 +93,32 @@ describe('a node that was away', () => {
   });
 });
 
+describe('a node that comes back later than iroh dials', () => {
+  it('is linked again, and both end with the same view', async () => {
+    const author = newAuthor();
+    // At the same port as before.
+    const { ticket } = await first.ticket();
+    const port = Number(ticket.machines[0]!.addresses[0]!.split(':').at(-1));
+    await first.set('p2p.port', port);
+    await second.settled(1, 2);
+    await first.end('SIGKILL');
+    // Its endpoint dials once, in vain.
+    await second.end('SIGKILL');
+    await second.run();
+    await expect.poll(async () => (await second.state())?.neighbours, FAR).toEqual([]);
+    await new Promise((resolve) => setTimeout(resolve, 45_000));
+    expect((await second.state())?.neighbours).toEqual([]);
+    await first.run();
+    await live(second, author);
+    await live(first, author);
+    const isOneView = async () => (await view(first)).hash === (await view(second)).hash;
+    await expect.poll(isOneView, FAR).toBe(true);
+    await second.settled(1, 2);
+    await live(first, author);
+    await expect.poll(isOneView, FAR).toBe(true);
+  }, 400_000);
+});
+
 describe('a new node', () => {
   it('fills the topic, ends with the same view, and nothing deleted comes back', async () => {
     const third = await GossipNode.start(net, { topics: [TOPIC], settings });

@@ -230,6 +230,8 @@ export async function connect(nodes: readonly GossipNode[]): Promise<void> {
 export class RawPeer {
   readonly received: { readonly topic: string; readonly content: Uint8Array }[] = [];
   readonly up = new Set<string>();
+  /** Of all topics; each report as it came. */
+  readonly changes: { readonly type: 'up' | 'down'; readonly peer: string }[] = [];
   private next = 1;
 
   private constructor(
@@ -262,13 +264,19 @@ export class RawPeer {
 
   private take(message: FromEndpoint): void {
     if (message.type === 'up') this.up.add(message.topic);
+    if (message.type === 'up' || message.type === 'down')
+      this.changes.push({ type: message.type, peer: message.peer });
     if (message.type !== 'message') return;
     this.received.push({ topic: message.topic, content: message.content });
     this.child.send({ type: 'took', peer: message.peer, count: 1 });
   }
 
-  async join(topic: string, ticket: Ticket, awaitsPeer = true): Promise<void> {
-    await this.call({ type: 'join', topic, peers: ticket.machines });
+  async join(
+    topic: string,
+    { machines }: { readonly machines: readonly PeerAddress[]; readonly urls?: readonly string[] },
+    awaitsPeer = true,
+  ): Promise<void> {
+    await this.call({ type: 'join', topic, peers: machines });
     if (!awaitsPeer) return;
     await eventually('the raw peer is connected', () => this.up.has(topic) || undefined);
   }
