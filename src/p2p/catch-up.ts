@@ -123,7 +123,9 @@ export class CatchUp {
     for (const { joined, isApart } of topics) {
       const since = now - (isApart ? COMPARE_APART_MS : COMPARE_MS);
       const due = joined.find((topic) => (this.filled.get(keyOf(topic)) ?? since) <= since);
-      if (due !== undefined) return this.want([due], 'gap');
+      if (due === undefined) continue;
+      this.want([due], 'gap');
+      return;
     }
   }
 
