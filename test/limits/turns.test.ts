@@ -6,6 +6,7 @@ import { randomBytes } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { serializeEvent } from '../../src/events/rules/event.js';
 import type { Submission } from '../../src/events/rules/facts.js';
+import { GreedyShare } from '../../src/limits/greedy-share.js';
 import { LoopTurns } from '../../src/limits/loop-turns.js';
 import { SLICE_BYTES } from '../../src/port/entrance.js';
 import { Memory } from '../../src/relay/memory.js';
@@ -48,6 +49,29 @@ function unsigned(number: number): Submission {
 }
 
 const eventsIn = ({ frames }: RawClient) => frames.filter((frame) => frame[0] === 'EVENT').length;
+
+describe('a large frame', () => {
+  const wide = { authors: Array.from({ length: 400 }, () => randomBytes(32).toString('hex')), limit: 1 };
+  const usesIn = async (filter: object, headers?: Record<string, string>) => {
+    const client = await RawClient.connect(relay.url, headers);
+    const use = vi.spyOn(GreedyShare.prototype, 'use');
+    client.send(['REQ', 'wide', filter]);
+    await client.waitFor((frame) => frame[0] === 'EOSE');
+    await client.close();
+    return use.mock.calls.length;
+  };
+
+  it('is processed like one of a greedy client, whoever sends it', async () => {
+    const from = { 'x-forwarded-for': '192.0.2.17' };
+    expect(await usesIn(wide, from)).toBe(1);
+    vi.restoreAllMocks();
+    expect(await usesIn({ ...wide, authors: wide.authors.slice(0, 100) }, from)).toBe(0);
+  });
+
+  it('of a client on this machine is not', async () => {
+    expect(await usesIn(wide)).toBe(0);
+  });
+});
 
 describe('a turn of its network is', () => {
   it('opening a websocket', async () => {
