@@ -10,7 +10,7 @@ import type { Communities } from '../communities/communities.js';
 import { takesLate } from '../events/rules/lateness.js';
 import type { Log } from '../node/log.js';
 import type { Metrics } from '../node/metrics.js';
-import type { JoinedTopic } from './rules.js';
+import { type JoinedTopic, keyOf } from './rules.js';
 import type { CatchUpState } from './rules-state.js';
 import type { Ticket } from './rules-ticket.js';
 
@@ -220,5 +220,3 @@ export class CatchUp {
     return Math.floor(this.options.now() / 1_000) - seconds;
   }
 }
-
-const keyOf = ({ community, topic }: JoinedTopic): string => `${community}/${topic}`;

@@ -28,6 +28,8 @@ export interface JoinedTopic {
   readonly topic: string;
 }
 
+export const keyOf = ({ community, topic }: JoinedTopic): string => `${community}/${topic}`;
+
 /** By gossip topic in hex. */
 export type JoinedTopics = ReadonlyMap<string, readonly JoinedTopic[]>;
 

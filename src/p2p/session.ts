@@ -24,7 +24,7 @@ import type { MachineKey } from './machine-key.js';
 import { LeaseLost, Outgoing } from './outgoing.js';
 import { listMachines, readP2pLease, renewP2pLease, writeP2pState } from './p2p.sql.js';
 import type { Opened, PeerAddress } from './protocol.js';
-import { countTopics, type JoinedTopic, type JoinedTopics, topicsToJoin } from './rules.js';
+import { countTopics, type JoinedTopic, type JoinedTopics, keyOf, topicsToJoin } from './rules.js';
 import { ClockWatch } from './rules-clock.js';
 import type { P2pState } from './rules-state.js';
 import { readTicket, type Ticket } from './rules-ticket.js';
@@ -537,8 +537,6 @@ function isSamePlan(one: Plan, other: Plan): boolean {
   if (one.node !== other.node || one.communities.length !== other.communities.length) return false;
   return one.communities.every((community, at) => community === other.communities[at]);
 }
-
-const keyOf = ({ community, topic }: JoinedTopic) => `${community}/${topic}`;
 
 function added(before: readonly JoinedTopic[], after: readonly JoinedTopic[]): JoinedTopic[] {
   const known = new Set(before.map(keyOf));
