@@ -180,8 +180,11 @@ export class Session {
       await session.endpoint?.close();
       session.forgetPeers();
     }
-    const { problem, hadNeighbours, isUnreached } = session;
-    return { problem, hadNeighbours, isUnreached };
+    return {
+      problem: session.problem,
+      hadNeighbours: session.hadNeighbours,
+      isUnreached: session.isUnreached,
+    };
   }
 
   private async open(): Promise<void> {
