@@ -21,8 +21,11 @@ export const WORK_BURST_MS = 1_000;
 export const ADDRESSES_PER_NETWORK = 4;
 /** A client that has used this part of its burst is busy: some capacity is reserved for the others. */
 export const BUSY_PART = 0.25;
-/** A client is greedy when it has used the event loop for this long, beyond this much in each second. */
-export const GREEDY_MS = 40;
+/**
+ * A client is greedy when it has used the event loop for this long, beyond this much in each second. Until
+ * then it is served like everybody, so this much of each new address of a flood is in everybody's p99.
+ */
+export const GREEDY_MS = 10;
 const MODEST_MS_PER_SECOND = 20;
 /** Use beyond this is not remembered. */
 const GREED_MS_MAX = 400;
