@@ -14,6 +14,7 @@ const ALONE = [
 ];
 /** The longest by their wall time; the others by their size. Then no long file is left for the end. */
 const LONGEST = [
+  'test/p2p/converge.test.ts',
   'test/faults/faults.test.ts',
   'test/console/walk.test.ts',
   'test/fuzz/fuzz.test.ts',

@@ -96,10 +96,11 @@ describe('a node that was away', () => {
 describe('a node that comes back later than iroh dials', () => {
   it('is linked again, and both end with the same view', async () => {
     const author = newAuthor();
-    // At the same port as before.
+    // It comes back at the same port, and the other one knows it.
     const { ticket } = await first.ticket();
     const port = Number(ticket.machines[0]!.addresses[0]!.split(':').at(-1));
     await first.set('p2p.port', port);
+    await connect([first, second]);
     await second.settled(1, 2);
     await first.end('SIGKILL');
     // Its endpoint dials once, in vain.

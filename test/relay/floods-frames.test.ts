@@ -139,11 +139,11 @@ describe('malformed messages', () => {
   ];
 
   it('get a NOTICE with the reason, and each is an offence', async () => {
+    // Each is one too many.
+    const offend = vi.spyOn(relay.node.work, 'offend').mockReturnValue(true);
     for (const [what, bytes] of MALFORMED) {
       const address = newAddress();
       const client = await socketFrom(address);
-      // All but one: the next offence closes.
-      relay.node.work.offend(keyed(address), OFFENCES_BURST);
       client.write(bytes);
       expect(await closingOf(client), what).toEqual({
         code: POLICY,
@@ -155,7 +155,9 @@ describe('malformed messages', () => {
         client.frames.filter(({ opcode }) => opcode === TEXT),
         what,
       ).toHaveLength(1);
+      expect(offend.mock.calls.filter(([{ rateKey }]) => rateKey === address)).toHaveLength(1);
     }
+    offend.mockRestore();
   });
 
   it('that are rare are only answered', async () => {
