@@ -85,7 +85,7 @@ const auth: Flood = {
   title: 'AUTH with new keys, 300/s',
   cause:
     'Each AUTH costs a signature check in a thread and a query for rights, ' +
-    'up to 200 a second from an address.',
+    'up to 100 a second from an address.',
   sockets: 30,
   perSecond: 300,
   prepare: ({ sign, nodePort }) => ({

@@ -9,6 +9,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { type Denial, denial } from '../api/rules-errors.js';
 import { isKeptOut } from '../blocks/rules.js';
 import type { Communities, Community } from '../communities/communities.js';
+import { AUTH_MS } from '../limits/costs.js';
 import { Counts } from '../limits/counts.js';
 import type { LoopTurns } from '../limits/loop-turns.js';
 import type { Rates } from '../limits/rates.js';
@@ -26,7 +27,7 @@ const BODY_BYTE_MS = 0.000_01;
 const CHUNK_MS = 0.003;
 const CHUNK_HELD_BYTES = 256;
 /** The cost of checking a signature (NIP-98) and its one-time use. */
-const SIGNED_MS = 1;
+const SIGNED_MS = AUTH_MS;
 /** The cost of a byte of a large answer: 1.2 ms for 0.9 MB, beside a thousand others that are not read. */
 const ANSWER_BYTE_MS = 0.000_001_5;
 /** What is written of an answer in one turn. */
