@@ -187,7 +187,8 @@ export class Connections {
   }
 }
 
-const keysOf = ({ rateKey, networkKey }: ClientAddress) =>
+/** What a client is counted by. */
+export const keysOf = ({ rateKey, networkKey }: ClientAddress) =>
   networkKey === rateKey ? [rateKey] : [rateKey, networkKey];
 
 function waitsForClient({ request, response }: Held): boolean {

@@ -16,6 +16,7 @@ import type { Rates } from '../limits/rates.js';
 import { ADDRESSES_PER_NETWORK, type Work } from '../limits/work.js';
 import type { HeldBytes } from '../relay/input/held-bytes.js';
 import type { AddressOf, ClientAddress } from './client-address.js';
+import { keysOf } from './connections.js';
 import { hostOf } from './host.js';
 import { isExempt, refuseRate, tooMany } from './rate.js';
 
@@ -78,12 +79,10 @@ export class Entrance {
 
   /** False if the client must not go on: its debt is too large, or too many of its requests wait already. */
   private async waitFor(client: ClientAddress, waitMs: number, isHealth: boolean): Promise<boolean> {
-    const { rateKey, networkKey } = client;
     const { waiting } = this;
-    if (waiting.of(rateKey) >= WAITING_MAX) return false;
-    const isOfNetwork = networkKey !== rateKey;
-    if (isOfNetwork && waiting.of(networkKey) >= WAITING_MAX * ADDRESSES_PER_NETWORK) return false;
-    const keys = isOfNetwork ? [rateKey, networkKey] : [rateKey];
+    const keys = keysOf(client);
+    const maxOf = (key: string) => WAITING_MAX * (key === client.rateKey ? 1 : ADDRESSES_PER_NETWORK);
+    if (keys.some((key) => waiting.of(key) >= maxOf(key))) return false;
     for (const key of keys) waiting.add(key, 1);
     await delay(Math.min(waitMs, isHealth ? HEALTH_WAIT_MS_MAX : WAIT_MS_MAX));
     for (const key of keys) waiting.add(key, -1);
