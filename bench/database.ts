@@ -43,12 +43,16 @@ export function connectionOf({ folder, nodeEnv }: Booted): pg.ClientConfig {
 }
 
 /**
- * The largest backlog of a consumer, in rows of the outbox. Paused consumers do not count. 0 for a commit
- * without consumers.
+ * The largest backlog of a consumer, in rows of the outbox. A rebuild is behind until it has ended: after an
+ * import without a running node each consumer has one, while its own offset is that of the last row. Paused
+ * consumers do not count. 0 for a commit without consumers.
  */
 export async function rowsBehind(client: pg.Client): Promise<number> {
-  const query = `SELECT coalesce(max(s.last_seq - o.last_seq), 0) AS behind
-    FROM consumer_offsets o CROSS JOIN lane_state s WHERE o.paused_at IS NULL`;
+  const query = `SELECT coalesce(max(CASE
+      WHEN r.consumer IS NULL THEN s.last_seq - o.last_seq
+      ELSE greatest(1, s.last_seq - coalesce(r.last_seq, r.scanned_seq, 0)) END), 0) AS behind
+    FROM consumer_offsets o CROSS JOIN lane_state s LEFT JOIN consumer_rebuilds r USING (consumer)
+    WHERE o.paused_at IS NULL`;
   try {
     const { rows } = await client.query<{ behind: number }>(query);
     return Math.max(0, rows[0]!.behind);

@@ -189,6 +189,14 @@ describe('a booted node', () => {
          FROM consumer_offsets)`,
       );
       expect(await rowsBehind(client)).toBe(5);
+      // A rebuild is behind until it has ended, wherever the offset of its consumer is.
+      await client.query('UPDATE consumer_offsets o SET last_seq = s.last_seq FROM lane_state s');
+      expect(await rowsBehind(client)).toBe(0);
+      await client.query(
+        `INSERT INTO consumer_rebuilds (consumer, generation, reason, requested_at, updated_at)
+         SELECT min(consumer), 1000, 'test', 0, 0 FROM consumer_offsets`,
+      );
+      expect(await rowsBehind(client)).toBeGreaterThan(0);
     });
   });
 
