@@ -28,7 +28,8 @@ import {
   writeMachine,
   writeP2pState,
 } from './p2p.sql.js';
-import { type Ended, Session, UNREACHED_MS } from './session.js';
+import { nextUnreachedMs, UNREACHED_MS } from './rules-unreached.js';
+import { type Ended, Session } from './session.js';
 import { MACHINE_MS_MAX, noState } from './ticket.js';
 
 const WATCH_MS = 1_000;
@@ -38,7 +39,6 @@ const BACK_OFF_MS = 1_000;
 const BACK_OFF_MS_MAX = 60_000;
 /** A session that ran for this long was well: the pause after the next problem is short again. */
 const WELL_MS = 60_000;
-const UNREACHED_MS_MAX = 1_800_000;
 const NO_IROH_MS = 600_000;
 const STOP_MS_MAX = 10_000;
 
@@ -157,10 +157,9 @@ class Gossip {
     }
   }
 
-  private note({ hadNeighbours, isUnreached }: Ended): void {
-    this.hadNeighbours ||= hadNeighbours;
-    if (isUnreached) this.unreachedMs = Math.min(UNREACHED_MS_MAX, this.unreachedMs * 2);
-    else if (hadNeighbours) this.unreachedMs = UNREACHED_MS;
+  private note(ended: Ended): void {
+    this.hadNeighbours ||= ended.hadNeighbours;
+    this.unreachedMs = nextUnreachedMs(this.unreachedMs, ended);
   }
 
   /** Undefined if gossip is switched off or the node stops. */

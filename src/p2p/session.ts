@@ -28,6 +28,7 @@ import { countTopics, type JoinedTopic, type JoinedTopics, keyOf, topicsToJoin }
 import { ClockWatch } from './rules-clock.js';
 import type { P2pState } from './rules-state.js';
 import { readTicket, type Ticket } from './rules-ticket.js';
+import { type Reached, UNREACHED_MS } from './rules-unreached.js';
 
 const BEAT_MS = 1_000;
 const POLL_MS = 1_000;
@@ -47,12 +48,6 @@ const REJOINS_AT_ONCE = 20;
 /** A lost topic is joined again at most so often. */
 const LOST_MS = 5_000;
 const PEERS_PER_TOPIC_MAX = 16;
-/**
- * After one failed try iroh 0.35 never dials a peer again, whatever it is asked. If no known node is a
- * neighbour for this time, but the relay of one answers, another endpoint tries again. The time doubles with
- * each such end (gossip.ts): a node may have a relay and no way for UDP.
- */
-export const UNREACHED_MS = 90_000;
 /** Failures in a row of the database; then the session starts again. */
 const FAILURES_MAX = 30;
 
@@ -69,7 +64,7 @@ export interface SessionOptions {
   readonly key: MachineKey;
   /** An earlier session of this process had neighbours. */
   readonly hadNeighbours: boolean;
-  /** How long no known node may be a neighbour while the relay of one answers. */
+  /** How long no known node may be a neighbour while the relay of one answers, until the first is one. */
   readonly unreachedMs: number;
   /** Ends the session. */
   readonly signal: AbortSignal;
@@ -78,12 +73,10 @@ export interface SessionOptions {
 }
 
 /** How a session ended. */
-export interface Ended {
+export interface Ended extends Reached {
   /** Why it broke. */
   readonly problem: string | undefined;
   readonly hadNeighbours: boolean;
-  /** No known node could be reached. */
-  readonly isUnreached: boolean;
 }
 
 interface TopicState {
@@ -109,6 +102,7 @@ export class Session {
   private hadNeighbours: boolean;
   /** When a known node was last among the neighbours. */
   private reachedAt = performance.now();
+  private hasReached = false;
   private isUnreached = false;
   private hasSettled = false;
   private readonly incoming: Incoming;
@@ -183,6 +177,7 @@ export class Session {
     return {
       problem: session.problem,
       hadNeighbours: session.hadNeighbours,
+      hasReached: session.hasReached,
       isUnreached: session.isUnreached,
     };
   }
@@ -328,8 +323,10 @@ export class Session {
       ({ machines }) => !machines.some(({ id }) => id === this.options.key.id),
     );
     const isReached = known.some(({ machines }) => machines.some(({ id }) => this.isNeighbour(id)));
+    this.hasReached ||= isReached;
     if (isReached || known.length === 0 || this.topics.size === 0) this.reachedAt = now;
-    if (now - this.reachedAt < this.options.unreachedMs) return false;
+    const unreachedMs = this.hasReached ? UNREACHED_MS : this.options.unreachedMs;
+    if (now - this.reachedAt < unreachedMs) return false;
     return known.some(({ urls }) => this.catchUp.hasAnswered(urls, this.reachedAt));
   }
 
