@@ -161,6 +161,25 @@ describe('parseEvent', () => {
   });
 });
 
+it('64 lowercase hex characters are no others, whatever stands at one place', () => {
+  fc.assert(
+    fc.property(fc.integer({ min: 0, max: 63 }), fc.integer({ min: 0, max: 0xffff }), (at, code) => {
+      const character = String.fromCharCode(code);
+      const text = `${good.id.slice(0, at)}${character}${good.id.slice(at + 1)}`;
+      expect(isHex64(text)).toBe('0123456789abcdef'.includes(character));
+    }),
+    {
+      seed: SEED,
+      numRuns: 2_000,
+      examples: [
+        [0, 0x61 + 128],
+        [63, 0x161],
+        [5, 0x30 + 256],
+      ],
+    },
+  );
+});
+
 function hexMistakes(length: number): string[] {
   const hex = 'a'.repeat(length);
   return [
