@@ -179,20 +179,27 @@ export class AnswerRows {
 
   /** The next rows that are known; none at the end. */
   take(rowsMax: number, bytesMax: number): Row[] {
+    // One filter has no event twice. The id of a row of the window is made into text each time.
+    const isUnion = this.filters.length > 1;
     const taken: Row[] = [];
     let bytes = 0;
     for (let next = this.next(); next !== undefined; next = this.next()) {
       const row = next.first!;
-      if (row.id !== this.lastId) {
+      const id = isUnion ? row.id : undefined;
+      if (id === undefined || id !== this.lastId) {
         bytes += row.bytes;
         if (taken.length > 0 && (taken.length >= rowsMax || bytes > bytesMax)) break;
         taken.push(row);
-        this.lastId = row.id;
-        if (this.filters.length > 1) this.taken.add(row.id);
+        if (id !== undefined) this.noteTaken(id);
       }
       next.shift();
     }
     return taken;
+  }
+
+  private noteTaken(id: string): void {
+    this.lastId = id;
+    this.taken.add(id);
   }
 
   /** The filter with the next row. Undefined at the end, or if one has to look up its next page first. */
