@@ -5,6 +5,7 @@
  */
 
 import { type HashKey, HashTable, hashWords } from '../../events/hash.js';
+import { isHex64 } from '../../events/rules/event.js';
 import { Arena } from './arena.js';
 import { IntColumn, Places } from './columns.js';
 
@@ -76,7 +77,8 @@ export class Keys {
   }
 
   private text(community: number, type: number, value: string): this {
-    if (value.length === 64 && isHex(value)) {
+    const isPacked: boolean = isHex64(value);
+    if (isPacked) {
       this.begin(community, type | PACKED);
       this.length = VALUE_AT + this.scratch.write(value, VALUE_AT, 'hex');
       return this;
@@ -153,12 +155,4 @@ export class Keys {
 
 function wordsOf(scratch: Buffer): Int32Array {
   return new Int32Array(scratch.buffer, scratch.byteOffset, scratch.length >>> 2);
-}
-
-function isHex(value: string): boolean {
-  for (let at = 0; at < value.length; at++) {
-    const code = value.charCodeAt(at);
-    if (!((code >= 0x30 && code <= 0x39) || (code >= 0x61 && code <= 0x66))) return false;
-  }
-  return true;
 }
