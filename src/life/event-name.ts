@@ -1,16 +1,16 @@
 /** Reads how people name an event: its id in hex, or the texts of NIP-19. */
 import * as nip19 from 'nostr-tools/nip19';
+import { isHex64 } from '../events/rules/event.js';
 
 /** The event or the address that a text names: hex, note, nevent, naddr. */
 export type Named =
   | { readonly id: string }
   | { readonly address: { readonly kind: number; readonly author: string; readonly d: string } };
 
-const HEX_64 = /^[0-9a-f]{64}$/;
-
 export function parseNamed(text: string): Named | undefined {
   const plain: string = text.startsWith('nostr:') ? text.slice('nostr:'.length) : text;
-  if (HEX_64.test(plain)) return { id: plain };
+  const isId: boolean = isHex64(plain);
+  if (isId) return { id: plain };
   try {
     const { type, data } = nip19.decode(plain);
     if (type === 'note') return { id: data };
