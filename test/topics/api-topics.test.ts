@@ -165,12 +165,14 @@ describe('the activity of a topic', () => {
     const rules = { ...requestRules(community.settings), autoApproval: 'within-limits' as const };
     expect(isDenial(await requestTopic(pool, ask, rules, Date.now()))).toBe(false);
     await writeSetting(pool, community.id, 'auth.mode', 'required', Date.now());
-    const required = () => relay.node.communities.find(undefined, 'default')!.settings['auth.mode'];
-    await vi.waitUntil(() => required() === 'required', { timeout: 100_000 });
+    const authMode = () => relay.node.communities.find(undefined, 'default')!.settings['auth.mode'];
+    await vi.waitUntil(() => authMode() === 'required', { timeout: 100_000 });
     expect(await entryOf(topic, { as: member })).toMatchObject({ name: 'quiet', subscribers: 1 });
     await api.refused(404, 'NOT_FOUND', 'GET', `/v1/topics/${topic}`);
     await api.refused(404, 'NOT_FOUND', 'GET', `/v1/topics/${topic}`, { as: stranger });
     await writeSetting(pool, community.id, 'auth.mode', 'off', Date.now());
+    // The other tests of this file post without authentication, in any order.
+    await vi.waitUntil(() => authMode() === 'off', { timeout: 100_000 });
   });
 });
 
