@@ -35,6 +35,13 @@ const carry = (slug: string, name: string, isPublic = false) =>
     Date.now(),
   );
 
+/** Returns when the relay follows it: the other tests post without authentication. */
+async function setAuthMode(slug: string, mode: 'off' | 'required'): Promise<void> {
+  await writeSetting(relay.database.pool, communityId(slug), 'auth.mode', mode, Date.now());
+  const current = () => relay.node.communities.find(undefined, slug)!.settings['auth.mode'];
+  await vi.waitUntil(() => current() === mode, { timeout: 100_000 });
+}
+
 interface ListedTopic {
   topic_id: string;
   name: string | null;
@@ -105,11 +112,10 @@ describe('the directory', () => {
     const listed = async () =>
       (await api.ask<Directory>('GET', '/v1/topics')).body.items.map(({ topic_id }) => topic_id);
     await expect.poll(listed, { timeout: 100_000 }).toContain(idOf('secret'));
-    const { pool } = relay.database;
-    await writeSetting(pool, communityId('default'), 'auth.mode', 'required', Date.now());
+    await setAuthMode('default', 'required');
     await expect.poll(listed, { timeout: 100_000 }).not.toContain(idOf('secret'));
     expect(await listed()).toContain('kukuri:global');
-    await writeSetting(pool, communityId('default'), 'auth.mode', 'off', Date.now());
+    await setAuthMode('default', 'off');
   });
 
   it('refuses a foreign cursor', async () => {
@@ -164,15 +170,11 @@ describe('the activity of a topic', () => {
     const ask = { community: community.id, pubkey: member.pubkey, topic, services: [] };
     const rules = { ...requestRules(community.settings), autoApproval: 'within-limits' as const };
     expect(isDenial(await requestTopic(pool, ask, rules, Date.now()))).toBe(false);
-    await writeSetting(pool, community.id, 'auth.mode', 'required', Date.now());
-    const authMode = () => relay.node.communities.find(undefined, 'default')!.settings['auth.mode'];
-    await vi.waitUntil(() => authMode() === 'required', { timeout: 100_000 });
+    await setAuthMode('default', 'required');
     expect(await entryOf(topic, { as: member })).toMatchObject({ name: 'quiet', subscribers: 1 });
     await api.refused(404, 'NOT_FOUND', 'GET', `/v1/topics/${topic}`);
     await api.refused(404, 'NOT_FOUND', 'GET', `/v1/topics/${topic}`, { as: stranger });
-    await writeSetting(pool, community.id, 'auth.mode', 'off', Date.now());
-    // The other tests of this file post without authentication, in any order.
-    await vi.waitUntil(() => authMode() === 'off', { timeout: 100_000 });
+    await setAuthMode('default', 'off');
   });
 });
 
@@ -231,7 +233,7 @@ describe('the id of a name', () => {
     const enabled = async (as?: Author) =>
       (await api.ask<{ enabled: boolean }>('GET', path, as ? { as } : {})).body.enabled;
     expect(await enabled()).toBe(true);
-    await writeSetting(pool, community.id, 'auth.mode', 'required', Date.now());
+    await setAuthMode('art', 'required');
     await expect.poll(() => enabled(), { timeout: 100_000 }).toBe(false);
     expect(await enabled(stranger)).toBe(false);
     expect(await enabled(member)).toBe(true);
@@ -245,7 +247,7 @@ describe('the id of a name', () => {
     } = (await api.ask<Record<string, unknown>>('GET', path)).body;
     expect(unknown.body).toMatchObject(told);
     expect((await resolve('kukuri:global', '/c/art')).body).toMatchObject({ enabled: true });
-    await writeSetting(pool, community.id, 'auth.mode', 'off', Date.now());
+    await setAuthMode('art', 'off');
   });
 
   it('is refused for an invalid name', async () => {
