@@ -179,27 +179,23 @@ export class AnswerRows {
 
   /** The next rows that are known; none at the end. */
   take(rowsMax: number, bytesMax: number): Row[] {
-    // One filter has no event twice. The id of a row of the window is made into text each time.
+    // The window gives one filter no event twice, and makes the id of a row into text each time.
     const isUnion = this.filters.length > 1;
     const taken: Row[] = [];
     let bytes = 0;
     for (let next = this.next(); next !== undefined; next = this.next()) {
       const row = next.first!;
-      const id = isUnion ? row.id : undefined;
+      const id = isUnion || !(row instanceof WindowRow) ? row.id : undefined;
       if (id === undefined || id !== this.lastId) {
         bytes += row.bytes;
         if (taken.length > 0 && (taken.length >= rowsMax || bytes > bytesMax)) break;
         taken.push(row);
-        if (id !== undefined) this.noteTaken(id);
+        if (id !== undefined) this.lastId = id;
+        if (id !== undefined && isUnion) this.taken.add(id);
       }
       next.shift();
     }
     return taken;
-  }
-
-  private noteTaken(id: string): void {
-    this.lastId = id;
-    this.taken.add(id);
   }
 
   /** The filter with the next row. Undefined at the end, or if one has to look up its next page first. */
