@@ -30,6 +30,7 @@ import {
   FULL_WORDS,
   fullness,
   hasLimit,
+  isCounted,
   type Limits,
   MARKS,
   type Size,
@@ -409,7 +410,7 @@ export function startRoomMaker(options: RoomMakerOptions): RoomMaker {
   return {
     note: ({ rows }) => {
       for (const { submission, hidden } of rows) {
-        if (hidden !== undefined) continue;
+        if (hidden !== undefined || !isCounted(submission.event)) continue;
         const community = communities.get(submission.community);
         const limits = community && limitsOf(community);
         if (limits === undefined || limits.size === 0) continue;

@@ -24,6 +24,9 @@ export interface NodeTopic {
   readonly enabled: boolean;
   readonly events: number;
   readonly bytes: number;
+  /** Of these, what its limits count. */
+  readonly countedEvents: number;
+  readonly countedBytes: number;
   /**
    * The capacity step of this topic by its own limits (events/rules/capacity.ts), and since when; 0 when
    * everything is accepted.
@@ -44,6 +47,8 @@ interface TopicRef {
 const COLUMNS = `n.topic, n.name, n.pinned, n.public, n.priority, n.ingest_policy AS policy,
   n.ref_count AS "refCount",
   n.blocked, n.enabled, coalesce(t.events, 0) AS events, coalesce(t.bytes, 0) AS bytes,
+  coalesce(t.events - t.requests, 0) AS "countedEvents",
+  coalesce(t.bytes - t.request_bytes, 0) AS "countedBytes",
   coalesce(s.step, 0) AS step, s.since AS "stepSince", coalesce(s."full", false) AS full,
   n.created_at AS "createdAt", n.updated_at AS "updatedAt"
   FROM node_topics n LEFT JOIN topic_totals t ON t.community = n.community AND t.topic = n.topic

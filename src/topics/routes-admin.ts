@@ -58,16 +58,19 @@ function show({
   step,
   stepSince,
   full,
+  countedEvents,
+  countedBytes,
   createdAt,
   updatedAt,
   ...same
 }: NodeTopic): z.output<typeof nodeTopic> {
+  const counted = { events: countedEvents, bytes: countedBytes };
   return {
     topic_id: topic,
     ...same,
     ingest_policy: policy,
     ref_count: refCount,
-    capacity: { step, since: stepSince, percent: percentOf(same, topicLimits(policy)), full },
+    capacity: { step, since: stepSince, percent: percentOf(counted, topicLimits(policy)), full },
     created_at: createdAt,
     updated_at: updatedAt,
   };

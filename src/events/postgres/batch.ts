@@ -6,7 +6,7 @@ import type { ClientBase } from 'pg';
 import { hexArray, int2Array, int4Array, int8Array, textArray } from '../../postgres/binary.js';
 import { withdrawDeleted, writeReports } from '../../reports/reports.sql.js';
 import { allTopics } from '../../topics/rules.js';
-import { addressOf } from '../rules/classify.js';
+import { addressOf, KIND_DELETION } from '../rules/classify.js';
 import type { DeletionTarget } from '../rules/deletion.js';
 import { expirationOf } from '../rules/expiration.js';
 import { HIDDEN_CODES, OUTLINE_TAGS_MAX } from '../rules/hidden.js';
@@ -263,10 +263,13 @@ const ROWS_SQL = `
       $26::text[], $27::text[], $30::text[])
       AS o (seq, created_at, community, kind, reason, event_id, author, topics, effective_key, tags)
   ), totalled AS (
-    INSERT INTO community_totals AS t (community, events, bytes)
-    SELECT community, count(*), sum(octet_length(payload)) FROM rows WHERE hidden = 0 GROUP BY community
+    INSERT INTO community_totals AS t (community, events, bytes, requests, request_bytes)
+    SELECT community, count(*), sum(octet_length(payload)), count(*) FILTER (WHERE kind = ${KIND_DELETION}),
+      coalesce(sum(octet_length(payload)) FILTER (WHERE kind = ${KIND_DELETION}), 0)
+    FROM rows WHERE hidden = 0 GROUP BY community
     ON CONFLICT (community) DO UPDATE
-    SET events = t.events + excluded.events, bytes = t.bytes + excluded.bytes
+    SET events = t.events + excluded.events, bytes = t.bytes + excluded.bytes,
+      requests = t.requests + excluded.requests, request_bytes = t.request_bytes + excluded.request_bytes
   ), numbered AS (
     UPDATE lane_state SET last_seq = $28::bigint
   )

@@ -10,6 +10,7 @@ import {
   type Capacity,
   type Cause,
   excess,
+  isCounted,
   type LagStep,
   type Limits,
   type Size,
@@ -40,18 +41,22 @@ export interface TopicChange {
 }
 
 // Summed in SQL: two topics may be equal there, because characters that text cannot store are replaced.
-const CHANGES = `SELECT community, topic, count(*) AS events, sum(bytes) AS bytes
-  FROM unnest($1::int[], $2::bigint[], $3::text[]) AS c (community, bytes, topic) GROUP BY community, topic`;
+const CHANGES = `SELECT community, topic, count(*) AS events, sum(bytes) AS bytes,
+    sum(request) AS requests, sum(bytes * request) AS request_bytes
+  FROM unnest($1::int[], $2::bigint[], $3::int[], $4::text[]) AS c (community, bytes, request, topic)
+  GROUP BY community, topic`;
 const RAISE_SQL = `
-  INSERT INTO topic_totals AS t (community, topic, events, bytes)
-  SELECT community, topic, events, bytes FROM (${CHANGES}) c
+  INSERT INTO topic_totals AS t (community, topic, events, bytes, requests, request_bytes)
+  SELECT community, topic, events, bytes, requests, request_bytes FROM (${CHANGES}) c
   ON CONFLICT (community, topic) DO UPDATE
-  SET events = t.events + excluded.events, bytes = t.bytes + excluded.bytes`;
+  SET events = t.events + excluded.events, bytes = t.bytes + excluded.bytes,
+    requests = t.requests + excluded.requests, request_bytes = t.request_bytes + excluded.request_bytes`;
 /** The row of an empty topic is deleted; otherwise invented topics would stay for ever. */
 const LOWER_SQL = `
   MERGE INTO topic_totals t USING (${CHANGES}) c ON t.community = c.community AND t.topic = c.topic
   WHEN MATCHED AND t.events <= c.events THEN DELETE
-  WHEN MATCHED THEN UPDATE SET events = t.events - c.events, bytes = t.bytes - c.bytes`;
+  WHEN MATCHED THEN UPDATE SET events = t.events - c.events, bytes = t.bytes - c.bytes,
+    requests = t.requests - c.requests, request_bytes = t.request_bytes - c.request_bytes`;
 
 export function raiseTopicTotals(client: ClientBase, changes: readonly TopicChange[]): Promise<void> {
   return changeTotals(client, 'raise-topics', RAISE_SQL, changes);
@@ -69,6 +74,7 @@ async function changeTotals(
 ): Promise<void> {
   const communities: number[] = [];
   const bytes: number[] = [];
+  const requests: number[] = [];
   const topics: string[] = [];
   for (const { community, event, payload } of changes) {
     const names = topicsOf(event);
@@ -77,20 +83,29 @@ async function changeTotals(
     for (const topic of names) {
       communities.push(community);
       bytes.push(size);
+      requests.push(isCounted(event) ? 0 : 1);
       topics.push(topic);
     }
   }
   if (topics.length === 0) return;
-  await client.query({ name, text, values: [int4Array(communities), int8Array(bytes), textArray(topics)] });
+  await client.query({
+    name,
+    text,
+    values: [int4Array(communities), int8Array(bytes), int4Array(requests), textArray(topics)],
+  });
 }
 
 const EMPTY: Size = { events: 0, bytes: 0 };
 
+/** What a limit counts of a row of totals. */
+const COUNTED = 'events - requests AS events, bytes - request_bytes AS bytes';
+
+/** The size that its limits are compared with. */
 export async function readSize(db: Db, { community, topic }: Scope): Promise<Size> {
   const { rows } =
     topic === WHOLE
-      ? await db.query<Size>('SELECT events, bytes FROM community_totals WHERE community = $1', [community])
-      : await db.query<Size>('SELECT events, bytes FROM topic_totals WHERE community = $1 AND topic = $2', [
+      ? await db.query<Size>(`SELECT ${COUNTED} FROM community_totals WHERE community = $1`, [community])
+      : await db.query<Size>(`SELECT ${COUNTED} FROM topic_totals WHERE community = $1 AND topic = $2`, [
           community,
           topic,
         ]);

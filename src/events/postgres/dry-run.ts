@@ -6,7 +6,7 @@
 import type { ClientBase } from 'pg';
 import { int2Array, int8Array } from '../../postgres/binary.js';
 import { topicsOf } from '../../topics/rules.js';
-import type { Size } from '../rules/capacity.js';
+import { isCounted, type Size } from '../rules/capacity.js';
 import { type NostrEvent, serializeEvent } from '../rules/event.js';
 import { factKey, type RowRef } from '../rules/facts.js';
 import type { Keep } from '../rules/keep.js';
@@ -63,8 +63,7 @@ export class DryRunState {
       int8Array(rows.map(({ row }) => row.seq)),
     ]);
     if (!served) return;
-    for (const { community, event, bytes } of rows)
-      for (const topic of [WHOLE, ...topicsOf(event)]) this.free({ community, topic }, bytes);
+    for (const { community, event, bytes } of rows) this.free(community, event, bytes);
   }
 
   /** Marks rows that would move to another bucket because of changed rules. They stay served. */
@@ -111,15 +110,18 @@ export class DryRunState {
     if (this.named.has(key)) return false;
     this.named.add(key);
     if (!served) return true;
-    const bytes = Buffer.byteLength(serializeEvent(event));
-    for (const topic of [WHOLE, ...topicsOf(event)]) this.free({ community, topic }, bytes);
+    this.free(community, event, Buffer.byteLength(serializeEvent(event)));
     return true;
   }
 
-  private free(scope: Scope, bytes: number): void {
-    const freed = this.freed.get(keyOf(scope)) ?? { events: 0, bytes: 0 };
-    freed.events += 1;
-    freed.bytes += bytes;
-    this.freed.set(keyOf(scope), freed);
+  private free(community: number, event: NostrEvent, bytes: number): void {
+    if (!isCounted(event)) return;
+    for (const topic of [WHOLE, ...topicsOf(event)]) {
+      const key = keyOf({ community, topic });
+      const freed = this.freed.get(key) ?? { events: 0, bytes: 0 };
+      freed.events += 1;
+      freed.bytes += bytes;
+      this.freed.set(key, freed);
+    }
   }
 }

@@ -8,6 +8,7 @@ import { hexArray, int2Array, int4Array, int8Array } from '../../postgres/binary
 import { withdrawReports } from '../../reports/reports.sql.js';
 import { KIND_REPORT, WITHDRAWS } from '../../reports/rules.js';
 import { UNBOUND } from '../../topics/rules.js';
+import { isCounted } from '../rules/capacity.js';
 import { type NostrEvent, serializeEvent } from '../rules/event.js';
 import type { PlacedEvent, RowRef } from '../rules/facts.js';
 import { HIDDEN_CODES, hiddenOf } from '../rules/hidden.js';
@@ -283,9 +284,11 @@ async function removeTags(client: ClientBase, rows: readonly Tagged[], tagHash: 
 }
 
 const LOWER_TOTALS_SQL = `
-  UPDATE community_totals t SET events = t.events - c.events, bytes = t.bytes - c.bytes
-  FROM (SELECT community, count(*) AS events, sum(bytes) AS bytes
-    FROM unnest($1::int[], $2::bigint[]) AS g (community, bytes) GROUP BY community) c
+  UPDATE community_totals t SET events = t.events - c.events, bytes = t.bytes - c.bytes,
+    requests = t.requests - c.requests, request_bytes = t.request_bytes - c.request_bytes
+  FROM (SELECT community, count(*) AS events, sum(bytes) AS bytes,
+      sum(request) AS requests, sum(bytes * request) AS request_bytes
+    FROM unnest($1::int[], $2::bigint[], $3::int[]) AS g (community, bytes, request) GROUP BY community) c
   WHERE t.community = c.community`;
 
 async function lowerTotals(client: ClientBase, rows: readonly LeftRow[]): Promise<void> {
@@ -296,6 +299,7 @@ async function lowerTotals(client: ClientBase, rows: readonly LeftRow[]): Promis
     values: [
       int4Array(rows.map((row) => row.community)),
       int8Array(rows.map((row) => Buffer.byteLength(row.payload))),
+      int4Array(rows.map(({ event }) => (isCounted(event) ? 0 : 1))),
     ],
   });
 }

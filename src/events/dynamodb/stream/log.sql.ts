@@ -142,12 +142,14 @@ const ENTRIES_SQL = `
       string_to_array(topics, E'\\n'), effective_key, string_to_array(tags, ',')::bigint[], came_by
     FROM entries WHERE op <> 'mark'
   ), totalled AS (
-    INSERT INTO community_totals AS t (community, events, bytes)
-    SELECT community, sum(CASE op WHEN 'upsert' THEN 1 ELSE -1 END),
-      sum(CASE op WHEN 'upsert' THEN bytes ELSE -bytes END)
-    FROM entries WHERE op <> 'mark' GROUP BY community
+    INSERT INTO community_totals AS t (community, events, bytes, requests, request_bytes)
+    SELECT community, sum(sign), sum(sign * bytes), sum(sign * request), sum(sign * bytes * request)
+    FROM (SELECT *, CASE op WHEN 'upsert' THEN 1 ELSE -1 END AS sign,
+      CASE kind WHEN ${KIND_DELETION} THEN 1 ELSE 0 END AS request FROM entries) e
+    WHERE op <> 'mark' GROUP BY community
     ON CONFLICT (community) DO UPDATE
-    SET events = t.events + excluded.events, bytes = t.bytes + excluded.bytes
+    SET events = t.events + excluded.events, bytes = t.bytes + excluded.bytes,
+      requests = t.requests + excluded.requests, request_bytes = t.request_bytes + excluded.request_bytes
   ), numbered AS (
     UPDATE lane_state SET last_seq = last_seq + $12::bigint
   )
