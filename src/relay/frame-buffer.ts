@@ -9,13 +9,21 @@ const TEXT_FRAME = 0x81;
 const HEADER_BYTES_MAX = 10;
 const SMALL_BYTES = 4_096;
 const LARGE_BYTES = 262_144;
-/** Large buffers that are free for reuse. */
-const FREE_MAX = 32;
-const free: Buffer[] = [];
+/** This many large buffers keep their memory for the next write. */
+const KEPT_MAX = 32;
+const kept: Buffer[] = [];
+/**
+ * The others, of which thousands may be in use when readers do not read, give it back at once, as a resizable
+ * buffer can. Ordinary ones would keep it: V8 collects nothing while nothing happens, and the C library keeps
+ * what is freed in pieces of this size (docs/decisions/0028-memory-after-slow-readers.md).
+ */
+const EMPTY_MAX = 1_024;
+const empty: Buffer[] = [];
+let inUse = 0;
 
 export interface Frames {
   readonly bytes: Buffer;
-  /** To be called when they are written. */
+  /** To be called once, when they are written or never will be. */
   readonly release: () => void;
 }
 
@@ -68,11 +76,27 @@ function bufferFor(bytes: number): Buffer {
   if (bytes <= SMALL_BYTES / 4) return Buffer.allocUnsafe(SMALL_BYTES / 4);
   if (bytes <= SMALL_BYTES) return Buffer.allocUnsafe(SMALL_BYTES);
   if (bytes > LARGE_BYTES) return Buffer.allocUnsafe(bytes);
-  return free.pop() ?? Buffer.allocUnsafeSlow(LARGE_BYTES);
+  inUse += 1;
+  return kept.pop() ?? (inUse <= KEPT_MAX ? Buffer.allocUnsafeSlow(LARGE_BYTES) : resizable());
+}
+
+function resizable(): Buffer {
+  const buffer = empty.pop();
+  if (buffer === undefined)
+    return Buffer.from(new ArrayBuffer(LARGE_BYTES, { maxByteLength: LARGE_BYTES }), 0, LARGE_BYTES);
+  (buffer.buffer as ArrayBuffer).resize(LARGE_BYTES);
+  return buffer;
 }
 
 function recycle(buffer: Buffer): void {
-  if (free.length < FREE_MAX) free.push(buffer);
+  inUse -= 1;
+  const memory = buffer.buffer as ArrayBuffer;
+  if (!memory.resizable) {
+    kept.push(buffer);
+    return;
+  }
+  memory.resize(0);
+  if (empty.length < EMPTY_MAX) empty.push(buffer);
 }
 
 /** Returns the offset after the header. */

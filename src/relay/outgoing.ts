@@ -119,7 +119,11 @@ export class Outgoing {
   /** Writes what was sent in this turn of the event loop now, so that `isFed` says what the socket takes. */
   flush(): void {
     const frames = this.frames.take();
-    if (frames === undefined || this.ws.readyState !== this.ws.OPEN) return;
+    if (frames === undefined) return;
+    if (this.ws.readyState !== this.ws.OPEN) {
+      frames.release();
+      return;
+    }
     this.metrics.bytesOut.inc(frames.bytes.length);
     this.socket.write(frames.bytes, frames.release);
     this.watch();
