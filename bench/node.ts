@@ -69,10 +69,15 @@ export async function withCleanUp<T>(cleanUp: () => Promise<void>, work: () => P
   }
 }
 
+let ending = false;
+/** A signal has come: what fails from now on fails because of the clean-up. */
+export const isEnding = (): boolean => ending;
+
 /** Cleans up in reverse order: a server before its folder. */
 export function cleanUpOnSignal(say: (text: string) => void): void {
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {
     process.once(signal, async () => {
+      ending = true;
       say(`${signal}: cleaning up`);
       for (const cleanUp of [...atWork].reverse()) await cleanUp().catch(() => undefined);
       process.exit(130);

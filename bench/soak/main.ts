@@ -20,6 +20,7 @@ import { changeSettings } from '../floods/set-up.js';
 import {
   type BootedNode,
   cleanUpOnSignal,
+  isEnding,
   nodeEnvironment,
   runCommand,
   startNode,
@@ -183,5 +184,11 @@ function report(options: SoakOptions, samples: readonly Sample[]): void {
   writeFileSync(options.svg, renderSoak(samples, about));
 }
 
-await main();
+try {
+  await main();
+} catch (error) {
+  if (!isEnding()) throw error;
+  // The clean-up ends the process.
+  await new Promise(() => undefined);
+}
 process.exit(0);

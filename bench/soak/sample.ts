@@ -11,13 +11,17 @@ export interface Sample {
   readonly databaseMegabytes: number;
   readonly files: number;
   readonly sockets: number;
+  /** Served, without deletion requests. */
   readonly events: number;
   readonly deadTuples: number;
-  /** The tables of events and tags, and their indexes. */
+  /** The tables of events and tags, and their indexes, without those that grow by design. */
   readonly tableMegabytes: number;
   readonly indexMegabytes: number;
-  /** What is kept for months by design: dedupe rows, outbox, tombstones. */
+  /** What grows by design: it is kept for days, months or for ever. */
   readonly keptMegabytes: number;
+  readonly keptDeadTuples: number;
+  readonly diskMegabytes: number;
+  readonly walMegabytes: number;
   /** Rows of the outbox that the slowest consumer has not read. */
   readonly lagRows: number;
   readonly erasuresOpen: number;
@@ -67,24 +71,38 @@ function openFiles(pid: number): { readonly files: number; readonly sockets: num
 
 type DatabaseSample = Pick<
   Sample,
-  'events' | 'deadTuples' | 'tableMegabytes' | 'indexMegabytes' | 'keptMegabytes' | 'lagRows' | 'erasuresOpen'
+  | 'events'
+  | 'deadTuples'
+  | 'tableMegabytes'
+  | 'indexMegabytes'
+  | 'keptMegabytes'
+  | 'keptDeadTuples'
+  | 'diskMegabytes'
+  | 'walMegabytes'
+  | 'lagRows'
+  | 'erasuresOpen'
 >;
+
+/** Dedupe rows, the outbox, tombstones, deletion requests, and the versions that history keeps. */
+const KEPT =
+  '^(event_dedupe|events_outbox|deletion_tombstones|history_deletions|(events|event_tags)_(request|history))';
 
 async function readDatabase(client: pg.Client): Promise<DatabaseSample> {
   const { rows } = await client.query<DatabaseSample>(`
     WITH tables AS (
-      SELECT c.relname AS name, c.oid, s.n_dead_tup AS dead
+      SELECT c.oid, s.n_dead_tup AS dead, c.relname ~ '${KEPT}' AS kept,
+        c.relname ~ '^event(s|_tags)_' AS posts
       FROM pg_class c JOIN pg_stat_user_tables s ON s.relid = c.oid WHERE c.relkind = 'r'
     )
     SELECT
-      (SELECT coalesce(sum(events), 0) FROM community_totals)::float8 AS events,
-      (SELECT sum(dead) FROM tables)::float8 AS "deadTuples",
-      (SELECT sum(pg_table_size(oid)) FROM tables WHERE name ~ '^event(s|_tags)(_|$)'
-        AND name !~ 'outbox')::float8 / 1e6 AS "tableMegabytes",
-      (SELECT sum(pg_indexes_size(oid)) FROM tables WHERE name ~ '^event(s|_tags)(_|$)'
-        AND name !~ 'outbox')::float8 / 1e6 AS "indexMegabytes",
-      (SELECT sum(pg_total_relation_size(oid)) FROM tables
-        WHERE name ~ '^(event_dedupe|events_outbox|deletion_tombstones)')::float8 / 1e6 AS "keptMegabytes",
+      (SELECT coalesce(sum(events - requests), 0) FROM community_totals)::float8 AS events,
+      (SELECT sum(dead) FROM tables WHERE NOT kept)::float8 AS "deadTuples",
+      (SELECT sum(pg_table_size(oid)) FROM tables WHERE posts AND NOT kept)::float8 / 1e6 AS "tableMegabytes",
+      (SELECT sum(pg_indexes_size(oid)) FROM tables WHERE posts AND NOT kept)::float8 / 1e6 AS "indexMegabytes",
+      (SELECT sum(pg_total_relation_size(oid)) FROM tables WHERE kept)::float8 / 1e6 AS "keptMegabytes",
+      (SELECT sum(dead) FROM tables WHERE kept)::float8 AS "keptDeadTuples",
+      pg_database_size(current_database())::float8 / 1e6 AS "diskMegabytes",
+      (SELECT sum(size) FROM pg_ls_waldir())::float8 / 1e6 AS "walMegabytes",
       (SELECT coalesce(max(l.last_seq - o.last_seq), 0) FROM consumer_offsets o CROSS JOIN lane_state l
         WHERE o.paused_at IS NULL)::float8 AS "lagRows",
       (SELECT count(*) FROM erasures WHERE stage <> 'completed')::float8 AS "erasuresOpen"`);
