@@ -24,6 +24,8 @@ export async function withDatabase<T>(bench: Booted, work: (client: pg.Client) =
     connectionTimeoutMillis: CONNECT_MS_MAX,
     query_timeout: QUERY_MS_MAX,
   });
+  // A server that ends says so to idle clients, too; the next query fails with it.
+  client.on('error', () => undefined);
   await client.connect();
   try {
     return await work(client);

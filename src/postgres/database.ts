@@ -2,8 +2,9 @@
  * Connections to PostgreSQL, embedded or the operator's: pools for different purposes, and separate sessions
  * for the lane, the listener and migrations.
  */
-import pg from 'pg';
+import type pg from 'pg';
 import type { QueryClass } from '../events/rules/query-cost.js';
+import { types } from './column-types.js';
 import type { EmbeddedConnection } from './embedded.js';
 import { errorCode, SQLSTATE } from './rules-error-code.js';
 import { asNoAnswer, Session, SessionPool } from './session.js';
@@ -106,14 +107,6 @@ const INDEX_WALKS = [
 const DURABLE = '-c synchronous_commit=on';
 
 const PLANNED_EACH_TIME = '-c plan_cache_mode=force_custom_plan -c jit=off';
-
-const types = {
-  getTypeParser: ((oid: number, format?: 'text' | 'binary') => {
-    // Offsets and times stay far below 2^53, so an int8 is a plain number here.
-    if (oid === pg.types.builtins.INT8 && format !== 'binary') return Number;
-    return pg.types.getTypeParser(oid, format as 'text');
-  }) as typeof pg.types.getTypeParser,
-};
 
 /** The time-out of the server, and that of this process for a server that hangs. */
 const withinMs = (statementMs: number, silenceMs = SILENCE_MS) => ({

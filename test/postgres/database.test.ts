@@ -76,3 +76,26 @@ it('a query whose connection breaks has no answer, also when the pool runs it', 
     await proxy.stop();
   }
 });
+
+it('an array of texts is read as it was written', async () => {
+  const parts = ['a', 'N', 'NULL', '"', '\\', '{', '}', ',', ' ', '', 'ü', '\n'];
+  const element = (at: number) =>
+    parts[at % 12]! + parts[(at * 5 + (at >> 3)) % 12]! + parts[(at >> 2) % 12]!;
+  const arrays = Array.from({ length: 300 }, (_, at) =>
+    Array.from({ length: at % 5 }, (_, n) => ((at + n) % 17 === 0 ? null : element(at * 7 + n * 3))),
+  );
+  for (const array of [...arrays, ['plain'], ['plain', 'kukuri:topic'], [''], [null], ['NULL']]) {
+    const { rows } = await database.pool.query<{ array: unknown }>('SELECT $1::text[] AS array', [array]);
+    expect(rows[0]!.array).toEqual(array);
+  }
+  const { rows } = await database.pool.query(
+    `SELECT '{{a,b},{c,d}}'::text[] AS nested, NULL::text[] AS none`,
+  );
+  expect(rows[0]).toEqual({
+    nested: [
+      ['a', 'b'],
+      ['c', 'd'],
+    ],
+    none: null,
+  });
+});
