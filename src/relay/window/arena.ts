@@ -1,6 +1,6 @@
 /**
  * Bytes outside the V8 heap: written one after another into slabs, each piece known by a number that stays
- * while it is moved. What is freed is overwritten at once. A slab of which much is free is given back: what
+ * while it is moved. What is freed is overwritten at once. A slab of which most is free is given back: what
  * is left in it is written to the end.
  */
 import { IntColumn, Places } from './columns.js';
@@ -13,6 +13,8 @@ const HEADER_BYTES = 8;
  * would gain.
  */
 const PIECE_BYTES_MAX = SLAB_BYTES / 16;
+/** With less than this part of it in use a slab is given back: moving a byte frees three. */
+const USED_MIN = 1 / 4;
 
 interface Slab {
   readonly bytes: Buffer;
@@ -74,7 +76,13 @@ export class Arena {
     this.live -= HEADER_BYTES + length;
     this.slabOf.set(piece, -1);
     this.pieces.giveBack(piece);
-    if (slab.live === 0 && number !== this.open) this.drop(number);
+    if (number !== this.open) this.giveBackUnused(number);
+  }
+
+  private giveBackUnused(number: number): void {
+    const { bytes, live } = this.slabs[number]!;
+    if (live === 0) this.drop(number);
+    else if (live < bytes.length * USED_MIN) this.empty(number);
   }
 
   /**
@@ -132,7 +140,7 @@ export class Arena {
     if (slab === undefined || slab.end + needed > SLAB_BYTES) {
       const before = this.open;
       this.open = this.makeSlab(SLAB_BYTES);
-      if (slab?.live === 0) this.drop(before);
+      if (slab !== undefined) this.giveBackUnused(before);
     }
     return this.open;
   }
