@@ -4,11 +4,11 @@
  */
 import type pg from 'pg';
 import type { QueryClass } from '../events/rules/query-cost.js';
-import { types } from './column-types.js';
 import type { EmbeddedConnection } from './embedded.js';
 import { errorCode, SQLSTATE } from './rules-error-code.js';
 import { asNoAnswer, Session, SessionPool } from './session.js';
 import { stepBack } from './step-back.js';
+import { types } from './values.js';
 
 export type ConnectionTarget = { readonly url: string } | EmbeddedConnection;
 
