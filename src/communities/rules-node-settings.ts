@@ -27,6 +27,7 @@ const ceilings = {
   'node.rate.httpMemberBurst': ceiling(count(1, RATE_MAX), 1_000, 'rate.httpMemberBurst'),
   'node.rate.httpAdminPerSecond': ceiling(count(1, RATE_MAX), 200, 'rate.httpAdminPerSecond'),
   'node.rate.httpAdminBurst': ceiling(count(1, RATE_MAX), 4_000, 'rate.httpAdminBurst'),
+  'node.rate.deletionRequestsPerHour': ceiling(count(1, RATE_MAX), 20_000, 'rate.deletionRequestsPerHour'),
   'node.rate.subscriptionRequestsPerHour': ceiling(
     count(1, RATE_MAX),
     600,
@@ -71,12 +72,14 @@ const ceilings = {
   'node.capacity.maxEvents': define(
     count(0, Number.MAX_SAFE_INTEGER),
     0,
-    'Maximum of served events in one community (capacity.maxEvents); 0: no ceiling',
+    'Maximum of served events in one community, without deletion requests (capacity.maxEvents); ' +
+      '0: no ceiling',
   ),
   'node.capacity.maxBytes': define(
     count(0, Number.MAX_SAFE_INTEGER),
     0,
-    'Maximum bytes of served events in one community (capacity.maxBytes); 0: no ceiling',
+    'Maximum bytes of served events in one community, without deletion requests (capacity.maxBytes); ' +
+      '0: no ceiling',
   ),
 } as const;
 

@@ -139,6 +139,7 @@ const BAD: Record<SettingKey, unknown[]> = {
   'rate.httpAdminPerSecond': [-1],
   'rate.httpAdminBurst': [0],
   'rate.subscriptionRequestsPerHour': [-1, 0.5],
+  'rate.deletionRequestsPerHour': [-1, 0.5],
   'rate.exemptLoopback': ['true', 1],
 };
 

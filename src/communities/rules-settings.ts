@@ -178,7 +178,8 @@ export const settingDefinitions = {
   'deletion.targetsPerDayMax': define(
     count(1, 1_000_000),
     10_000,
-    'Targets that the deletion requests of one author may name per day, existing or not',
+    'Targets that the deletion requests of one author may name per day, existing or not; a request without ' +
+      'one counts as one',
   ),
 
   'moderation.undoDays': define(
@@ -227,12 +228,13 @@ export const settingDefinitions = {
   'capacity.maxEvents': define(
     count(0, Number.MAX_SAFE_INTEGER),
     0,
-    'Maximum of served events; near it the node accepts less, at it the oldest are purged; 0: no limit',
+    'Maximum of served events, without deletion requests; near it the node accepts less, at it the oldest ' +
+      'are purged; 0: no limit',
   ),
   'capacity.maxBytes': define(
     count(0, Number.MAX_SAFE_INTEGER),
     0,
-    'Maximum bytes of served events as JSON, with the same steps; 0: no limit',
+    'Maximum bytes of served events as JSON, without deletion requests, with the same steps; 0: no limit',
   ),
   'capacity.backfillSeconds': define(
     count(0, 100 * YEAR_SECONDS),
@@ -437,6 +439,12 @@ export const settingDefinitions = {
     count(0, 1_000_000),
     60,
     'Requests for topics an hour, from one address and by one key; 0: no limit',
+  ),
+  'rate.deletionRequestsPerHour': define(
+    count(0, 1_000_000),
+    2_000,
+    'Requests to delete or to vanish an hour from one address, by their weight, whoever signs them; ' +
+      '0: no limit',
   ),
   'rate.exemptLoopback': define(z.boolean(), true, 'No rate limit for clients on this machine'),
 } as const;

@@ -17,6 +17,7 @@ export type Counted =
   | 'brought'
   | 'queries'
   | 'subscription-request'
+  | 'deletion-request'
   | 'session'
   | `http-${string}`
   | `rule/${string}`;

@@ -10,6 +10,7 @@ import { isKeptOut } from '../blocks/rules.js';
 import type { Community } from '../communities/communities.js';
 import type { Admission } from '../events/admission.js';
 import type { Access } from '../events/rules/access.js';
+import { isProtectedKind } from '../events/rules/deletion.js';
 import { type Accepted, isForged, isRefusal, type Refusal, refusal, tooMany } from '../events/rules/reply.js';
 import { weightOfInput } from '../events/rules/weight.js';
 import { AUTH_MS, EVENT_MS, FORGED_MS, TEXT_BYTE_MS } from '../limits/costs.js';
@@ -348,11 +349,12 @@ export class Connection implements FrameSource {
   private onEvent(community: Community, input: unknown, bytes: number): Refusal | undefined {
     const id = eventIdOf(input);
     if (id === undefined) return refusal('invalid', 'EVENT needs an event with an id');
-    const verdict = this.charges.mayPost(community, weightOfInput(input, bytes));
+    const isRequest = isProtectedKind(kindOf(input));
+    const verdict = this.charges.mayPost(community, weightOfInput(input, bytes), isRequest);
     this.judge(verdict, ({ allowed, retryAfterMs }) => {
       if (allowed) return this.admit(this.current(community), id, input, bytes);
       this.context.metrics.events.inc({ outcome: 'rate-limited' });
-      this.replies.ok(id, tooMany('events', retryAfterMs));
+      this.replies.ok(id, tooMany(isRequest ? 'requests to delete' : 'events', retryAfterMs));
     });
     return undefined;
   }

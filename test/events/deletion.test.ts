@@ -504,6 +504,14 @@ describe('the count of targets', () => {
       expect(await own.publish(deletionOf(alice, sign(alice), sign(bob)))).toEqual(refused);
       expect(await own.publish(deletionOf(alice, sign(alice)))).toEqual([true, '']);
     }));
+
+  it('has one for a request without a target, which is kept for ever as well', () =>
+    withSettings({ 'deletion.targetsPerDayMax': 2 }, async (_, own) => {
+      for (const content of ['1', '2'])
+        expect(await own.publish(sign(alice, { kind: 5, content }))).toEqual([true, '']);
+      const refused = [false, 'rate-limited: too many deletions today'];
+      expect(await own.publish(sign(alice, { kind: 5, content: '3' }))).toEqual(refused);
+    }));
 });
 
 describe('a store that fails', () => {

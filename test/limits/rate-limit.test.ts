@@ -163,6 +163,27 @@ describe('an address', () => {
     await fresh.close();
   });
 
+  it('of requests to delete and to vanish is that of the address, whoever signs them', async () => {
+    await set(community().id, { 'rate.eventsBurst': 100, 'rate.deletionRequestsPerHour': 3 });
+    const client = await from('203.0.113.60');
+    const request = (kind: number) => sign(newAuthor(), { kind, tags: [['e', 'f'.repeat(64)]] });
+    for (const kind of [5, 62, 5])
+      expect((await client.publish(request(kind)))[1]).not.toMatch(/rate-limited/);
+    const refused = [false, 'rate-limited: too many requests to delete, try again in 1200 s'];
+    expect(await client.publish(request(5))).toEqual(refused);
+    expect(await client.publish(request(62))).toEqual(refused);
+    expect(accepted(await post(client, 3))).toBe(3);
+    expect((await (await from('203.0.113.61')).publish(request(5)))[0]).toBe(true);
+    nowMs += 1_200_000;
+    expect((await client.publish(request(5)))[0]).toBe(true);
+    // A large one counts by its weight.
+    nowMs += 3_600_000;
+    const large = sign(newAuthor(), { kind: 5, content: 'x'.repeat(9_000) });
+    expect((await client.publish(large))[0]).toBe(true);
+    expect(await client.publish(request(5))).toEqual(refused);
+    await set(community().id, { ...RATES, 'rate.deletionRequestsPerHour': 2_000 });
+  });
+
   it('on this machine is exempt, until the setting says otherwise', async () => {
     const client = await from(undefined);
     expect(accepted(await post(client, 12))).toBe(12);

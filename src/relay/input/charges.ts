@@ -4,6 +4,7 @@
  */
 import type { Communities, Community } from '../../communities/communities.js';
 import { rateKey } from '../../limits/keys.js';
+import { ALLOWED } from '../../limits/local-buckets.js';
 import type { Rates, Verdict } from '../../limits/rates.js';
 import type { Work } from '../../limits/work.js';
 import { isExempt } from '../../port/rate.js';
@@ -46,8 +47,20 @@ export class Charges {
   }
 
   /** The author of an event pays once its signature is checked (events/admission.ts). */
-  mayPost(community: Community, weight: number): Verdict | Promise<Verdict> {
-    return this.take(community, 'events', [this.client.rateKey], weight);
+  mayPost(community: Community, weight: number, isRequest: boolean): Verdict | Promise<Verdict> {
+    const verdict = this.take(community, 'events', [this.client.rateKey], weight);
+    if (!isRequest) return verdict;
+    const goOn = (of: Verdict) => (of.allowed ? this.mayRequest(community, weight) : of);
+    return verdict instanceof Promise ? verdict.then(goOn) : goOn(verdict);
+  }
+
+  /** Requests to delete and to vanish are kept for ever. Keys are free, so the address pays. */
+  private mayRequest(community: Community, weight: number): Verdict | Promise<Verdict> {
+    const { id, settings } = community;
+    const perHour = settings['rate.deletionRequestsPerHour'];
+    if (perHour === 0 || this.isExempt(community)) return ALLOWED;
+    const key = rateKey(id, 'deletion-request', this.client.rateKey);
+    return this.context.rates.take(key, perHour / 3_600, perHour, this.context.now(), weight);
   }
 
   mayAsk(community: Community, pubkeys: Iterable<string>): Verdict | Promise<Verdict> {

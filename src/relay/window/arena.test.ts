@@ -56,7 +56,7 @@ describe('the bytes of the window', () => {
     expect(arena.bytes - MIB).toBeLessThan((arena.live * 8) / 7);
   });
 
-  it('give a slab back when three quarters of it are free, also when a piece of each is kept for ever', () => {
+  it('give a slab back when three quarters of it are free, also when a piece of each is kept', () => {
     const arena = new Arena();
     const kept: number[] = [];
     for (let at = 0; at < 100_000; at++) {

@@ -192,15 +192,18 @@ class BatchDecider {
     return decision === 'stored' && !this.withinQuota(submission) ? 'overQuota' : decision;
   }
 
-  /** Tombstones are kept for ever, so each author may make only a limited number per day. */
+  /**
+   * Requests and tombstones are kept for ever, so each author may make only a limited number per day. A
+   * request without a target counts as one.
+   */
   private withinQuota({ community, event }: Submission): boolean {
     if (event.kind !== KIND_DELETION) return true;
     const key = factKey(community, event.pubkey);
-    const targets = deletionTargets(event).length;
+    const targets = Math.max(1, deletionTargets(event).length);
     const left = (this.deletionsLeft.get(key) ?? Number.POSITIVE_INFINITY) - targets;
     if (left < 0) return false;
     this.deletionsLeft.set(key, left);
-    if (targets > 0) this.quotaUses.push({ community, author: event.pubkey, targets });
+    this.quotaUses.push({ community, author: event.pubkey, targets });
     return true;
   }
 

@@ -60,8 +60,9 @@ export const MEANINGS_JA: Readonly<Record<string, string>> = {
   'erasure.auditLog': '消去するメンバーの名前がある監査ログの行の扱いです。',
   'erasure.auditKeepDays': 'erasure.auditLog=keep のとき、監査ログの行を削除するまでの日数です。',
   'capacity.maxEvents':
-    '配信するイベント数の上限です。近づくと受け付けを減らし、達すると古いものから削除します。0 は上限なしです。',
-  'capacity.maxBytes': '配信するイベントの JSON のバイト数の上限です。段階は同じです。0 は上限なしです。',
+    '配信するイベント数（削除リクエストを除く）の上限です。近づくと受け付けを減らし、達すると古いものから削除します。0 は上限なしです。',
+  'capacity.maxBytes':
+    '配信するイベント（削除リクエストを除く）の JSON のバイト数の上限です。段階は同じです。0 は上限なしです。',
   'capacity.backfillSeconds':
     'これより古いイベントは過去のイベントとみなし、容量が不足すると最初に拒否します。',
   'capacity.lagSecondsMax':
@@ -125,13 +126,15 @@ export const MEANINGS_JA: Readonly<Record<string, string>> = {
   'rate.httpAdminBurst': 'オペレーターが API に一度に送れる要求です。',
   'rate.subscriptionRequestsPerHour':
     '1 時間あたりのトピックの申請数です（アドレスごと、鍵ごと）。0 は制限なしです。',
+  'rate.deletionRequestsPerHour':
+    '1 つのアドレスから 1 時間に送れる、削除と退会（vanish）の依頼の数です。署名した鍵は問いません。0 は制限なしです。',
   'rate.exemptLoopback': 'このマシン上のクライアントには頻度の制限をかけません。',
   'node.rate.exemptLoopback':
     'このマシン上のクライアントを頻度の制限から外すこと（rate.exemptLoopback）を、コミュニティに許可するかどうかです。',
   'node.capacity.maxEvents':
-    '1 つのコミュニティが配信するイベント数の上限です（capacity.maxEvents）。0 は上限なしです。',
+    '1 つのコミュニティが配信するイベント数（削除リクエストを除く）の上限です（capacity.maxEvents）。0 は上限なしです。',
   'node.capacity.maxBytes':
-    '1 つのコミュニティが配信するイベントのバイト数の上限です（capacity.maxBytes）。0 は上限なしです。',
+    '1 つのコミュニティが配信するイベント（削除リクエストを除く）のバイト数の上限です（capacity.maxBytes）。0 は上限なしです。',
   'node.communitySharePercent':
     '開いているフィルターの値のうち、1 つのコミュニティが使える割合です。コミュニティが 1 つだけなら全部使えます。',
   'node.outboxStreamsMax':
