@@ -97,8 +97,10 @@ async function readDatabase(client: pg.Client): Promise<DatabaseSample> {
     SELECT
       (SELECT coalesce(sum(events - requests), 0) FROM community_totals)::float8 AS events,
       (SELECT sum(dead) FROM tables WHERE NOT kept)::float8 AS "deadTuples",
-      (SELECT sum(pg_table_size(oid)) FROM tables WHERE posts AND NOT kept)::float8 / 1e6 AS "tableMegabytes",
-      (SELECT sum(pg_indexes_size(oid)) FROM tables WHERE posts AND NOT kept)::float8 / 1e6 AS "indexMegabytes",
+      (SELECT sum(pg_table_size(oid)) FROM tables WHERE posts AND NOT kept)::float8 / 1e6
+        AS "tableMegabytes",
+      (SELECT sum(pg_indexes_size(oid)) FROM tables WHERE posts AND NOT kept)::float8 / 1e6
+        AS "indexMegabytes",
       (SELECT sum(pg_total_relation_size(oid)) FROM tables WHERE kept)::float8 / 1e6 AS "keptMegabytes",
       (SELECT sum(dead) FROM tables WHERE kept)::float8 AS "keptDeadTuples",
       pg_database_size(current_database())::float8 / 1e6 AS "diskMegabytes",

@@ -1,6 +1,7 @@
 /** What an operator should look at first, each found with a bounded query. */
 import type { Pool } from 'pg';
 import type { Community } from '../communities/communities.js';
+import { readTotals } from '../communities/communities.sql.js';
 import { countWaiting } from '../erasure/erasures.sql.js';
 import { openAlarms } from '../erasure/people.sql.js';
 import { readCommunitySteps, readSize, WHOLE } from '../events/postgres/capacity.js';
@@ -73,7 +74,10 @@ export interface LimitForecast extends Forecast {
   readonly limit: number;
 }
 
-/** When the limits of this community are met. Without a limit or with little history there is none. */
+/**
+ * When the limits of this community are met. Without a limit or with little history there is none. The
+ * history has deletion requests, which limits do not count: what is left until a limit is without them.
+ */
 export async function communityForecasts(
   pool: Pool,
   { id, settings }: Community,
@@ -83,10 +87,11 @@ export async function communityForecasts(
   if (maxEvents === 0 && maxBytes === 0) return [];
   const sizes = await readSizes(pool, id, now - FORECAST_MS);
   const size = await readSize(pool, { community: id, topic: WHOLE });
+  const kept = await readTotals(pool, id);
   const of = (what: 'events' | 'bytes', limit: number): LimitForecast[] => {
     if (limit === 0) return [];
     const used = size[what];
-    const points = [...sizes.map((one) => ({ at: one.at, value: one[what] })), { at: now, value: used }];
+    const points = [...sizes, { at: now, ...kept }].map((one) => ({ at: one.at, value: one[what] }));
     const found = forecast(points, limit - used, now);
     return found === undefined ? [] : [{ of: what, used, limit, ...found }];
   };

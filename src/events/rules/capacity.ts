@@ -40,7 +40,7 @@ export type LagStep = Exclude<Step, 3>;
 export interface Capacity {
   readonly step: Step;
   readonly topics: ReadonlyMap<string, Step>;
-  /** Topics over their limit that hold only current versions besides requests, which are never purged (I11). */
+  /** Topics over their limit whose events, besides requests, are current versions: never purged (I11). */
   readonly full: ReadonlySet<string>;
   readonly lag: LagStep;
 }
@@ -91,8 +91,8 @@ export const TOPIC_STEP_WORDS: Record<Step, string> = {
 export const FULL_WORDS = 'it takes no posts, and its remaining events are never purged';
 
 /**
- * Whether the limits count an event. Deletion requests are kept for ever and never refused for space: counted,
- * they would leave less and less room for posts, and everybody may send them.
+ * Whether the limits count an event. Deletion requests are kept for ever and never refused for space: if they
+ * counted, they would leave less and less room for posts, and everybody may send them.
  */
 export const isCounted = ({ kind }: Pick<NostrEvent, 'kind'>): boolean => kind !== KIND_DELETION;
 
