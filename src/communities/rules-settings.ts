@@ -443,8 +443,8 @@ export const settingDefinitions = {
   'rate.deletionRequestsPerHour': define(
     count(0, 1_000_000),
     2_000,
-    'Requests to delete or to vanish an hour from one address, by their weight, whoever signs them; ' +
-      '0: no limit',
+    'Requests to delete, and as many to vanish, an hour from one address, by their weight, whoever signs ' +
+      'them; 0: no limit',
   ),
   'rate.exemptLoopback': define(z.boolean(), true, 'No rate limit for clients on this machine'),
 } as const;

@@ -18,6 +18,7 @@ export type Counted =
   | 'queries'
   | 'subscription-request'
   | 'deletion-request'
+  | 'vanish-request'
   | 'session'
   | `http-${string}`
   | `rule/${string}`;

@@ -23,6 +23,8 @@ export const MIGRATION_MS_MAX = 3_600_000;
 
 /** How long one statement waits for a lock, while others wait behind it. */
 const LOCK_WAIT_MS_MAX = 2_000;
+/** The lane, which locks rows in another order, may win a deadlock. */
+const LOCKED_OUT = new Set<string | undefined>([SQLSTATE.lockNotAvailable, SQLSTATE.deadlock]);
 const TRIES = 30;
 const TRY_AGAIN_MS = 2_000;
 
@@ -112,7 +114,7 @@ async function runPending(client: Client, folder: string): Promise<void> {
       });
       return;
     } catch (error) {
-      if (errorCode(error) !== SQLSTATE.lockNotAvailable || tries >= TRIES) throw error;
+      if (!LOCKED_OUT.has(errorCode(error)) || tries >= TRIES) throw error;
       await client.query('ROLLBACK');
       await delay(TRY_AGAIN_MS);
     }

@@ -10,6 +10,7 @@ export const SQLSTATE = {
   /** Also for a row without a partition. */
   checkViolation: '23514',
   failedTransaction: '25P02',
+  deadlock: '40P01',
   undefinedTable: '42P01',
   insufficientPrivilege: '42501',
   lockNotAvailable: '55P03',

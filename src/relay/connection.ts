@@ -10,7 +10,6 @@ import { isKeptOut } from '../blocks/rules.js';
 import type { Community } from '../communities/communities.js';
 import type { Admission } from '../events/admission.js';
 import type { Access } from '../events/rules/access.js';
-import { isProtectedKind } from '../events/rules/deletion.js';
 import { type Accepted, isForged, isRefusal, type Refusal, refusal, tooMany } from '../events/rules/reply.js';
 import { weightOfInput } from '../events/rules/weight.js';
 import { AUTH_MS, EVENT_MS, FORGED_MS, TEXT_BYTE_MS } from '../limits/costs.js';
@@ -349,12 +348,11 @@ export class Connection implements FrameSource {
   private onEvent(community: Community, input: unknown, bytes: number): Refusal | undefined {
     const id = eventIdOf(input);
     if (id === undefined) return refusal('invalid', 'EVENT needs an event with an id');
-    const isRequest = isProtectedKind(kindOf(input));
-    const verdict = this.charges.mayPost(community, weightOfInput(input, bytes), isRequest);
-    this.judge(verdict, ({ allowed, retryAfterMs }) => {
+    const verdict = this.charges.mayPost(community, kindOf(input), weightOfInput(input, bytes));
+    this.judge(verdict, ({ allowed, retryAfterMs, what = 'events' }) => {
       if (allowed) return this.admit(this.current(community), id, input, bytes);
       this.context.metrics.events.inc({ outcome: 'rate-limited' });
-      this.replies.ok(id, tooMany(isRequest ? 'requests to delete' : 'events', retryAfterMs));
+      this.replies.ok(id, tooMany(what, retryAfterMs));
     });
     return undefined;
   }
@@ -430,7 +428,7 @@ export class Connection implements FrameSource {
    * Continues at once when the verdict is known. Otherwise the frames of this client wait for it, in order;
    * other clients are not affected.
    */
-  private judge(verdict: Verdict | Promise<Verdict>, goOn: (verdict: Verdict) => void): void {
+  private judge<V extends Verdict>(verdict: V | Promise<V>, goOn: (verdict: V) => void): void {
     if (!(verdict instanceof Promise)) {
       goOn(verdict);
       return;

@@ -9,7 +9,7 @@ import { isNodeOperator, type NodeOperators, refuseOthers } from '../api/node-op
 import { denial } from '../api/rules-errors.js';
 import { milliseconds } from '../api/schemas.js';
 import type { Communities, Community } from '../communities/communities.js';
-import { readSize, WHOLE } from '../events/postgres/capacity.js';
+import { readTotals } from '../communities/communities.sql.js';
 import type { EventStore } from '../events/store.js';
 import type { EventTable } from '../events/stored-events.js';
 import type { JobsPreview } from '../jobs/run.js';
@@ -192,7 +192,7 @@ export function storageRoutes(options: StorageOptions): Route[] {
       handler: async (call) => {
         const { community, now } = call;
         const own = await listOwnRetention(pool, community.id, TOPICS_MAX + 1);
-        const size = await readSize(pool, { community: community.id, topic: WHOLE });
+        const size = await readTotals(pool, community.id);
         const common = {
           ...size,
           retention: retentionOf(community),

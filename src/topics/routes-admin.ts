@@ -42,11 +42,14 @@ const nodeTopic = z.strictObject({
   ref_count: z.number().int().describe('Active subscriptions of active members'),
   priority: z.number().int().describe('Topics with a higher priority are kept longer when space runs out'),
   ingest_policy: ingestPolicySchema,
-  events: z.number().int(),
-  bytes: z.number().int(),
+  events: z.number().int().describe('Served, with deletion requests'),
+  bytes: z.number().int().describe('Of these events, as JSON'),
   capacity: z
     .strictObject({ step: stepNumber, since: milliseconds.nullable(), percent, full: z.boolean() })
-    .describe('By its own limits. full: nothing in it can be purged, so it accepts no posts'),
+    .describe(
+      'By its own limits, which do not count deletion requests. full: nothing in it can be purged, so it ' +
+        'accepts no posts',
+    ),
   created_at: milliseconds,
   updated_at: milliseconds,
 });

@@ -50,7 +50,7 @@ export function topicPreviewRoute({ pool, events: store }: TopicPreviewOptions):
       const found = await readNodeTopic(pool, community.id, topic);
       if (found === undefined) return denial('NOT_FOUND');
       if (running >= AT_ONCE_MAX) return denial('RATE_LIMITED', { retry_after_seconds: RETRY_AFTER_SECONDS });
-      const { events, bytes, step } = found;
+      const { events, bytes, countedEvents, countedBytes, step } = found;
       const change = {
         community: community.id,
         topic,
@@ -58,7 +58,7 @@ export function topicPreviewRoute({ pool, events: store }: TopicPreviewOptions):
         after: withPolicy(community, topic, policy, now),
         limits: topicLimits(policy),
         step,
-        size: { events, bytes },
+        size: { events: countedEvents, bytes: countedBytes },
         now,
       };
       running += 1;

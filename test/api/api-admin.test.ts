@@ -405,9 +405,12 @@ describe('topics of the node', () => {
     const held = await holdJobs();
     await done('POST', TOPICS, { topic_id: topic, ingest_policy: policy });
     const { pool } = relay.database;
-    await pool.query('INSERT INTO topic_totals (community, topic, events, bytes) VALUES (1, $1, 19, 500)', [
-      topic,
-    ]);
+    // Limits do not count the three deletion requests.
+    await pool.query(
+      `INSERT INTO topic_totals (community, topic, events, bytes, requests, request_bytes)
+       VALUES (1, $1, 22, 590, 3, 90)`,
+      [topic],
+    );
     await pool.query(`INSERT INTO capacity_steps (community, topic, step, since) VALUES (1, $1, 1, 5000)`, [
       topic,
     ]);

@@ -229,6 +229,8 @@ describe('totals', () => {
     await postMany(2, { tags: topic('a') });
     for (const name of ['a', 'b', 'ü'])
       await post({ kind: 5, tags: [['e', 'f'.repeat(64)], ...topic(name, 'a', 'a')], content: '削除' });
+    const escapes = '\u0001 C:\\users \\u0000';
+    await post({ kind: 5, tags: [['e', 'f'.repeat(64)], ...topic('b')], content: escapes });
     // Not text for PostgreSQL: it is left out, and does not stop the migration.
     await post({
       kind: 5,
@@ -249,6 +251,23 @@ describe('totals', () => {
     await pool.query('UPDATE topic_totals SET requests = 0, request_bytes = 0');
     for (const update of migration.match(/^UPDATE [\s\S]*?;$/gm)!) await pool.query(update);
     expect((await totals()).kept).toEqual(kept);
+  });
+
+  it('are right again when requests leave that were stored before they were counted', async () => {
+    await postMany(3, { tags: topic('a') });
+    const request = { kind: 5, tags: [['e', 'f'.repeat(64)], ...topic('a')] };
+    await postMany(12, request);
+    const { pool } = relay.database;
+    await pool.query('UPDATE community_totals SET requests = 0, request_bytes = 0');
+    await pool.query('UPDATE topic_totals SET requests = 0, request_bytes = 0');
+    await postMany(2, request);
+    await set('deletion.keepRequestsDays', 30);
+    await followed(({ settings }) => settings['deletion.keepRequestsDays'] === 30);
+    const before = ahead;
+    ahead += 31 * day * 1_000;
+    await run(forgetRequests);
+    ahead = before;
+    await expectExact(['a']);
   });
 
   it('are filled by the migration from existing events', async () => {

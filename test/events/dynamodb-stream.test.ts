@@ -8,6 +8,7 @@ import { readTotals } from '../../src/communities/communities.sql.js';
 import { Dynamodb } from '../../src/events/dynamodb/client.js';
 import { Streams, streamsEndpoint } from '../../src/events/dynamodb/stream/client.js';
 import { StreamFollower } from '../../src/events/dynamodb/stream/follow.js';
+import { readSize, WHOLE } from '../../src/events/postgres/capacity.js';
 import { type NostrEvent, serializeEvent } from '../../src/events/rules/event.js';
 import { OutboxBehind, type ViewChange } from '../../src/events/store.js';
 import { createLog } from '../../src/node/log.js';
@@ -134,6 +135,8 @@ describe.skipIf(!hasStreams)('the stream', () => {
       events: 3,
       bytes: bytes(kept, young, request),
     });
+    const counted = { events: 2, bytes: bytes(kept, young) };
+    expect(await readSize(on.database.pool, { community, topic: WHOLE })).toEqual(counted);
     expect((await changes()).map(({ op }) => op)).toEqual(all.map((what) => what.split(' ')[0]));
     await on.stores[0]!.restore(refs);
     await drain();

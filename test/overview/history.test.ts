@@ -167,8 +167,12 @@ describe('the history', () => {
     expect((await readHistory('30d')).forecasts).toEqual([]);
     await writeSetting(pool, 1, 'capacity.maxEvents', 1_000, Date.now());
     await vi.waitUntil(() => one.node.communities.get(1)!.settings['capacity.maxEvents'] === 1_000, FAR);
+    // Half of them are deletion requests, which the limit does not count: 950 are left at one an hour.
+    await pool.query('UPDATE community_totals SET events = 100, requests = 50 WHERE community = 1');
     const { forecasts } = await readHistory('30d');
     expect(forecasts).toMatchObject([{ of: 'events', limit: 1_000 }]);
+    const hours = (forecasts[0]!.full_at! - Date.now()) / HOUR_MS;
+    expect(Math.round(hours / 50)).toBe(19);
     const { body } = await api.ask<History>('GET', '/v1/admin/overview', { as: viewer });
     expect(body.forecasts).toHaveLength(1);
   });

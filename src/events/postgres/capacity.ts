@@ -51,12 +51,20 @@ const RAISE_SQL = `
   ON CONFLICT (community, topic) DO UPDATE
   SET events = t.events + excluded.events, bytes = t.bytes + excluded.bytes,
     requests = t.requests + excluded.requests, request_bytes = t.request_bytes + excluded.request_bytes`;
-/** The row of an empty topic is deleted; otherwise invented topics would stay for ever. */
+/**
+ * The row of an empty topic is deleted; otherwise invented topics would stay for ever. Of requests that were
+ * stored before there was a count of them, none may be in it: then they count as events until they leave.
+ */
 const LOWER_SQL = `
   MERGE INTO topic_totals t USING (${CHANGES}) c ON t.community = c.community AND t.topic = c.topic
   WHEN MATCHED AND t.events <= c.events THEN DELETE
   WHEN MATCHED THEN UPDATE SET events = t.events - c.events, bytes = t.bytes - c.bytes,
-    requests = t.requests - c.requests, request_bytes = t.request_bytes - c.request_bytes`;
+    requests = ${lowered('requests', 'events')}, request_bytes = ${lowered('request_bytes', 'bytes')}`;
+
+/** A part of a total, after both are lowered: never below 0, and never more than the whole. */
+export function lowered(part: string, whole: string): string {
+  return `least(t.${whole} - c.${whole}, greatest(0, t.${part} - c.${part}))`;
+}
 
 export function raiseTopicTotals(client: ClientBase, changes: readonly TopicChange[]): Promise<void> {
   return changeTotals(client, 'raise-topics', RAISE_SQL, changes);

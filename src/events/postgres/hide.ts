@@ -14,7 +14,7 @@ import type { PlacedEvent, RowRef } from '../rules/facts.js';
 import { HIDDEN_CODES, hiddenOf } from '../rules/hidden.js';
 import { Keep } from '../rules/keep.js';
 import type { HiddenRow } from '../rules/writes.js';
-import { lowerTopicTotals } from './capacity.js';
+import { lowered, lowerTopicTotals } from './capacity.js';
 import { type TagHash, tagKeys } from './tag-hash.js';
 
 const GONE = `
@@ -285,7 +285,7 @@ async function removeTags(client: ClientBase, rows: readonly Tagged[], tagHash: 
 
 const LOWER_TOTALS_SQL = `
   UPDATE community_totals t SET events = t.events - c.events, bytes = t.bytes - c.bytes,
-    requests = t.requests - c.requests, request_bytes = t.request_bytes - c.request_bytes
+    requests = ${lowered('requests', 'events')}, request_bytes = ${lowered('request_bytes', 'bytes')}
   FROM (SELECT community, count(*) AS events, sum(bytes) AS bytes,
       sum(request) AS requests, sum(bytes * request) AS request_bytes
     FROM unnest($1::int[], $2::bigint[], $3::int[]) AS g (community, bytes, request) GROUP BY community) c

@@ -3,12 +3,30 @@
  * Exempt clients pay nothing.
  */
 import type { Communities, Community } from '../../communities/communities.js';
-import { rateKey } from '../../limits/keys.js';
+import { KIND_DELETION, KIND_VANISH } from '../../events/rules/classify.js';
+import { type Counted, rateKey } from '../../limits/keys.js';
 import { ALLOWED } from '../../limits/local-buckets.js';
 import type { Rates, Verdict } from '../../limits/rates.js';
 import type { Work } from '../../limits/work.js';
 import { isExempt } from '../../port/rate.js';
 import type { Client } from './incoming.js';
+
+/** The answer for an event. */
+export interface PostVerdict extends Verdict {
+  /** Of what there are too many, if not of events. */
+  readonly what?: string;
+}
+
+interface Request {
+  readonly counted: Counted;
+  readonly what: string;
+}
+
+/** By kind. A bucket for each: whoever fills one does not keep others of the address from the other. */
+const REQUESTS: ReadonlyMap<unknown, Request> = new Map([
+  [KIND_DELETION, { counted: 'deletion-request', what: 'requests to delete' }],
+  [KIND_VANISH, { counted: 'vanish-request', what: 'requests to vanish' }],
+]);
 
 export interface ChargesContext {
   readonly communities: Communities;
@@ -47,20 +65,31 @@ export class Charges {
   }
 
   /** The author of an event pays once its signature is checked (events/admission.ts). */
-  mayPost(community: Community, weight: number, isRequest: boolean): Verdict | Promise<Verdict> {
+  mayPost(community: Community, kind: unknown, weight: number): PostVerdict | Promise<PostVerdict> {
     const verdict = this.take(community, 'events', [this.client.rateKey], weight);
-    if (!isRequest) return verdict;
-    const goOn = (of: Verdict) => (of.allowed ? this.mayRequest(community, weight) : of);
+    const request = REQUESTS.get(kind);
+    if (request === undefined) return verdict;
+    const goOn = (of: Verdict) => (of.allowed ? this.mayRequest(community, request, weight) : of);
     return verdict instanceof Promise ? verdict.then(goOn) : goOn(verdict);
   }
 
-  /** Requests to delete and to vanish are kept for ever. Keys are free, so the address pays. */
-  private mayRequest(community: Community, weight: number): Verdict | Promise<Verdict> {
-    const { id, settings } = community;
+  /** They are kept for ever. Keys are free, so the address pays. A refused one takes no token of events. */
+  private mayRequest(
+    { id, settings }: Community,
+    { counted, what }: Request,
+    weight: number,
+  ): PostVerdict | Promise<PostVerdict> {
     const perHour = settings['rate.deletionRequestsPerHour'];
-    if (perHour === 0 || this.isExempt(community)) return ALLOWED;
-    const key = rateKey(id, 'deletion-request', this.client.rateKey);
-    return this.context.rates.take(key, perHour / 3_600, perHour, this.context.now(), weight);
+    if (perHour === 0 || isExempt(this.client, settings)) return ALLOWED;
+    const { rates, now } = this.context;
+    const { rateKey: payer } = this.client;
+    const settle = (verdict: Verdict): PostVerdict => {
+      if (verdict.allowed) return verdict;
+      rates.giveBack(rateKey(id, 'events', payer), weight);
+      return { ...verdict, what };
+    };
+    const verdict = rates.take(rateKey(id, counted, payer), perHour / 3_600, perHour, now(), weight);
+    return verdict instanceof Promise ? verdict.then(settle) : settle(verdict);
   }
 
   mayAsk(community: Community, pubkeys: Iterable<string>): Verdict | Promise<Verdict> {

@@ -149,7 +149,8 @@ const ENTRIES_SQL = `
     WHERE op <> 'mark' GROUP BY community
     ON CONFLICT (community) DO UPDATE
     SET events = t.events + excluded.events, bytes = t.bytes + excluded.bytes,
-      requests = t.requests + excluded.requests, request_bytes = t.request_bytes + excluded.request_bytes
+      requests = least(t.events + excluded.events, greatest(0, t.requests + excluded.requests)),
+      request_bytes = least(t.bytes + excluded.bytes, greatest(0, t.request_bytes + excluded.request_bytes))
   ), numbered AS (
     UPDATE lane_state SET last_seq = last_seq + $12::bigint
   )

@@ -49,7 +49,7 @@ export const MEANINGS_JA: Readonly<Record<string, string>> = {
   'deletion.auditDays': '削除されたイベントを、誰にも見えない状態でデータベースに残す日数です。',
   'deletion.keepRequestsDays':
     '削除の依頼とその記録を残す日数です。日数を指定すると、ID が忘れられた後（retention.dedupeDays）に、削除済みのイベントを再び送れるようになります。',
-  'deletion.targetsPerDayMax': '作者 1 人の削除の依頼が 1 日に指定できる対象の数です。',
+  'deletion.targetsPerDayMax': '作者 1 人の削除の依頼が 1 日に指定できる対象の数です。対象のない依頼は 1 つと数えます。',
   'moderation.undoDays': 'モデレーターが取り除いたイベントを元に戻せる日数です。その後は物理的に削除します。',
   'privacy.exportHours': '個人データのファイルをダウンロードできる時間です。',
   'privacy.exportBytesMax':
@@ -60,9 +60,9 @@ export const MEANINGS_JA: Readonly<Record<string, string>> = {
   'erasure.auditLog': '消去するメンバーの名前がある監査ログの行の扱いです。',
   'erasure.auditKeepDays': 'erasure.auditLog=keep のとき、監査ログの行を削除するまでの日数です。',
   'capacity.maxEvents':
-    '配信するイベント数（削除リクエストを除く）の上限です。近づくと受け付けを減らし、達すると古いものから削除します。0 は上限なしです。',
+    '配信するイベント数（削除の依頼を除く）の上限です。近づくと受け付けを減らし、達すると古いものから削除します。0 は上限なしです。',
   'capacity.maxBytes':
-    '配信するイベント（削除リクエストを除く）の JSON のバイト数の上限です。段階は同じです。0 は上限なしです。',
+    '配信するイベント（削除の依頼を除く）の JSON のバイト数の上限です。段階は同じです。0 は上限なしです。',
   'capacity.backfillSeconds':
     'これより古いイベントは過去のイベントとみなし、容量が不足すると最初に拒否します。',
   'capacity.lagSecondsMax':
@@ -127,14 +127,14 @@ export const MEANINGS_JA: Readonly<Record<string, string>> = {
   'rate.subscriptionRequestsPerHour':
     '1 時間あたりのトピックの申請数です（アドレスごと、鍵ごと）。0 は制限なしです。',
   'rate.deletionRequestsPerHour':
-    '1 つのアドレスから 1 時間に送れる、削除と退会（vanish）の依頼の数です。署名した鍵は問いません。0 は制限なしです。',
+    '1 つのアドレスから 1 時間に送れる、削除と消滅（vanish）の依頼の数です（種類ごと、重さで数えます）。署名した鍵は問いません。0 は制限なしです。',
   'rate.exemptLoopback': 'このマシン上のクライアントには頻度の制限をかけません。',
   'node.rate.exemptLoopback':
     'このマシン上のクライアントを頻度の制限から外すこと（rate.exemptLoopback）を、コミュニティに許可するかどうかです。',
   'node.capacity.maxEvents':
-    '1 つのコミュニティが配信するイベント数（削除リクエストを除く）の上限です（capacity.maxEvents）。0 は上限なしです。',
+    '1 つのコミュニティが配信するイベント数（削除の依頼を除く）の上限です（capacity.maxEvents）。0 は上限なしです。',
   'node.capacity.maxBytes':
-    '1 つのコミュニティが配信するイベント（削除リクエストを除く）のバイト数の上限です（capacity.maxBytes）。0 は上限なしです。',
+    '1 つのコミュニティが配信するイベント（削除の依頼を除く）のバイト数の上限です（capacity.maxBytes）。0 は上限なしです。',
   'node.communitySharePercent':
     '開いているフィルターの値のうち、1 つのコミュニティが使える割合です。コミュニティが 1 つだけなら全部使えます。',
   'node.outboxStreamsMax':
