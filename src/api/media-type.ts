@@ -1,4 +1,5 @@
 /** Selects the media type of an answer by the Accept header of the client (RFC 9110). */
+import { elementsOf } from '../port/list-header.js';
 
 interface Range {
   readonly type: string;
@@ -7,10 +8,11 @@ interface Range {
 
 /** The first type is the default: for a client without preference, and if no accepted type is available. */
 export function preferredType(accept: string | undefined, types: readonly string[]): string {
-  const ranges = (accept ?? '').split(',').map(rangeOf);
+  const ranges = elementsOf(accept).map(rangeOf);
+  const accepted = types.filter((type) => qualityOf(type, ranges) > 0);
   const wanted = ranges.filter(({ quality }) => quality > 0).sort((a, b) => b.quality - a.quality);
   for (const { type } of wanted) {
-    const found = types.find((candidate) => matches(type, candidate) && qualityOf(candidate, ranges) > 0);
+    const found = accepted.find((candidate) => matches(type, candidate));
     if (found !== undefined) return found;
   }
   return types[0]!;

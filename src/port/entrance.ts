@@ -9,7 +9,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { type Denial, denial } from '../api/rules-errors.js';
 import { isKeptOut } from '../blocks/rules.js';
 import type { Communities, Community } from '../communities/communities.js';
-import { AUTH_MS } from '../limits/costs.js';
+import { AUTH_MS, headMs } from '../limits/costs.js';
 import { Counts } from '../limits/counts.js';
 import type { LoopTurns } from '../limits/loop-turns.js';
 import type { Rates } from '../limits/rates.js';
@@ -20,7 +20,7 @@ import { keysOf } from './connections.js';
 import { hostOf } from './host.js';
 import { isExempt, refuseRate, tooMany } from './rate.js';
 
-/** The cost of a request on the event loop, refused or not: its head, its route and a small answer. */
+/** The cost of a request on the event loop, refused or not: a small head, its route and a small answer. */
 const REQUEST_MS = 0.25;
 /** The cost of a byte of its body: received, hashed and scanned. What is parsed is charged by its shape. */
 const BODY_BYTE_MS = 0.000_01;
@@ -66,7 +66,7 @@ export class Entrance {
     if (community === undefined || isExempt(client, community.settings)) return undefined;
     const bodyBytes = Math.min(BODY_BYTES_CHARGED_MAX, Number(request.headers['content-length'] ?? 0) || 0);
     const signedMs = /^nostr /i.test(request.headers.authorization ?? '') ? SIGNED_MS : 0;
-    const costMs = REQUEST_MS + signedMs + bodyBytes * BODY_BYTE_MS;
+    const costMs = REQUEST_MS + headMs(headBytes(request)) + signedMs + bodyBytes * BODY_BYTE_MS;
     work.charge(client, costMs);
     const refusedMs = work.refusedMs(client);
     const waitMs = Math.max(work.waitMs(client), refusedMs);
@@ -166,4 +166,9 @@ export class Entrance {
     const [, slug] = /^\/c\/([^/?]+)/.exec(url) ?? [];
     return communities.find(hostOf(headers), slug) ?? communities.find(undefined, undefined);
   }
+}
+
+/** Without its separators. */
+function headBytes({ url = '', rawHeaders }: IncomingMessage): number {
+  return rawHeaders.reduce((sum, text) => sum + text.length, url.length);
 }

@@ -27,3 +27,13 @@ it('uses an encoding that is stored, and makes the others', async () => {
   expect(await file.encodedFor('br')).toEqual({ encoding: 'br', bytes: stored });
   expect(gunzipSync((await file.encodedFor('gzip')).bytes).toString()).toBe(TEXT);
 });
+
+it('reads 32 elements of a header', async () => {
+  const file = new KeptFile('text/css', async () => Buffer.from(TEXT));
+  const others = (count: number) => 'x, '.repeat(count);
+  const tag = await file.etag();
+  expect(await file.isKnownTo(`${others(31)}${tag}`)).toBe(true);
+  expect(await file.isKnownTo(`${others(32)}${tag}`)).toBe(false);
+  expect((await file.encodedFor(`${others(31)}br`)).encoding).toBe('br');
+  expect((await file.encodedFor(`${others(32)}br`)).encoding).toBeUndefined();
+});

@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto';
 import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip } from 'node:zlib';
+import { elementsOf } from './list-header.js';
 
 /** A higher quality takes seconds and is hardly smaller. */
 const BROTLI_QUALITY = 5;
@@ -42,7 +43,7 @@ export class KeptFile {
     if (header === undefined) return false;
     const opaque = (tag: string) => tag.trim().replace(/^W\//, '');
     const own = opaque(await this.etag());
-    return header.split(',').some((tag) => tag.trim() === '*' || opaque(tag) === own);
+    return elementsOf(header).some((tag) => tag.trim() === '*' || opaque(tag) === own);
   }
 
   async encodedFor(
@@ -65,8 +66,8 @@ export class KeptFile {
   }
 }
 
-function preferred(accepted = ''): Encoding | undefined {
-  const named = accepted.split(',').map((each) => each.trim().toLowerCase());
+function preferred(accepted: string | undefined): Encoding | undefined {
+  const named = elementsOf(accepted).map((each) => each.trim().toLowerCase());
   const isTaken = (encoding: Encoding) =>
     named.some((each) => {
       const [name, ...parameters] = each.split(';').map((part) => part.trim());

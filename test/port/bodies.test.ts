@@ -1,4 +1,4 @@
-/** Bodies of HTTP requests: what they hold and what they cost is counted while they arrive (I14, I18). */
+/** Heads and bodies of HTTP requests: what they hold and cost is counted as they arrive (I14, I18). */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
@@ -69,6 +69,27 @@ async function post(address: string, headers: readonly string[], body: string): 
 const chunk = (bytes: number) => `${bytes.toString(16)}\r\n${'x'.repeat(bytes)}\r\n`;
 const chargedTo = (spy: { mock: { calls: [{ rateKey: string }, number][] } }, address: string) =>
   spy.mock.calls.reduce((sum, [{ rateKey }, ms]) => sum + (rateKey === address ? ms : 0), 0);
+
+describe('a head', () => {
+  const chargeOf = async (path: string, headers: Record<string, string>) => {
+    const charge = vi.spyOn(relay.node.work, 'charge');
+    await (await fetch(relay.http + path, { headers: { ...headers, 'x-forwarded-for': MODEST } })).text();
+    const charged = chargedTo(charge, MODEST);
+    charge.mockRestore();
+    return charged;
+  };
+
+  it('that is large is charged by its bytes, wherever they are', async () => {
+    const small = await chargeOf('/healthz', {});
+    expect(await chargeOf('/healthz', { cookie: 'a=b; '.repeat(100) })).toBe(small);
+    const large = [
+      await chargeOf('/healthz', { cookie: 'a=b; '.repeat(3_000) }),
+      await chargeOf(`/healthz?${'q=a&'.repeat(3_750)}`, {}),
+      await chargeOf('/healthz', { 'if-none-match': ','.repeat(15_000) }),
+    ];
+    for (const charged of large) expect(charged).toBeGreaterThan(small + 4);
+  });
+});
 
 describe('a body', () => {
   it('that is not complete counts towards the input of all clients, until its connection ends', async () => {
