@@ -40,6 +40,20 @@ export interface Asked {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: string;
+  readonly signed?: Signed;
+}
+
+/**
+ * Who signs the request, and how. A signature names the address of the node and the time, so it is made when
+ * the request is sent: a replay has one of its own.
+ */
+interface Signed {
+  /** The place of the author in AUTHORS. */
+  readonly author: number;
+  /** Two equal requests in one second would have the same signature. */
+  readonly content: string;
+  /** A field that is something else than what was signed. */
+  readonly wrong?: readonly [name: string, value: unknown];
 }
 
 export async function runHttp(node: FuzzedNode, seed: string, inputs: number): Promise<Done> {
@@ -50,7 +64,7 @@ export async function runHttp(node: FuzzedNode, seed: string, inputs: number): P
   const line = async (at: number) => {
     const dice = new Dice(`${seed}/http ${at}`);
     for (let done = 0; done < share; done += 1) {
-      const { asked, operation } = makeRequest(dice, node, document);
+      const { asked, operation } = makeRequest(dice, document);
       const status = await send(node, document, asked, operation);
       statuses.set(status, (statuses.get(status) ?? 0) + 1);
     }
@@ -63,11 +77,24 @@ export async function runHttp(node: FuzzedNode, seed: string, inputs: number): P
   return { target: 'http', inputs: share * LINES, seconds, notes };
 }
 
-export async function replayHttp(node: FuzzedNode, input: string): Promise<void> {
+/** The status of the answer. */
+export async function replayHttp(node: FuzzedNode, input: string): Promise<number> {
   const document = await ApiDocument.read(node.http);
   const { operation, ...asked } = JSON.parse(input) as Asked & { operation: string | null };
   const found = document.operations.find(({ method, path }) => `${method} ${path}` === operation);
-  await send(node, document, asked, found);
+  return send(node, document, asked, found);
+}
+
+/** The headers, with the signature if there is one. */
+function headersOf({ method, path, headers, body, signed }: Asked, base: string): Record<string, string> {
+  if (signed === undefined) return { ...headers };
+  const request = { method, url: base + path, ...(body === undefined ? {} : { body }) };
+  const event = credential(AUTHORS[signed.author]!, request, { content: signed.content });
+  const [name, value] = signed.wrong ?? [];
+  return {
+    ...headers,
+    authorization: authorization(name === undefined ? event : { ...event, [name]: value }),
+  };
 }
 
 async function send(
@@ -76,7 +103,7 @@ async function send(
   asked: Asked,
   operation: Operation | undefined,
 ): Promise<number> {
-  const { method, path, headers, body } = asked;
+  const { method, path, body } = asked;
   const name = operation === undefined ? null : `${operation.method} ${operation.path}`;
   const input = JSON.stringify({ ...asked, operation: name });
   const stop = AbortSignal.timeout(ANSWER_MS_MAX);
@@ -84,13 +111,13 @@ async function send(
   try {
     response = await fetch(node.http + path, {
       method,
-      headers,
+      headers: headersOf(asked, node.http),
       signal: stop,
       redirect: 'manual',
       ...(body === undefined ? {} : { body }),
     });
   } catch (error) {
-    node.check();
+    checkNode(node, input);
     throw new Broken('http', input, `no answer: ${String((error as Error).cause ?? error)}`);
   }
   const type = response.headers.get('content-type') ?? '';
@@ -98,7 +125,7 @@ async function send(
   // A stream has no end: its head is what is checked.
   const text = isJson ? await response.text() : '';
   if (!isJson) await response.body?.cancel();
-  node.check();
+  checkNode(node, input);
   const problem = document.problemOf(
     method === 'HEAD' ? undefined : operation,
     response.status,
@@ -109,11 +136,16 @@ async function send(
   return response.status;
 }
 
-function makeRequest(
-  dice: Dice,
-  node: FuzzedNode,
-  document: ApiDocument,
-): { asked: Asked; operation: Operation | undefined } {
+/** The requests of other lines run at the same time, so it may have been one of them. */
+function checkNode(node: FuzzedNode, input: string): void {
+  try {
+    node.check();
+  } catch (error) {
+    throw new Broken('http', input, String(error));
+  }
+}
+
+function makeRequest(dice: Dice, document: ApiDocument): { asked: Asked; operation: Operation | undefined } {
   if (dice.chance(0.1)) return { asked: oddRequest(dice), operation: undefined };
   const operation = dice.pick(document.operations);
   const value = (name: string, schema: Operation['body']) => {
@@ -133,16 +165,20 @@ function makeRequest(
   const body = makeBody(dice, operation, document);
   const method = operation.method.toUpperCase();
   const below = `${path}${search}`;
+  const { signed, ...more } = makeCredential(dice, operation);
   const headers = {
     ...(body === undefined ? {} : { 'content-type': dice.chance(0.97) ? 'application/json' : 'text/plain' }),
     ...makeHeaders(dice),
-    ...makeCredential(
-      dice,
-      { method, url: node.http + below, ...(body === undefined ? {} : { body }) },
-      operation,
-    ),
+    ...more,
   };
-  return { asked: { method, path: below, headers, ...(body === undefined ? {} : { body }) }, operation };
+  const asked = {
+    method,
+    path: below,
+    headers,
+    ...(body === undefined ? {} : { body }),
+    ...(signed === undefined ? {} : { signed }),
+  };
+  return { asked, operation };
 }
 
 function makeBody(dice: Dice, { method, body }: Operation, document: ApiDocument): string | undefined {
@@ -154,22 +190,17 @@ function makeBody(dice: Dice, { method, body }: Operation, document: ApiDocument
 
 function makeCredential(
   dice: Dice,
-  request: { readonly method: string; readonly url: string; readonly body?: string },
   { needsAuth, path, method }: Operation,
-): Record<string, string> {
+): { signed?: Signed; authorization?: string; cookie?: string } {
   if (!needsAuth && dice.chance(0.9)) return {};
   const kind = dice.next();
-  const [operator, ...members] = AUTHORS;
   const isSafe = method === 'get' || !UNSAFE.test(path);
   if (kind < 0.75) {
-    const author = isSafe && dice.chance(0.7) ? operator! : dice.pick(members);
-    // Two equal requests in one second would have the same signature.
-    const event = credential(author, request, { content: hex(dice, 16) });
-    return {
-      authorization: authorization(
-        dice.chance(0.95) ? event : { ...event, [dice.pick(Object.keys(event))]: oddJson(dice) },
-      ),
-    };
+    // The first author is the operator.
+    const author = isSafe && dice.chance(0.7) ? 0 : dice.between(1, AUTHORS.length - 1);
+    const content = hex(dice, 16);
+    if (dice.chance(0.95)) return { signed: { author, content } };
+    return { signed: { author, content, wrong: [dice.pick(EVENT_FIELDS), oddJson(dice)] } };
   }
   if (kind < 0.8) return { authorization: printable(`Bearer ${oddText(dice, 60)}`) };
   if (kind < 0.85)
@@ -178,6 +209,7 @@ function makeCredential(
   return {};
 }
 
+const EVENT_FIELDS = ['id', 'pubkey', 'created_at', 'kind', 'tags', 'content', 'sig'];
 const HEADERS = [
   'accept',
   'x-request-id',

@@ -43,11 +43,11 @@ export class FuzzedNode {
     return `ws://127.0.0.1:${this.port}`;
   }
 
-  /** With DATABASE_URL of the environment, or a PostgreSQL of its own. */
-  static async start(operator: string): Promise<FuzzedNode> {
+  /** With this database, or that of the environment, or a PostgreSQL of its own. */
+  static async start(operator: string, url = process.env.DATABASE_URL): Promise<FuzzedNode> {
     const folder = await mkdtemp(join(tmpdir(), 'minato-fuzz-'));
     const port = await freePort();
-    const { PATH = '', DATABASE_URL } = process.env;
+    const { PATH = '' } = process.env;
     const env = {
       PATH,
       MINATO_DATA_DIR: folder,
@@ -55,7 +55,7 @@ export class FuzzedNode {
       MINATO_TOPIC_MODE: 'open',
       MINATO_LOG_LEVEL: 'warn',
       MINATO_ADMIN_PUBKEYS: operator,
-      ...(DATABASE_URL === undefined ? {} : { DATABASE_URL }),
+      ...(url === undefined ? {} : { DATABASE_URL: url }),
     };
     const child = fork(PROGRAM, ['serve'], {
       execArgv: ['--import', WATCH],

@@ -6,7 +6,7 @@ import { replayHttp, runHttp } from './http.js';
 import { runImport } from './import.js';
 import { FuzzedNode } from './node.js';
 import { runRawHttp, sendRaw } from './raw-http.js';
-import { replaySocket, runSockets } from './sockets.js';
+import { replaySockets, runSockets } from './sockets.js';
 
 /**
  * Beyond the events that the node holds in memory to answer from. Recent ids, rates, work by address, plans
@@ -64,8 +64,8 @@ async function settledHeap(node: FuzzedNode): Promise<number> {
 export async function replayWire(target: string, input: string): Promise<void> {
   const node = await FuzzedNode.start(AUTHORS[0]!.pubkey);
   try {
-    if (target === 'sockets') for (const frame of input.split('\n')) await replaySocket(node, frame);
-    else if (target === 'http') await replayHttp(node, input);
+    if (target === 'sockets') await replaySockets(node, input, (reply) => console.log(`reply ${reply}`));
+    else if (target === 'http') console.log(`answer ${await replayHttp(node, input)}`);
     else if (target === 'raw-http') await sendRaw(node, input);
     else throw new Broken(target, input, 'an import is replayed with minato import');
   } finally {

@@ -2,9 +2,11 @@
 import { readFileSync } from 'node:fs';
 import WebSocket from 'ws';
 import { Dice } from '../../../src/demo/rules-dice.js';
+import { nowSeconds } from '../../support/events.js';
 import { makeFrame } from '../make/frames.js';
 import { mutate } from '../mutate.js';
 import { Broken, type Done } from '../target.js';
+import { type Batch, printed, proofIn, readPrinted, renewed } from './batch.js';
 import { Expected } from './expected.js';
 import type { FuzzedNode } from './node.js';
 import { isGenuine, problemOfReply } from './reply-grammar.js';
@@ -18,6 +20,8 @@ const KEPT_MAX = 500;
 /** One of this many served events has its signature checked here. */
 const CHECKED_EVENTS = 50;
 const FRAME_LENGTH_MAX = 60_000;
+/** Of the frame that a failure names. */
+const SHOWN_LENGTH = 500;
 
 export async function runSockets(node: FuzzedNode, seed: string, inputs: number): Promise<Done> {
   const began = performance.now();
@@ -32,9 +36,13 @@ export async function runSockets(node: FuzzedNode, seed: string, inputs: number)
   return { target: 'sockets', inputs: share * CONNECTIONS, seconds, notes: { replies: all } };
 }
 
-/** One frame on a connection of its own. */
-export async function replaySocket(node: FuzzedNode, input: string): Promise<void> {
-  await new Sender(node, new Dice('replay')).sendAll([input]);
+/** The frames of a batch on one connection, and every reply. */
+export async function replaySockets(
+  node: FuzzedNode,
+  input: string,
+  heard: (reply: string) => void,
+): Promise<void> {
+  await new Sender(node, new Dice('replay'), heard).replay(readPrinted(input));
 }
 
 class Sender {
@@ -43,7 +51,10 @@ class Sender {
   private challenge: string | undefined;
   private replies = 0;
   private problem: Broken | undefined;
-  private batch: readonly string[] = [];
+  private batch: Batch | undefined;
+  /** Proofs that the node has accepted on this connection: later batches may need them. */
+  private readonly proofs: string[] = [];
+  private readonly accepted = new Set<string>();
   private isSettled: (() => void) | undefined;
   private serial = 0;
   private readonly kept = corpusFrames();
@@ -51,6 +62,7 @@ class Sender {
   constructor(
     private readonly node: FuzzedNode,
     private readonly dice: Dice,
+    private readonly heard: (reply: string) => void = () => undefined,
   ) {}
 
   async run(inputs: number): Promise<number> {
@@ -62,21 +74,48 @@ class Sender {
     return this.replies;
   }
 
-  async sendAll(frames: readonly string[]): Promise<void> {
+  async replay(batch: Batch): Promise<void> {
+    // Where AUTH is optional, the node sends a challenge only to those who ask for what needs it.
+    if (batch.challenge !== undefined)
+      await this.sendAll([JSON.stringify(['REQ', 'challenge', { kinds: [4] }])]);
+    await this.sendAll(renewed(batch, this.node.url, this.challenge));
+    this.leave();
+  }
+
+  private async sendAll(frames: readonly string[]): Promise<void> {
     const socket = await this.connected();
-    this.batch = frames;
+    const { challenge, node, proofs } = this;
+    this.batch = { relay: node.url, challenge, at: nowSeconds(), frames: [...proofs, ...frames] };
     this.expected = new Expected();
+    this.accepted.clear();
     for (const frame of frames) {
       this.expected.sent(frame);
       socket.send(frame);
     }
     await this.settled();
-    this.node.check();
-    if (this.problem !== undefined) throw this.problem;
-    this.expected.check();
+    this.check();
+    proofs.push(...frames.filter((frame) => this.accepted.has(proofIn(frame)?.id ?? '')));
     // So that subscriptions do not add up.
     for (let serial = this.serial - frames.length; serial <= this.serial; serial += 1)
       socket.send(JSON.stringify(['CLOSE', `s${serial}`]));
+  }
+
+  /** A failure of one frame, or of the node, has the whole batch as its input. */
+  private check(): void {
+    try {
+      this.node.check();
+      if (this.problem !== undefined) throw this.problem;
+      this.expected.check();
+    } catch (error) {
+      if (error === this.problem) throw error;
+      const why =
+        error instanceof Broken ? `${error.why}: ${error.input.slice(0, SHOWN_LENGTH)}` : String(error);
+      throw this.broken(why);
+    }
+  }
+
+  private broken(why: string): Broken {
+    return new Broken('sockets', printed(this.batch!), why);
   }
 
   private leave(): void {
@@ -84,6 +123,7 @@ class Sender {
     this.socket?.close();
     this.socket = undefined;
     this.challenge = undefined;
+    this.proofs.length = 0;
   }
 
   private nextFrame(): string {
@@ -113,6 +153,7 @@ class Sender {
 
   private receive(text: string): void {
     this.replies += 1;
+    this.heard(text);
     const problem = problemOfReply(text);
     if (problem !== undefined) {
       this.break(problem);
@@ -120,6 +161,7 @@ class Sender {
     }
     const frame = JSON.parse(text) as unknown[];
     if (frame[0] === 'AUTH') this.challenge = String(frame[1]);
+    if (frame[0] === 'OK' && frame[2] === true) this.accepted.add(String(frame[1]));
     if (frame[0] === 'EVENT' && this.replies % CHECKED_EVENTS === 0)
       if (!isGenuine(frame[2] as Parameters<typeof isGenuine>[0])) this.break('a forged event is served');
     this.expected.received(frame);
@@ -127,7 +169,7 @@ class Sender {
   }
 
   private break(why: string): void {
-    this.problem ??= new Broken('sockets', this.batch.join('\n'), why);
+    this.problem ??= this.broken(why);
     this.isSettled?.();
   }
 
