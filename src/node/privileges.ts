@@ -6,20 +6,16 @@
  * If that user cannot access the program or the data folder (as below /root), the node stays root and warns.
  * Otherwise it would fail later, at the first file that it needs.
  */
-import { execFile } from 'node:child_process';
 import { constants } from 'node:fs';
 import { mkdir, open, readdir, stat } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
 import { socketOf } from '../postgres/rules-database-url.js';
-import { findOrCreateUser, lookUp, type SystemUser } from '../postgres/system-user.js';
+import { findOrCreateUser, lookUp, runProgram, type SystemUser } from '../postgres/system-user.js';
 import { type Config, ConfigError } from './config.js';
 import type { Log } from './log.js';
 
-const run = promisify(execFile);
-const PROBE_MS_MAX = 30_000;
 /** Everything that the node itself creates in its data folder. The database folder belongs to PostgreSQL. */
 const OWN_NAMES = /^(keys|certificates\.jsonl|minato\.lock.*)$/;
 /** Shared by the whole system: their owner is never changed. */
@@ -178,8 +174,7 @@ async function firstClosed(
     ...starts.map((path) => ['-x', path]),
   ].flat();
   const script = 'while [ $# -gt 0 ]; do test "$1" "$2" || { printf %s "$2"; exit 1; }; shift 2; done';
-  const options = { ...user, cwd: '/', timeout: PROBE_MS_MAX };
-  return run('/bin/sh', ['-c', script, 'sh', ...wanted], options).then(
+  return runProgram('/bin/sh', ['-c', script, 'sh', ...wanted], { ...user, cwd: '/' }).then(
     () => undefined,
     (error: { stdout?: string }) => {
       if (error.stdout) return error.stdout;

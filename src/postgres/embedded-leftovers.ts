@@ -2,16 +2,14 @@
  * Stops a PostgreSQL server that an earlier run left on this data folder, and removes pid files that would
  * mislead PostgreSQL.
  */
-import { execFile } from 'node:child_process';
 import { readFile, realpath, rm, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { promisify } from 'node:util';
 import { isAlive, readOptional } from './data-lock.js';
 import { PORT, type ServerLog, type Site } from './embedded-site.js';
 import { errorCode } from './rules-error-code.js';
+import { runProgram } from './system-user.js';
 
-const run = promisify(execFile);
 const PS_MS_MAX = 10_000;
 const FAST_STOP_MS_MAX = 60_000;
 const IMMEDIATE_STOP_MS_MAX = 15_000; // PostgreSQL itself kills its last children after 5 s.
@@ -47,9 +45,8 @@ export async function isServerOf(pid: number, pgdata: string): Promise<boolean> 
 }
 
 async function isServerByArguments(pid: number, pgdata: string): Promise<boolean> {
-  const { stdout } = await run('ps', ['-p', `${pid}`, '-o', 'command='], { timeout: PS_MS_MAX }).catch(
-    () => ({ stdout: '' }),
-  );
+  const args = ['-p', `${pid}`, '-o', 'command='];
+  const { stdout } = await runProgram('ps', args, { msMax: PS_MS_MAX }).catch(() => ({ stdout: '' }));
   return stdout.includes('/postgres ') && stdout.includes(` -D ${pgdata} `);
 }
 

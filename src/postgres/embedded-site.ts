@@ -2,20 +2,25 @@
  * Prepares everything that the embedded PostgreSQL needs to start: the binaries, a user to run as, the
  * cluster, the folder of the socket.
  */
-import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
 import { chmod, mkdir, open, readdir, realpath, rename, rm, stat, statfs } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { promisify } from 'node:util';
+import { isNoAnswer } from '../limits/in-time.js';
 import { readOptional } from './data-lock.js';
 import { NAME, writeAccessRules } from './embedded-access.js';
 import { linkLibraries } from './embedded-libraries.js';
-import { type AsUser, asUser, chooseServerUser, giveFolder, type SystemUser } from './system-user.js';
+import {
+  type AsUser,
+  asUser,
+  chooseServerUser,
+  giveFolder,
+  runProgram,
+  type SystemUser,
+} from './system-user.js';
 
-const run = promisify(execFile);
-const PROGRAM_MS_MAX = 30_000;
+/** Of one try; there are three. */
 const INITDB_MS_MAX = 300_000;
 
 const PLATFORMS = [
@@ -125,8 +130,7 @@ async function loadBinaries(root: string): Promise<Binaries> {
     const paths = (await import(name)) as { postgres: string; initdb: string };
     const [postgres, initdb] = await Promise.all([realpath(paths.postgres), realpath(paths.initdb)]);
     const env = await linkLibraries(postgres, root);
-    const options = { timeout: PROGRAM_MS_MAX, env: { ...process.env, ...env } };
-    const { stdout } = await run(postgres, ['--version'], options);
+    const { stdout } = await runProgram(postgres, ['--version'], { env: { ...process.env, ...env } });
     return { postgres, initdb, major: /\d+/.exec(stdout)?.[0] ?? '', env };
   } catch (error) {
     const reason = `The embedded PostgreSQL (${name}) does not run here: ${(error as Error).message.trim()}`;
@@ -192,10 +196,12 @@ async function runInitdb(initdb: string, pgdata: string, startAs: AsUser): Promi
   for (const ctype of ['C.UTF-8', 'en_US.UTF-8', 'C']) {
     try {
       const [program, args, options] = startAs(initdb, [...flags, ...locale, `--lc-ctype=${ctype}`]);
-      await run(program, args, { ...options, timeout: INITDB_MS_MAX });
+      await runProgram(program, args, { ...options, msMax: INITDB_MS_MAX });
       return;
     } catch (error) {
       failure = error;
+      // It was killed, and has left files with which another try fails.
+      if (isNoAnswer(error)) break;
     }
   }
   throw new Error(`The database could not be created. ${(failure as Error).message}`, { cause: failure });

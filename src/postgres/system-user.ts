@@ -1,15 +1,17 @@
 /**
- * Chooses the user that the embedded PostgreSQL runs as, and starts programs as that user. PostgreSQL refuses
- * to run as root, so a node started by root runs it as an unprivileged user.
+ * Chooses the user that the embedded PostgreSQL runs as, and runs programs, also as that user. PostgreSQL
+ * refuses to run as root, so a node started by root runs it as an unprivileged user. A program that hangs is
+ * ended (I15).
  */
 import { execFile } from 'node:child_process';
 import { lchown, readdir, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
+import { NoAnswer } from '../limits/in-time.js';
 
 const run = promisify(execFile);
-/** The user database may be on another machine. */
-const IN_TIME = { timeout: 30_000 };
+/** Enough for a user database on another machine. */
+const PROGRAM_MS_MAX = 30_000;
 
 export interface SystemUser {
   uid: number;
@@ -23,6 +25,23 @@ export interface StartOptions extends Partial<SystemUser> {
 
 /** The arguments of `spawn` or `execFile` that start a program as the server's user. */
 export type AsUser = (program: string, args: string[]) => [string, string[], StartOptions];
+
+/**
+ * Runs a program to its end. One that takes longer is killed: SIGTERM, which `execFile` sends by default,
+ * does not end a program that is stopped or ignores it.
+ */
+export async function runProgram(
+  program: string,
+  args: readonly string[],
+  { msMax = PROGRAM_MS_MAX, ...options }: Partial<StartOptions> & { readonly msMax?: number } = {},
+): Promise<{ readonly stdout: string }> {
+  try {
+    return await run(program, args, { ...options, timeout: msMax, killSignal: 'SIGKILL' });
+  } catch (error) {
+    if ((error as { killed?: boolean }).killed !== true) throw error;
+    throw new NoAnswer(`${program} did not end within ${msMax} ms`, error);
+  }
+}
 
 /**
  * Undefined: the user of this process. An existing database keeps its owner, unless MINATO_USER names
@@ -52,7 +71,7 @@ export async function findOrCreateUser(names: readonly string[]): Promise<System
   if (existing) return existing;
   // It may fail: a read-only /etc, or a system without useradd. Then another unprivileged user is taken.
   const flags = ['--system', '--no-create-home', '--shell', '/usr/sbin/nologin'];
-  await run('useradd', [...flags, 'minato'], IN_TIME).catch(() => undefined);
+  await runProgram('useradd', [...flags, 'minato']).catch(() => undefined);
   for (const name of names) {
     const user = await lookUp(name);
     if (user) return user;
@@ -62,10 +81,7 @@ export async function findOrCreateUser(names: readonly string[]): Promise<System
 
 export async function lookUp(name: string): Promise<SystemUser | undefined> {
   try {
-    const [uid, gid] = await Promise.all([
-      run('id', ['-u', name], IN_TIME),
-      run('id', ['-g', name], IN_TIME),
-    ]);
+    const [uid, gid] = await Promise.all([runProgram('id', ['-u', name]), runProgram('id', ['-g', name])]);
     return { uid: Number(uid.stdout), gid: Number(gid.stdout) };
   } catch {
     return undefined;
@@ -113,7 +129,7 @@ function withCapability(user: SystemUser): string[] {
 
 async function requireSetpriv(closed: string, user: SystemUser): Promise<void> {
   try {
-    await run('setpriv', ['--version'], IN_TIME);
+    await runProgram('setpriv', ['--version']);
   } catch {
     throw new Error(
       `The user of the database (id ${user.uid}) cannot enter ${closed}, and setpriv is missing. ` +
