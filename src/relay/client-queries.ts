@@ -64,6 +64,8 @@ import { type Following, Subscription } from './subscription.js';
 
 /** Queries of one client that wait in its queue. */
 const QUERIES_WAITING_MAX = 256;
+/** Of an id that is too long, which may be as long as a message, so much is in the answer. */
+const ID_ECHOED_MAX = 256;
 
 export interface QueriesContext {
   readonly communities: Communities;
@@ -150,7 +152,9 @@ export class ClientQueries {
       this.connection.replies.closed(id, why);
     };
     if (id.length > lengthMax) {
-      return refuse(refusal('invalid', `subscription id is longer than ${lengthMax} characters`));
+      const why = refusal('invalid', `subscription id is longer than ${lengthMax} characters`);
+      this.connection.replies.closed(id.slice(0, ID_ECHOED_MAX), why);
+      return undefined;
     }
     this.connection.judge(community, ({ allowed, retryAfterMs }) => {
       // The client may have disconnected while its rate limit was checked.

@@ -5,8 +5,9 @@
  *
  *   NEG-OPEN ──walk, counted──▶ open ──NEG-MSG, answered──▶ open ──NEG-CLOSE, NEG-ERR, socket gone──▶ closed
  *
- * Bounded (I14): sessions of a connection and of all clients together, records, frames, pages, waiting and
- * total time. Every page runs in a query slot of the client and is charged to it (I18).
+ * Bounded (I14): sessions of a connection and of all clients together, each with one message that waits,
+ * records, frames, pages, waiting and total time. Every page runs in a query slot of the client and is
+ * charged to it (I18).
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Community } from '../communities/communities.js';
@@ -37,8 +38,11 @@ const MESSAGE_CHARACTERS_MAX = 262_144;
 const RANGE_MS = 0.02;
 /** Ranges that are answered without letting other clients proceed. */
 const RANGES_AT_ONCE = 64;
-/** What the memory of a session counts among the values of open filters (open-values.ts): 400 kB. */
-const SESSION_VALUES = 1_200;
+/**
+ * What the memory of a session counts among the values of open filters (open-values.ts): 400 kB, and a
+ * message of 131 kB that waits to be answered.
+ */
+const SESSION_VALUES = 1_600;
 /** How long a client may take for its next message, and for a whole session. */
 export const IDLE_MS_MAX = 120_000;
 const SESSION_MS_MAX = 3_600_000;
@@ -54,6 +58,12 @@ const ONE_AT_A_TIME = refusal('invalid', 'the next message comes after the answe
 const NO_SEARCH = refusal('unsupported', 'a search cannot be reconciled');
 const NO_MESSAGE = refusal('invalid', 'NEG-OPEN needs an id, one filter and a message in hex');
 
+/** A message that waits to be answered. */
+interface Waiting {
+  readonly community: Community;
+  readonly message: Uint8Array;
+}
+
 interface Session {
   readonly id: string;
   readonly asked: Filter;
@@ -68,8 +78,12 @@ interface Session {
 
 export class ClientReconciliations {
   private readonly sessions = new Map<string, Session>();
-  /** One message of a client is answered at a time. */
-  private work: Promise<void> = Promise.resolve();
+  /**
+   * The messages that wait, at most one of each open session: what is closed holds nothing. One at a time is
+   * answered, in order.
+   */
+  private readonly waiting = new Map<Session, Waiting>();
+  private isAnswering = false;
 
   constructor(
     private readonly connection: QueryConnection,
@@ -90,10 +104,12 @@ export class ClientReconciliations {
       if (!this.isOpen) return;
       if (!allowed) return this.refuse(id, tooMany('queries', retryAfterMs));
       if (typeof hex !== 'string' || more.length > 0) return this.refuse(id, NO_MESSAGE);
+      const message = messageIn(hex);
+      if (isRefusal(message)) return this.refuse(id, message);
       const current = this.context.communities.get(community.id) ?? community;
       const session = this.open(current, id, input);
       if (isRefusal(session)) return this.refuse(id, session);
-      this.answer(current, session, hex);
+      this.answer(session, { community: current, message });
     });
     return undefined;
   }
@@ -104,7 +120,9 @@ export class ClientReconciliations {
     if (session === undefined) return this.refuse(id.slice(0, 64), NOT_OPEN);
     if (session.isBusy) return this.end(session, ONE_AT_A_TIME);
     if (typeof hex !== 'string') return this.end(session, refusal('invalid', 'NEG-MSG needs a message'));
-    this.answer(community, session, hex);
+    const message = messageIn(hex);
+    if (isRefusal(message)) return this.end(session, message);
+    this.answer(session, { community, message });
     return undefined;
   }
 
@@ -164,16 +182,25 @@ export class ClientReconciliations {
     return session;
   }
 
-  private answer(community: Community, session: Session, hex: string): void {
+  private answer(session: Session, waiting: Waiting): void {
     session.isBusy = true;
-    this.work = this.work.then(() => this.respond(community, session, hex));
+    this.waiting.set(session, waiting);
+    if (!this.isAnswering) void this.answerWaiting();
   }
 
-  private async respond(community: Community, session: Session, hex: string): Promise<void> {
-    if (session.isClosed || !this.isOpen) return;
+  private async answerWaiting(): Promise<void> {
+    this.isAnswering = true;
+    // Also those that are added meanwhile.
+    for (const [session, waiting] of this.waiting) {
+      this.waiting.delete(session);
+      await this.respond(session, waiting);
+    }
+    this.isAnswering = false;
+  }
+
+  private async respond(session: Session, { community, message }: Waiting): Promise<void> {
+    if (!this.isOpen) return;
     try {
-      if (hex.length > MESSAGE_CHARACTERS_MAX) throw new BadMessage('the message is too large');
-      const message = fromHex(hex);
       session.records ??= await this.gather(community, session);
       if (session.records === undefined) {
         const max = community.settings['limits.negentropyRecordsMax'];
@@ -264,6 +291,7 @@ export class ClientReconciliations {
     session.isClosed = true;
     session.records = undefined;
     this.sessions.delete(id);
+    this.waiting.delete(session);
     this.context.openValues.giveBack(this.connection.client, SESSION_VALUES);
   }
 
@@ -274,6 +302,17 @@ export class ClientReconciliations {
 }
 
 class SessionClosed extends Error {}
+
+/** Checked before it waits: as bytes it takes half of the memory, and never more than the bound. */
+function messageIn(hex: string): Uint8Array | Refusal {
+  if (hex.length > MESSAGE_CHARACTERS_MAX) return refusal('invalid', 'the message is too large');
+  try {
+    return fromHex(hex);
+  } catch (error) {
+    if (error instanceof BadMessage) return refusal('invalid', error.message);
+    throw error;
+  }
+}
 
 /** The same records, charged by range. A set in memory is not read, so its ranges wait for nothing else. */
 function inTurns(records: Records, charge: (ms: number) => void): Records {

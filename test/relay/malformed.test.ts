@@ -610,6 +610,13 @@ describe('filters', () => {
     client.send(['CLOSE', 'i'.repeat(64)]);
   });
 
+  it.each(['REQ', 'COUNT'])('of a longer id only the beginning is given back: %s', async (verb) => {
+    for (const length of [257, 100_000])
+      expect(await answers([verb, 'i'.repeat(length), { kinds: [1] }])).toEqual([
+        ['CLOSED', 'i'.repeat(256), 'invalid: subscription id is longer than 64 characters'],
+      ]);
+  });
+
   it('a subscription id is given back as it came', async () => {
     const id = '"\\\u0000\u2028🌊';
     expect(await answers(['REQ', id, { kinds: [7_777] }])).toEqual([['EOSE', id]]);

@@ -7,6 +7,8 @@ import { Broken } from '../target.js';
 /** Depth and bytes up to which the answer is certain: beyond them the node may refuse to parse. */
 const DEPTH_SURE = 14;
 const BYTES_SURE = 100_000;
+/** Of an id that is too long the answer has so many characters. */
+const ID_ANSWERED_MAX = 256;
 
 export class Expected {
   /** By id: how many OKs must come, and how many may. */
@@ -22,10 +24,11 @@ export class Expected {
     if (verb === 'EVENT' || verb === 'AUTH') this.sentEvent(input, first, isSure);
     else if (message === undefined) this.sentUnparsed(input);
     if (typeof first !== 'string' || first === '' || !isSure) return;
-    if (verb === 'REQ') this.answers.set(`REQ ${first}`, { input, by: ['EOSE', 'CLOSED'] });
-    if (verb === 'COUNT') this.answers.set(`COUNT ${first}`, { input, by: ['COUNT', 'CLOSED'] });
+    const id = first.slice(0, ID_ANSWERED_MAX);
+    if (verb === 'REQ') this.answers.set(`REQ ${id}`, { input, by: ['EOSE', 'CLOSED'] });
+    if (verb === 'COUNT') this.answers.set(`COUNT ${id}`, { input, by: ['COUNT', 'CLOSED'] });
     // A REQ that is closed or replaced before its EOSE gets none.
-    if (verb === 'CLOSE') this.answers.delete(`REQ ${first}`);
+    if (verb === 'CLOSE') this.answers.delete(`REQ ${id}`);
   }
 
   received([verb, id, accepted]: readonly unknown[]): void {
