@@ -1,10 +1,15 @@
-/** HTTP rates: by address before a request is authenticated, by public key after that. */
+/**
+ * HTTP rates: by address before a request is authenticated, by public key after that. A request for a topic
+ * takes from the network of the address as well (an IPv6 /48): anybody can make keys, and the places for
+ * requests that wait are those of all members.
+ */
 
 import { type Denial, denial } from '../api/rules-errors.js';
 import type { Community } from '../communities/communities.js';
 import type { Settings } from '../communities/rules-settings.js';
 import { rateKey } from '../limits/keys.js';
 import type { Rates, Verdict } from '../limits/rates.js';
+import { ADDRESSES_PER_NETWORK } from '../limits/work.js';
 import type { ClientAddress } from './client-address.js';
 
 const GROUPS = {
@@ -42,10 +47,23 @@ export async function refuseRate(
     nowMs,
   );
   if (!verdict.allowed) return tooMany(verdict);
+  return taking.isSubscriptionRequest ? refuseHourly(rates, taking, nowMs) : undefined;
+}
+
+/** The address first: one that has used up its rate takes nothing from its network. */
+async function refuseHourly(
+  rates: Pick<Rates, 'take'>,
+  { community: { id, settings }, client: { rateKey: address, networkKey }, by }: Taking,
+  nowMs: number,
+): Promise<Denial | undefined> {
   const perHour = settings['rate.subscriptionRequestsPerHour'];
-  if (!taking.isSubscriptionRequest || perHour === 0) return undefined;
-  const hourly = await rates.take(rateKey(id, 'subscription-request', by), perHour / 3_600, perHour, nowMs);
-  return hourly.allowed ? undefined : tooMany(hourly);
+  if (perHour === 0) return undefined;
+  const take = (whose: string, most: number) =>
+    rates.take(rateKey(id, 'subscription-request', whose), most / 3_600, most, nowMs);
+  const own = await take(by, perHour);
+  if (!own.allowed || by !== address || networkKey === address) return own.allowed ? undefined : tooMany(own);
+  const together = await take(networkKey, perHour * ADDRESSES_PER_NETWORK);
+  return together.allowed ? undefined : tooMany(together);
 }
 
 /** Local clients, unless the operator has changed that. */

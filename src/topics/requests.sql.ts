@@ -7,7 +7,7 @@ import type { Pool } from 'pg';
 import { type Denial, denial, isDenial } from '../api/rules-errors.js';
 import { type Change, changeConfig } from '../communities/config-change.sql.js';
 import { findInvite, spendInvite, topicOfInvite } from '../members/invites.sql.js';
-import { ensureMember } from '../members/members.sql.js';
+import { ensureMember, isMember } from '../members/members.sql.js';
 import { refuseTopicQuota } from '../plans/usage.sql.js';
 import {
   type Bounded,
@@ -251,7 +251,10 @@ function refuseInVain(db: Db, ask: Ask, now: number): Promise<Denial | undefined
   return refuseTopicQuota(db, ask, ({ active, pending }) => active + pending, now);
 }
 
-/** Anybody can make keys, so the pending requests of all members together are limited too. */
+/**
+ * Anybody can make keys, so the pending requests of all together are limited too. Those who are no members
+ * yet fill half of the places at most: the others are for members.
+ */
 async function refusePending(
   db: Db,
   { community, pubkey }: Ask,
@@ -266,8 +269,14 @@ async function refusePending(
   );
   const { own, total } = rows[0]!;
   if (own >= pendingMax) return denial('PENDING_SUBSCRIPTION_REQUEST_LIMIT_REACHED', { limit: pendingMax });
-  if (total < pendingTotalMax) return undefined;
-  return denial('PENDING_SUBSCRIPTION_REQUEST_LIMIT_REACHED', { limit: pendingTotalMax, of: 'all members' });
+  const newcomersMax = Math.ceil(pendingTotalMax / 2);
+  if (total < newcomersMax) return undefined;
+  const hasPlace = await isMember(db, community, pubkey);
+  if (hasPlace && total < pendingTotalMax) return undefined;
+  return denial('PENDING_SUBSCRIPTION_REQUEST_LIMIT_REACHED', {
+    limit: hasPlace ? pendingTotalMax : newcomersMax,
+    of: hasPlace ? 'all members' : 'those who are not members yet',
+  });
 }
 
 async function insertRequest({ db, community, now }: Change, ask: Ask): Promise<TopicRequest> {

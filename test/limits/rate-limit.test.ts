@@ -187,6 +187,27 @@ describe('an address', () => {
     await set(community().id, { ...RATES, 'rate.deletionRequestsPerHour': 2_000 });
   });
 
+  it('has its part of the requests for topics of its network, an IPv6 /48', async () => {
+    await set(community().id, { 'rate.subscriptionRequestsPerHour': 2 });
+    const ask = async (address: string) => {
+      const headers = { 'x-forwarded-for': address };
+      return (await fetch(`${relay.http}/v1/topic-subscription-requests`, { method: 'POST', headers }))
+        .status;
+    };
+    const times = async (address: string, count: number) => {
+      const statuses: number[] = [];
+      for (let time = 0; time < count; time += 1) statuses.push(await ask(address));
+      return statuses;
+    };
+    // Not signed: the rate comes first. An address that is refused takes nothing from its network.
+    expect(await times('2001:db8:70:1::1', 6)).toEqual([401, 401, 429, 429, 429, 429]);
+    for (const host of [2, 3, 4]) expect(await times(`2001:db8:70:${host}::1`, 2)).toEqual([401, 401]);
+    for (const host of [5, 6]) expect(await times(`2001:db8:70:${host}::1`, 1)).toEqual([429]);
+    expect(await times('2001:db8:71:1::1', 1)).toEqual([401]);
+    expect(await times('198.51.100.70', 3)).toEqual([401, 401, 429]);
+    await set(community().id, { 'rate.subscriptionRequestsPerHour': 60 });
+  });
+
   it('keeps its rate of events when a request to delete is refused', async () => {
     await set(community().id, { 'rate.eventsPerSecond': 1, 'rate.eventsBurst': 5 });
     await set(community().id, { 'rate.deletionRequestsPerHour': 1 });
