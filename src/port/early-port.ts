@@ -1,11 +1,12 @@
 /**
  * Opens the port before the database, and holds connections until the node serves. A client that is refused
- * may not retry: NDK tries once, a second after a disconnect, and snort once, after four. The number and the
- * time of held connections are bounded (I14), and nothing is read from them. With several instances it stays
- * the port of all of them.
+ * may not retry: NDK tries once, a second after a disconnect, and snort once, after four. The number of held
+ * connections, of an address too, and their time are bounded (I14), and nothing is read from them. With
+ * several instances it stays the port of all of them.
  */
 import { once } from 'node:events';
 import { createServer, isIP, type Server, type Socket } from 'node:net';
+import type { EarlyPeers } from './early-peers.js';
 import { SAFE_HEADERS } from './safe-headers.js';
 
 const HELD_MAX = 10_000;
@@ -26,6 +27,9 @@ const NOT_YET = [
 export interface EarlyPortOptions {
   readonly heldMax?: number;
   readonly heldMsMax?: number;
+  readonly perAddressMax?: number;
+  /** By default those of the environment. */
+  readonly trustedProxies?: readonly string[];
 }
 
 export class EarlyPort {
@@ -34,6 +38,7 @@ export class EarlyPort {
 
   private constructor(
     private readonly server: Server,
+    private readonly peers: EarlyPeers,
     private readonly options: EarlyPortOptions,
   ) {
     server.on('connection', (socket: Socket) => this.hold(socket));
@@ -54,8 +59,11 @@ export class EarlyPort {
 
   /** Rejects if the port cannot be opened. */
   static async openAt(host: string, port: number, options: EarlyPortOptions = {}): Promise<EarlyPort> {
+    // Commands that open no port do not load it.
+    const { EarlyPeers, earlyProxies } = await import('./early-peers.js');
+    const { trustedProxies = earlyProxies(process.env), perAddressMax } = options;
     const server = createServer({ pauseOnConnect: true, allowHalfOpen: true, noDelay: true });
-    const early = new EarlyPort(server, options);
+    const early = new EarlyPort(server, new EarlyPeers(trustedProxies, perAddressMax), options);
     server.listen(port, host);
     await once(server, 'listening');
     return early;
@@ -77,12 +85,11 @@ export class EarlyPort {
 
   /** Passes the held connections to the server that listens now. */
   transfer(to: Server): void {
-    for (const [socket, timer] of this.held) {
-      clearTimeout(timer);
+    for (const socket of [...this.held.keys()]) {
+      this.release(socket);
       to.emit('connection', socket);
       socket.resume();
     }
-    this.held.clear();
   }
 
   /** From now on each connection is offered to `give`. One that it does not take is held. */
@@ -93,11 +100,7 @@ export class EarlyPort {
 
   /** Offers the held connections again. */
   offer(): void {
-    for (const [socket, timer] of this.held) {
-      if (this.give?.(socket) !== true) continue;
-      clearTimeout(timer);
-      this.held.delete(socket);
-    }
+    for (const socket of this.held.keys()) if (this.give?.(socket) === true) this.release(socket);
   }
 
   /** A connection that was given to a process that has ended. It is given to another, or held. */
@@ -107,11 +110,10 @@ export class EarlyPort {
 
   /** After a start that failed, or when the node stops. */
   close(): void {
-    for (const [socket, timer] of this.held) {
-      clearTimeout(timer);
+    for (const socket of [...this.held.keys()]) {
+      this.release(socket);
       socket.destroy();
     }
-    this.held.clear();
     this.server.close();
   }
 
@@ -119,18 +121,21 @@ export class EarlyPort {
     socket.on('error', () => undefined);
     if (this.give?.(socket) === true) return;
     const { heldMax = HELD_MAX, heldMsMax = HELD_MS_MAX } = this.options;
-    if (this.held.size >= heldMax) {
+    if (this.held.size >= heldMax || !this.peers.hold(socket)) {
       socket.destroy();
       return;
     }
     const refuse = () => {
-      this.held.delete(socket);
+      this.release(socket);
       socket.end(NOT_YET, () => socket.destroy());
     };
     this.held.set(socket, setTimeout(refuse, heldMsMax));
-    socket.once('close', () => {
-      clearTimeout(this.held.get(socket));
-      this.held.delete(socket);
-    });
+    socket.once('close', () => this.release(socket));
+  }
+
+  private release(socket: Socket): void {
+    clearTimeout(this.held.get(socket));
+    this.held.delete(socket);
+    this.peers.release(socket);
   }
 }

@@ -1,7 +1,7 @@
 /** The port while a node starts. */
 import { once } from 'node:events';
 import { get } from 'node:http';
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { afterEach, expect, it } from 'vitest';
 import WebSocket from 'ws';
 import { EarlyPort, type EarlyPortOptions } from '../../src/port/early-port.js';
@@ -64,6 +64,27 @@ it('answers clients that wait too long, and holds a limited number', async () =>
     ]),
   );
   await isHolding(early, 0);
+});
+
+it('holds a limited number of one address, and others as long as there is room', async () => {
+  const early = await open({ trustedProxies: [], perAddressMax: 2 });
+  const from = (localAddress: string) =>
+    connect({ port: early.port, host: '127.0.0.1', localAddress })
+      .resume()
+      .on('error', () => undefined);
+  from('127.0.0.1');
+  from('127.0.0.1');
+  await isHolding(early, 2);
+  await once(from('127.0.0.1'), 'close');
+  from('127.0.0.2');
+  await isHolding(early, 3);
+  // Those that an instance takes do not count.
+  const taken: Socket[] = [];
+  early.passTo((socket) => taken.push(socket) <= 3);
+  expect(early.size).toBe(0);
+  from('127.0.0.1');
+  await isHolding(early, 1);
+  for (const socket of taken) socket.destroy();
 });
 
 it('is not taken from another process: the node gets the error when it listens itself', async () => {
