@@ -8,9 +8,13 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { finalizeEvent, type VerifiedEvent } from 'nostr-tools/pure';
+import pg from 'pg';
 import { describe, expect, it } from 'vitest';
+import { SCHEDULER_SCHEMA } from '../../src/jobs/job-runs.sql.js';
 import { seedOf } from '../support/run-seed.js';
+import { createTestDatabase } from '../support/servers/database.js';
 import { seenIn } from './broken.js';
+import { allPages, findInTables } from './checks/erasure.js';
 import { personOf } from './keys.js';
 import { expectedView, type Sent } from './model.js';
 import { readOptions } from './options.js';
@@ -200,6 +204,50 @@ describe('the model', () => {
     expect(view([{ ...post, isHeld: true }]).served.size).toBe(0);
     expect(view([{ ...post, isForged: true }]).served.size).toBe(0);
     expect(view([{ ...post, community: 1 }]).served.size).toBe(0);
+  });
+});
+
+describe('the search for an erased key', () => {
+  const { pubkey } = personOf('carol');
+
+  it('looks into tables of every schema, as bytes, text, arrays and JSON', async () => {
+    const database = await createTestDatabase();
+    const client = new pg.Client(database.connection);
+    await client.connect();
+    try {
+      await client.query(`CREATE SCHEMA "Odd name"; CREATE TABLE "Odd name".things (
+        number bigint, bytes bytea, words varchar(100), list text[], keys bytea[], body jsonb)`);
+      expect(await findInTables(client, pubkey)).toEqual([]);
+      const bytes = Buffer.from(pubkey, 'hex');
+      await client.query(`INSERT INTO "Odd name".things VALUES (1, $1, $2, $3, $4, $5)`, [
+        Buffer.concat([Buffer.from('x'), bytes]),
+        `of ${pubkey}`,
+        ['a', pubkey],
+        [bytes],
+        { by: pubkey },
+      ]);
+      await client.query(
+        `SELECT ${SCHEDULER_SCHEMA}.add_job('a-job', json_build_object('member', $1::text))`,
+        [pubkey],
+      );
+      expect((await findInTables(client, pubkey)).sort()).toEqual([
+        ...['body', 'bytes', 'keys', 'list', 'words'].map((name) => `"Odd name".things.${name}: 1`),
+        `${SCHEDULER_SCHEMA}._private_jobs.payload: 1`,
+      ]);
+    } finally {
+      await client.end();
+      await database.drop();
+    }
+  });
+
+  it('reads every page of DynamoDB, and a list without an end is an error', async () => {
+    const pages = [['a'], [], ['b', 'c']];
+    const read = async (after = -1) => ({
+      part: pages[after + 1]!,
+      next: after + 2 < pages.length ? after + 1 : undefined,
+    });
+    expect(await allPages(read)).toEqual(['a', 'b', 'c']);
+    await expect(allPages(async () => ({ part: [], next: 1 }))).rejects.toThrow('more than');
   });
 });
 

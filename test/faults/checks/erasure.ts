@@ -1,5 +1,6 @@
 /** I12, I17: after an erasure no store names the person, and the follower had acknowledged the deletes. */
 import { connect } from 'node:net';
+import type { AttributeValue } from '@aws-sdk/client-dynamodb';
 import type pg from 'pg';
 import { CREDENTIALS } from '../environment.js';
 import type { Violations } from '../violations.js';
@@ -36,21 +37,30 @@ export function checkFollowers(rows: readonly ErasureRow[], violations: Violatio
   }
 }
 
-/** Every column of every table that can hold a key, as bytes or as text. */
+/** Columns of these types cannot hold a key. */
+const WITHOUT_KEYS =
+  /^(smallint|integer|bigint|real|double precision|numeric|boolean|date|interval|time.*|uuid)$/;
+
+/**
+ * Every column of every table that can hold a key, as bytes or as text. Also of schemas of others, such as that of
+ * the scheduler, whose jobs have a payload.
+ */
 export async function findInTables(client: pg.Client, pubkey: string): Promise<string[]> {
   const { rows: columns } = await client.query<{ table: string; column: string; type: string }>(
-    `SELECT c.table_name AS table, c.column_name AS column, c.data_type AS type
+    `SELECT format('%I.%I', c.table_schema, c.table_name) AS table, format('%I', c.column_name) AS column,
+       c.data_type AS type
      FROM information_schema.columns c JOIN information_schema.tables t USING (table_schema, table_name)
-     WHERE c.table_schema = 'public' AND t.table_type = 'BASE TABLE'
-       AND c.data_type IN ('bytea', 'text', 'jsonb', 'json', 'ARRAY')`,
+     WHERE c.table_schema NOT IN ('pg_catalog', 'information_schema') AND t.table_type = 'BASE TABLE'`,
   );
   const found: string[] = [];
   for (const { table, column, type } of columns) {
-    const name = `"${column}"`;
+    if (WITHOUT_KEYS.test(type)) continue;
     const condition =
-      type === 'bytea' ? `position(decode($1, 'hex') in ${name}) > 0` : `${name}::text LIKE '%' || $1 || '%'`;
+      type === 'bytea'
+        ? `position(decode($1, 'hex') in ${column}) > 0`
+        : `${column}::text LIKE '%' || $1 || '%'`;
     const { rows } = await client.query<{ count: string }>(
-      `SELECT count(*) FROM "${table}" WHERE ${condition}`,
+      `SELECT count(*) FROM ${table} WHERE ${condition}`,
       [pubkey],
     );
     if (Number(rows[0]!.count) > 0) found.push(`${table}.${column}: ${rows[0]!.count}`);
@@ -91,6 +101,9 @@ function askRedis(port: number, command: string): Promise<string> {
   });
 }
 
+/** Pages of one list or table, 1 MB each (I14). A world has a few. */
+const PAGES_MAX = 1_000;
+
 export async function findInDynamodb(endpoint: string, pubkey: string): Promise<string[]> {
   const { DynamoDBClient, ListTablesCommand, ScanCommand } = await import('@aws-sdk/client-dynamodb');
   const credentials = {
@@ -99,14 +112,39 @@ export async function findInDynamodb(endpoint: string, pubkey: string): Promise<
   };
   const client = new DynamoDBClient({ endpoint, region: 'us-east-1', credentials });
   try {
-    const { TableNames = [] } = await client.send(new ListTablesCommand({}));
+    const tables = await allPages(async (after?: string) => {
+      const page = await client.send(new ListTablesCommand({ ExclusiveStartTableName: after }));
+      return { part: page.TableNames ?? [], next: page.LastEvaluatedTableName };
+    });
     const found: string[] = [];
-    for (const TableName of TableNames) {
-      const { Items = [] } = await client.send(new ScanCommand({ TableName }));
-      if (JSON.stringify(Items).includes(pubkey)) found.push(TableName);
+    for (const TableName of tables) {
+      const hits = await allPages(async (after?: Record<string, AttributeValue>) => {
+        const page = await client.send(new ScanCommand({ TableName, ExclusiveStartKey: after }));
+        const isHere = JSON.stringify(page.Items ?? [], bytesAsHex).includes(pubkey);
+        return { part: isHere ? [TableName] : [], next: page.LastEvaluatedKey };
+      });
+      found.push(...hits.slice(0, 1));
     }
     return found;
   } finally {
     client.destroy();
   }
+}
+
+const bytesAsHex = (_name: string, value: unknown) =>
+  value instanceof Uint8Array ? Buffer.from(value).toString('hex') : value;
+
+/** Throws rather than to leave out a page. */
+export async function allPages<Part, Key>(
+  read: (after?: Key) => Promise<{ part: readonly Part[]; next: Key | undefined }>,
+): Promise<Part[]> {
+  const all: Part[] = [];
+  let after: Key | undefined;
+  for (let page = 0; page < PAGES_MAX; page += 1) {
+    const { part, next } = await read(after);
+    all.push(...part);
+    if (next === undefined) return all;
+    after = next;
+  }
+  throw new Error(`more than ${PAGES_MAX} pages`);
 }
