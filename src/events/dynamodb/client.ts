@@ -8,6 +8,7 @@ import type * as Document from '@aws-sdk/lib-dynamodb';
 import { reasonOf as nameOf, openSdk, REQUEST_MS_MAX, type Sdk, saidBy } from '../../dynamodb/sdk.js';
 import { inTime, NoAnswer } from '../../limits/in-time.js';
 import type { DynamodbPlace } from '../../node/config.js';
+import { errorCode, isOutageCode } from '../../postgres/rules-error-code.js';
 import { TABLE_NAMES, type Table } from './keys.js';
 
 /** The limits of BatchGetItem and BatchWriteItem. */
@@ -315,11 +316,17 @@ export class Dynamodb {
     if (error instanceof DynamodbFailure || error instanceof NoAnswer) return error;
     const conflict = conflictOf(error);
     if (conflict !== undefined) return conflict;
-    return this.failure(`did not complete a request: ${saidBy(error)}`, reasonOf(error), error);
+    const what = `did not complete a request: ${saidBy(error)}`;
+    if (isUnanswered(error)) return new NoAnswer(`DynamoDB at ${this.host} ${what}`, error);
+    return this.failure(what, reasonOf(error), error);
   }
 }
 
 const reasonOf = (error: unknown) => (error instanceof DynamodbFailure ? error.reason : nameOf(error));
+
+/** The SDK gave up before `inTime` did: its own time-out, or a connection that broke or was not made. */
+export const isUnanswered = (error: unknown) =>
+  reasonOf(error) === 'TimeoutError' || isOutageCode(errorCode(error));
 
 /** An item of a request by its key. */
 export function keyText(table: Table, item: Item): string {

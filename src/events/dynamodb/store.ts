@@ -9,11 +9,9 @@ import type { Log } from '../../node/log.js';
 import { readChangesOf } from '../../outbox/changes.sql.js';
 import { readAnchor, readBus, readBusHead, readHead, readOutbox } from '../../outbox/outbox.sql.js';
 import type { Database } from '../../postgres/database.js';
-import { LaneQueue, type Queued } from '../postgres/lane/queue.js';
 import type { TagHash } from '../postgres/tag-hash.js';
 import { ownersOf } from '../rules/deletion.js';
-import { factKey, type Submission } from '../rules/facts.js';
-import { BUSY, type Outcome, type Refusal, refusal } from '../rules/reply.js';
+import { factKey } from '../rules/facts.js';
 import type { HistoryRetention } from '../rules/retention.js';
 import type { EventStore, Marking, SeenAgain } from '../store.js';
 import { positionsWithoutRow, withUnnamed } from '../unnamed-changes.js';
@@ -38,10 +36,9 @@ import { type WalkedPage, type WalkOf, walkEvents } from './read/walk.js';
 import { restoreEvents } from './restore.js';
 import { itemsByRef } from './selections.js';
 import { storedInDynamodb } from './stored/stored-events.js';
-import { FAILED, KeyTurns, type SubmitOptions, submitOne } from './submit.js';
+import type { SubmitOptions } from './submit.js';
+import { startWriting } from './writing.js';
 
-/** Events that are written at the same time. */
-const WRITES_AT_ONCE = 64;
 const COUNTS_AT_ONCE = 16;
 /** Counters of events that were sent again are kept as long as their ids. */
 const SEEN_DAYS = 180;
@@ -68,11 +65,6 @@ export interface DynamodbStoreOptions extends Omit<FactOptions, 'controlOf'> {
   readonly onRemovalsLeft?: (count: number) => void;
   /** Whether the log has everything that is in the stream; without a stream it always has. */
   readonly isLogRead?: () => Promise<boolean>;
-}
-
-interface Waiting extends Queued {
-  readonly submission: Submission;
-  readonly settle: (outcome: Outcome | Refusal) => void;
 }
 
 export interface DynamodbStore extends EventStore {
@@ -187,49 +179,6 @@ function controlOf({
     const key = factKey(community, '');
     if (until !== undefined) control.erased.set(key, Math.max(until, control.erased.get(key) ?? until));
     return control;
-  };
-}
-
-/** A fair, bounded queue (I14), and so many writes at once. */
-function startWriting(options: SubmitOptions): Pick<EventStore, 'depth' | 'submit' | 'close'> {
-  const queue = new LaneQueue<Waiting>();
-  const turns = new KeyTurns();
-  const running = new Set<Promise<void>>();
-  let closing = false;
-  const start = (): void => {
-    while (running.size < WRITES_AT_ONCE) {
-      const [item] = queue.take(1, Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER);
-      if (item === undefined) return;
-      const run = turns
-        .run(item.submission, () => submitOne(options, item.submission))
-        .catch((error: unknown) => {
-          options.log.error({ error: String(error) }, 'an event could not be decided');
-          return FAILED;
-        })
-        .then(item.settle)
-        .finally(() => {
-          running.delete(run);
-          start();
-        });
-      running.add(run);
-    }
-  };
-  return {
-    get depth() {
-      return queue.size;
-    },
-    submit: (submission, from) =>
-      new Promise((settle) => {
-        if (closing) return settle(refusal('error', 'the relay is shutting down'));
-        const { community, event, payload } = submission;
-        const item = { community, from, bytes: payload.length, tags: event.tags.length, submission, settle };
-        if (!queue.add(item)) return settle(BUSY);
-        start();
-      }),
-    close: async () => {
-      closing = true;
-      while (running.size > 0) await Promise.all(running);
-    },
   };
 }
 

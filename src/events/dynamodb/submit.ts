@@ -14,7 +14,7 @@ import { BEGIN_BRIEFLY, inTransaction } from '../../postgres/transaction.js';
 import { writeVanishMarks } from '../postgres/batch.js';
 import type { TagHash } from '../postgres/tag-hash.js';
 import { decideBatch } from '../rules/batch/batch.js';
-import { addressOf, KIND_DELETION, KIND_VANISH } from '../rules/classify.js';
+import { KIND_DELETION, KIND_VANISH } from '../rules/classify.js';
 import type { Submission } from '../rules/facts.js';
 import { type Outcome, outcomeOf, type Refusal, refusal } from '../rules/reply.js';
 import type { BatchWrites, VanishMark } from '../rules/writes.js';
@@ -68,7 +68,22 @@ const KEY_WAIT_MS = 3_000;
 const TOO_LARGE = refusal('invalid', `too large: this relay stores at most ${PAYLOAD_BYTES_MAX} bytes`);
 const TOO_MANY_OWNERS = refusal('invalid', `a gift wrap may have at most ${OWNERS_MAX - 1} recipients here`);
 
-export async function submitOne(options: SubmitOptions, submission: Submission): Promise<Outcome | Refusal> {
+/** How long an event is tried. */
+export interface Trying {
+  /** By a clock that does not jump: no attempt begins after it. */
+  readonly deadline: number;
+  /** Nothing else gets an answer either, so one attempt without one is enough. */
+  readonly isHopeless: () => boolean;
+  /** Called when the event was decided, or met a conflict: there are answers. */
+  readonly onDecided: () => void;
+}
+
+/** Throws the last NoAnswer when nothing has answered. The event may be stored nevertheless. */
+export async function submitOne(
+  options: SubmitOptions,
+  submission: Submission,
+  { deadline, isHopeless, onDecided }: Trying,
+): Promise<Outcome | Refusal> {
   if (Buffer.byteLength(submission.payload) > PAYLOAD_BYTES_MAX) return TOO_LARGE;
   if (!hasRoom(submission.event)) return TOO_MANY_OWNERS;
   const written: Indexed[] = [];
@@ -77,6 +92,7 @@ export async function submitOne(options: SubmitOptions, submission: Submission):
   for (let attempt = 1; attempt <= CONFLICTS_MAX; attempt += 1) {
     try {
       const { outcome } = await attemptOne(options, submission, attempts);
+      onDecided();
       // What is left is harmless: reads check the event itself.
       if (written.length > (outcome === 'stored' ? 1 : 0))
         await tidyAttempts(options.db, submission, written).catch(() => undefined);
@@ -86,12 +102,17 @@ export async function submitOne(options: SubmitOptions, submission: Submission):
       if (error instanceof SubjectKeyMissing && attempt > 1) return KEY_MISSING;
       if (error instanceof SubjectKeyMissing) {
         if (!(await options.subjectKey?.awaited(error.fingerprint, KEY_WAIT_MS))) return KEY_MISSING;
-      } else if (!(error instanceof Conflict)) {
+      } else if (error instanceof Conflict) {
+        onDecided();
+      } else {
         if (!(error instanceof DynamodbFailure) && !isNoAnswer(error)) throw error;
         failures += 1;
         options.log.warn({ attempt, error: String(error) }, 'an event could not be stored');
-        if (failures >= FAILURES_MAX) return FAILED;
+        const isLast = failures >= FAILURES_MAX || performance.now() >= deadline;
+        if (isNoAnswer(error) && (isLast || isHopeless())) throw error;
+        if (isLast) return FAILED;
       }
+      if (performance.now() >= deadline) return FAILED;
       await delay(Math.random() * Math.min(CONFLICT_MS_MAX, 10 * 2 ** attempt));
     }
   }
@@ -209,22 +230,3 @@ function upTo(seconds: number | undefined): string | null | undefined {
   return seconds > LAST_SECOND ? null : `${new Date(seconds * 1_000).toISOString().slice(0, -5)}Z`;
 }
 const LAST_SECOND = 8_640_000_000_000;
-
-/** Events of one key in the order of arrival: two of them at once would only conflict. */
-export class KeyTurns {
-  private readonly last = new Map<string, Promise<unknown>>();
-
-  async run<T>({ community, event }: Submission, work: () => Promise<T>): Promise<T> {
-    const address = addressOf(event);
-    if (address === undefined) return work();
-    const key = `${community}/${address}`;
-    const turn = (this.last.get(key) ?? Promise.resolve()).then(work, work);
-    const settled = turn.catch(() => undefined);
-    this.last.set(key, settled);
-    try {
-      return await turn;
-    } finally {
-      if (this.last.get(key) === settled) this.last.delete(key);
-    }
-  }
-}

@@ -1,0 +1,99 @@
+/**
+ * Writes the events that wait, so many at once, and settles each exactly once (I2). However long DynamoDB
+ * hangs, an event waits WAIT_MS_MAX at most (I15). A write that is under way then may still be carried out:
+ * the client gets an error, and finds the event if it sends it again.
+ */
+import { inTime, isNoAnswer } from '../../limits/in-time.js';
+import { addressOf } from '../rules/classify.js';
+import type { Submission } from '../rules/facts.js';
+import { BUSY, type Outcome, type Refusal, refusal } from '../rules/reply.js';
+import type { EventStore } from '../store.js';
+import { FAILED, type SubmitOptions, submitOne } from './submit.js';
+import { type WaitingEvent, WaitingEvents } from './waiting.js';
+
+/** Events that are written at the same time. */
+export const WRITES_AT_ONCE = 64;
+/** As long as the lane of PostgreSQL tries. After that the clients get an error. */
+export const WAIT_MS_MAX = 30_000;
+
+interface Waiting extends WaitingEvent {
+  readonly submission: Submission;
+  /** By a clock that does not jump: its client gets an error then. */
+  readonly deadline: number;
+  readonly settle: (outcome: Outcome | Refusal) => void;
+}
+
+export function startWriting(options: SubmitOptions): Pick<EventStore, 'depth' | 'submit' | 'close'> {
+  const waiting = new WaitingEvents<Waiting>();
+  const running = new Set<Promise<void>>();
+  /** When an event was decided last. */
+  let decidedMs = Number.NEGATIVE_INFINITY;
+  /** Nothing was decided while one event was tried. Until an event is decided, each is tried only once. */
+  let hopeless = false;
+  let closing = false;
+
+  const onDecided = (): void => {
+    decidedMs = performance.now();
+    hopeless = false;
+  };
+
+  const write = async ({ submission, deadline }: Waiting): Promise<Outcome | Refusal> => {
+    const begunMs = performance.now();
+    const isHopeless = () => hopeless || closing;
+    try {
+      return await submitOne(options, submission, { deadline, isHopeless, onDecided });
+    } catch (error) {
+      if (!isNoAnswer(error)) options.log.error({ error: String(error) }, 'an event could not be decided');
+      else if (decidedMs < begunMs) {
+        hopeless = true;
+        // What waits would wait for the same outage, so these events are not tried one by one.
+        for (const item of waiting.takeAll()) item.settle(FAILED);
+      }
+      return FAILED;
+    }
+  };
+
+  const start = (): void => {
+    while (running.size < WRITES_AT_ONCE) {
+      const item = waiting.take();
+      if (item === undefined) return;
+      if (performance.now() >= item.deadline) {
+        item.settle(FAILED);
+        waiting.giveBack(item);
+        continue;
+      }
+      const run = write(item)
+        .then(item.settle)
+        .finally(() => {
+          running.delete(run);
+          waiting.giveBack(item);
+          start();
+        });
+      running.add(run);
+    }
+  };
+
+  return {
+    get depth() {
+      return waiting.size;
+    },
+    submit: (submission, from) => {
+      const { community, event, payload } = submission;
+      const address = addressOf(event);
+      const key = address && `${community}/${address}`;
+      const [bytes, tags] = [payload.length, event.tags.length];
+      const deadline = performance.now() + WAIT_MS_MAX;
+      const answer = new Promise<Outcome | Refusal>((settle) => {
+        if (closing) return settle(refusal('error', 'the relay is shutting down'));
+        if (!waiting.add({ community, from, bytes, tags, key, submission, deadline, settle }))
+          return settle(BUSY);
+        start();
+      });
+      return inTime(answer, WAIT_MS_MAX, 'DynamoDB').catch(() => FAILED);
+    },
+    close: async () => {
+      closing = true;
+      while (running.size > 0) await Promise.all(running);
+    },
+  };
+}
