@@ -12,5 +12,5 @@ else {
   process.stderr.write(
     'minato: not built yet. Run "npm run build" first, or "npm start", which does both.\n',
   );
-  process.exit(1);
+  process.exitCode = 1;
 }

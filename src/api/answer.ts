@@ -2,7 +2,7 @@
 import type { FastifyError, FastifyReply } from 'fastify';
 import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod';
 import { isNoAnswer } from '../limits/in-time.js';
-import type { Log } from '../node/log.js';
+import { type Log, RareLine } from '../node/log.js';
 import { errorCode, isOutageCode } from '../postgres/rules-error-code.js';
 import { type Denial, denial, ERRORS, type ErrorCode, messageOf } from './rules-errors.js';
 
@@ -54,11 +54,24 @@ export function denialOf(error: FastifyError, log: Log): Denial {
   if (error.code === 'FST_ERR_CTP_BODY_TOO_LARGE') return denial('PAYLOAD_TOO_LARGE');
   if (error.code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE') return denial('UNSUPPORTED_MEDIA_TYPE');
   if (isUnavailable(error)) {
-    log.warn({ error: String(error) }, 'a request to the API failed: the database does not answer');
+    outageLineOf(log).add(String(error));
     return denial('UNAVAILABLE');
   }
   const { statusCode = 500 } = error;
   if (statusCode >= 400 && statusCode < 500) return denial('INVALID_REQUEST');
   log.error({ error: error.stack ?? String(error) }, 'a request to the API failed');
   return denial('INTERNAL');
+}
+
+const outageLines = new WeakMap<Log, RareLine<string>>();
+
+/** During an outage every request fails. */
+function outageLineOf(log: Log): RareLine<string> {
+  const known = outageLines.get(log);
+  if (known !== undefined) return known;
+  const line = new RareLine<string>((error, others) =>
+    log.warn({ error, others }, 'a request to the API failed: the database does not answer'),
+  );
+  outageLines.set(log, line);
+  return line;
 }

@@ -3,12 +3,15 @@
  * shown only at log level debug.
  */
 import cluster from 'node:cluster';
-import { Command } from 'commander';
+import { Command, CommanderError } from 'commander';
 import { SOFTWARE_VERSION } from '../node/version.js';
 import { EarlyPort } from '../port/early-port.js';
 import { earlyAddress } from '../port/rules-early.js';
 
 const [wanted = '', ...others] = process.argv.slice(2);
+
+/** For what a node that cannot start has printed. */
+const SERVER_EXIT_MS_MAX = 1_000;
 
 /**
  * Before the rest is loaded, which takes four times as long as all until here (0.24 of 0.30 s of CPU time):
@@ -78,20 +81,35 @@ const isVersion = wanted === '--version' || wanted === '-V';
 const chosen = Object.hasOwn(COMMANDS, wanted) ? [wanted] : isVersion ? [] : Object.keys(COMMANDS);
 for (const name of chosen) program.addCommand(await COMMANDS[name]!());
 
-/** An error of usage points to the help of that command. Commander does not pass this to its children. */
-function pointToHelp(command: Command, name: string): void {
-  command.showHelpAfterError(`(try: ${name} --help)`);
-  for (const child of command.commands) pointToHelp(child, `${name} ${child.name()}`);
+/**
+ * An error of usage points to the help of that command, and does not end the process before it is written.
+ * Commander does not pass this to its children.
+ */
+function prepare(command: Command, name: string): void {
+  command.showHelpAfterError(`(try: ${name} --help)`).exitOverride();
+  for (const child of command.commands) prepare(child, `${name} ${child.name()}`);
 }
-pointToHelp(program, 'minato');
+prepare(program, 'minato');
 
 // `minato export | head` ends when its reader does.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => process.exit(error.code === 'EPIPE' ? 141 : 1));
+// It is for people, who may have closed it. Opened here, a full pipe cannot block the last words of a node.
+process.stderr.on('error', () => undefined);
 
 program.parseAsync().catch(async (error: unknown) => {
+  // The help, or an error of usage: commander has printed it.
+  if (error instanceof CommanderError) return exit(error.exitCode);
   const { sentenceOf } = await import('./answers.js');
   process.stderr.write(`minato: ${sentenceOf(error)}\n`);
   if (process.env.MINATO_LOG_LEVEL === 'debug' && error instanceof Error)
     process.stderr.write(`${error.stack}\n`);
-  process.exit(1);
+  await exit(1);
 });
+
+/** A command waits for its reader, as it does while it runs. A node that cannot start must end (I15). */
+async function exit(code: number): Promise<void> {
+  if (wanted === 'serve') setTimeout(() => process.exit(code), SERVER_EXIT_MS_MAX).unref();
+  for (const stream of [process.stdout, process.stderr])
+    await new Promise<void>((resolve) => stream.write('', () => resolve()));
+  process.exit(code);
+}

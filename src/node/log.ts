@@ -1,8 +1,12 @@
 /**
  * Structured logs. At info level they hold neither contents nor addresses of clients. The newest lines of
- * this process are also kept in memory, for operators of the node.
+ * this process are also kept in memory, for operators of the node. A reader of the log that hangs never
+ * hangs the node (I15): pino's own destinations block the event loop (sync), or block a thread for which
+ * `process.exit` waits.
  */
+import { constants, fstatSync, openSync, writevSync } from 'node:fs';
 import { pino } from 'pino';
+import { errorCode } from '../postgres/rules-error-code.js';
 
 export type Log = Pick<ReturnType<typeof pino>, 'debug' | 'info' | 'warn' | 'error'>;
 
@@ -53,7 +57,165 @@ export class LogLines {
   }
 }
 
-/** A server logs to stdout; a command keeps that for its result and logs to stderr. */
+/** I14: lines that wait for their reader. The next ones are dropped until all of these are written. */
+const WAITING_BYTES_MAX = 1_048_576;
+/** Of one write: the system takes 1,024. */
+const WRITTEN_LINES_MAX = 512;
+/** A pipe holds 64 KiB, so a reader that was behind gets 3 MB a second. */
+const FULL_RETRY_MS = 20;
+/** Nobody reads any more, or the disk is full. */
+const FAILED_RETRY_MS = 1_000;
+/** A reader that is behind when the process ends. */
+const END_MS_MAX = 1_000;
+const END_PAUSE_MS = 5;
+/** Between two lines that say the same. */
+const RARE_MS = 1_000;
+
+interface Waiting {
+  readonly bytes: Buffer;
+  /** Which are lost with it. */
+  readonly lines: number;
+  /** Its beginning has been written. */
+  readonly isRest?: true;
+}
+
+type Outcome = 'written' | 'full' | 'failed';
+
+/** Writes lines to a descriptor on which a write never waits. */
+class LogOutput {
+  private waiting: Waiting[] = [];
+  private waitingBytes = 0;
+  private dropped = 0;
+  private timer: NodeJS.Timeout | undefined;
+
+  /** `lineAbout` makes the line that says how many were dropped. */
+  constructor(
+    private readonly fd: number,
+    private readonly lineAbout: (dropped: number) => string,
+  ) {}
+
+  /** One line with its end. It is written at once if its reader keeps up. */
+  write(line: string): void {
+    const bytes = Buffer.from(line);
+    if (this.dropped > 0 || this.waitingBytes + bytes.length > WAITING_BYTES_MAX) this.dropped += 1;
+    else this.add({ bytes, lines: 1 });
+    if (this.timer === undefined) this.flush();
+  }
+
+  /** The process ends: a reader that is behind gets a moment. */
+  end(): void {
+    const pause = new Int32Array(new SharedArrayBuffer(4));
+    const deadline = performance.now() + END_MS_MAX;
+    while (this.attempt() === 'full' && performance.now() < deadline) Atomics.wait(pause, 0, 0, END_PAUSE_MS);
+  }
+
+  private flush(): void {
+    const outcome = this.attempt();
+    if (outcome === 'written') return;
+    const again = () => {
+      this.timer = undefined;
+      this.flush();
+    };
+    this.timer = setTimeout(again, outcome === 'full' ? FULL_RETRY_MS : FAILED_RETRY_MS).unref();
+  }
+
+  private attempt(): Outcome {
+    for (;;) {
+      if (this.waiting.length === 0) {
+        if (this.dropped === 0) return 'written';
+        this.add({ bytes: Buffer.from(this.lineAbout(this.dropped)), lines: this.dropped });
+        this.dropped = 0;
+      }
+      try {
+        const pieces = this.waiting.slice(0, WRITTEN_LINES_MAX).map(({ bytes }) => bytes);
+        this.remove(writevSync(this.fd, pieces));
+      } catch (error) {
+        if (errorCode(error) === 'EAGAIN') return 'full';
+        this.loseAll();
+        return 'failed';
+      }
+    }
+  }
+
+  private add(waiting: Waiting): void {
+    this.waiting.push(waiting);
+    this.waitingBytes += waiting.bytes.length;
+  }
+
+  private remove(written: number): void {
+    this.waitingBytes -= written;
+    let left = written;
+    let whole = 0;
+    for (const { bytes } of this.waiting) {
+      if (bytes.length > left) break;
+      left -= bytes.length;
+      whole += 1;
+    }
+    this.waiting.splice(0, whole);
+    const [first] = this.waiting;
+    if (first !== undefined && left > 0)
+      this.waiting[0] = { ...first, bytes: first.bytes.subarray(left), isRest: true };
+  }
+
+  /** A line that was cut is ended, so that the next one can be read. */
+  private loseAll(): void {
+    for (const { lines } of this.waiting) this.dropped += lines;
+    const isCut = this.waiting[0]?.isRest === true;
+    this.waiting = [];
+    this.waitingBytes = 0;
+    if (isCut) this.add({ bytes: Buffer.from('\n'), lines: 0, isRest: true });
+  }
+}
+
+/** Of a server: one for the process, so that its lines are in order. */
+let output: LogOutput | undefined;
+
+function outputOf(instance: string | undefined): LogOutput {
+  if (output !== undefined) return output;
+  let about = '';
+  const log = pino(optionsOf('warn', instance), {
+    write: (line: string) => {
+      about = line;
+    },
+  });
+  output = new LogOutput(unblocked(1), (dropped) => {
+    log.warn({ dropped }, 'lines of the log were dropped: they were not read in time');
+    return about;
+  });
+  process.once('exit', () => output?.end());
+  return output;
+}
+
+/**
+ * A descriptor of the same pipe, terminal or socket on which a write never waits. Other processes share the
+ * inherited one and may change that, so it is opened again where the system can do it. A file would be
+ * written from its beginning.
+ */
+function unblocked(fd: 1): number {
+  const found = fstatSync(fd);
+  const { O_WRONLY, O_NONBLOCK, O_NOCTTY } = constants;
+  if (found.isFIFO() || found.isCharacterDevice()) {
+    try {
+      return openSync(`/proc/self/fd/${fd}`, O_WRONLY | O_NONBLOCK | O_NOCTTY);
+    } catch {
+      // Nobody reads it, it belongs to another user, or this is not Linux.
+    }
+  }
+  // Node.js makes a pipe or a socket non-blocking when it opens its stream.
+  void process.stdout;
+  return fd;
+}
+
+function optionsOf(level: string, instance: string | undefined) {
+  return {
+    level,
+    base: instance === undefined ? null : { instance },
+    timestamp: pino.stdTimeFunctions.isoTime,
+    formatters: { level: (label: string) => ({ level: label }) },
+  };
+}
+
+/** A server logs to stdout; a command keeps that for its result and logs to stderr, where it waits. */
 export function createLog(
   level: string,
   to: 'stdout' | 'stderr' = 'stdout',
@@ -61,19 +223,40 @@ export function createLog(
   /** The instance, where a node has several. */
   instance?: string,
 ): Log {
-  const options = {
-    level,
-    base: instance === undefined ? null : { instance },
-    timestamp: pino.stdTimeFunctions.isoTime,
-    formatters: { level: (label: string) => ({ level: label }) },
-  };
-  const file = pino.destination({ fd: to === 'stdout' ? 1 : 2, sync: true });
-  if (lines === undefined) return pino(options, file);
-  const both = {
+  const options = optionsOf(level, instance);
+  if (to === 'stderr') return pino(options, pino.destination({ fd: 2, sync: true }));
+  return pino(options, {
     write: (line: string) => {
-      file.write(line);
-      lines.add(line.trimEnd());
+      outputOf(instance).write(line);
+      lines?.add(line.trimEnd());
     },
-  };
-  return pino(options, both);
+  });
+}
+
+/** A line that an instance has written, with its end. */
+export function passOn(line: string): void {
+  outputOf('primary').write(line);
+}
+
+/** Something that may happen with every request: a line a second, with how many others it stands for. */
+export class RareLine<T> {
+  private timer: NodeJS.Timeout | undefined;
+  private others: { count: number; last: T } | undefined;
+
+  constructor(private readonly write: (about: T, others: number) => void) {}
+
+  add(about: T): void {
+    if (this.timer === undefined) this.writeNow(about, 0);
+    else this.others = { count: (this.others?.count ?? 0) + 1, last: about };
+  }
+
+  private writeNow(about: T, others: number): void {
+    this.write(about, others);
+    this.timer = setTimeout(() => {
+      this.timer = undefined;
+      const { others: waiting } = this;
+      this.others = undefined;
+      if (waiting !== undefined) this.writeNow(waiting.last, waiting.count - 1);
+    }, RARE_MS).unref();
+  }
 }

@@ -1,9 +1,20 @@
-/** One process of an instance, as its primary sees it: start, first answer, end. */
+/**
+ * One process of an instance, as its primary sees it: start, first answer, log, end. Its log goes through the
+ * primary: processes that share a pipe could block each other on it.
+ */
 import cluster, { type Worker } from 'node:cluster';
 import type { Socket } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { InstanceStart, ToInstance, ToPrimary } from './messages.js';
 
+/** After its end: what it has printed is read. */
+const LAST_LINES_MS_MAX = 1_000;
+/** Of stderr, that nobody has read yet. */
+const UNREAD_BYTES_MAX = 65_536;
+
 export interface LifeEvents {
+  /** A line of its log, with its end. */
+  readonly onLine: (line: string) => void;
   readonly onMessage: (message: ToPrimary, life: Life) => void;
   /** It has ended before it could take this socket. */
   readonly onReturned: (socket: Socket) => void;
@@ -26,16 +37,18 @@ export class Life {
   private readonly given = new Map<number, Socket>();
   private lastGiven = 0;
 
-  constructor(start: InstanceStart, { onMessage, onReturned }: LifeEvents) {
+  constructor(start: InstanceStart, { onLine, onMessage, onReturned }: LifeEvents) {
     this.worker = cluster.fork();
     this.worker.on('error', () => undefined);
+    const read = this.readOutput(onLine);
     let failure: string | undefined;
     this.ended = new Promise((resolve) => {
       this.worker.once('exit', (code, signal) => {
         this.isServing = false;
         for (const socket of this.given.values()) onReturned(socket);
         this.given.clear();
-        resolve(failure ?? signal ?? `exit code ${code}`);
+        const how = failure ?? signal ?? `exit code ${code}`;
+        void Promise.race([read, delay(LAST_LINES_MS_MAX)]).then(() => resolve(how));
       });
     });
     this.ready = new Promise((resolve, reject) => {
@@ -53,6 +66,25 @@ export class Life {
     });
     // Whoever does not wait for it reads `ended`.
     this.ready.catch(() => undefined);
+  }
+
+  /** Resolves when it can print nothing any more. What it prints on stderr is for people, and may be lost. */
+  private async readOutput(onLine: (line: string) => void): Promise<void> {
+    const { stdout, stderr } = this.worker.process;
+    const closed = new Promise((resolve) => this.worker.process.once('close', resolve));
+    for (const stream of [stdout, stderr]) stream!.on('error', () => undefined);
+    stderr!.on('data', (bytes: Buffer) => {
+      if (process.stderr.writableLength < UNREAD_BYTES_MAX) process.stderr.write(bytes);
+    });
+    let rest = '';
+    stdout!.setEncoding('utf8').on('data', (text: string) => {
+      const lines = (rest + text).split('\n');
+      rest = lines.pop()!;
+      for (const line of lines) onLine(`${line}\n`);
+    });
+    await closed;
+    // A killed process may have been in the middle of a line.
+    if (rest !== '') onLine(`${rest}\n`);
   }
 
   send(message: ToInstance): void {

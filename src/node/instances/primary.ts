@@ -16,7 +16,7 @@ import type { Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import type { EarlyPort } from '../../port/early-port.js';
-import type { Log } from '../log.js';
+import { type Log, passOn } from '../log.js';
 import type { Role } from '../roles.js';
 import { aggregate } from './aggregate.js';
 import { Life } from './life.js';
@@ -65,7 +65,7 @@ export class Primary {
   async start(): Promise<void> {
     const { count, roles, ports } = this.options;
     // Plain JSON would lose NaN and Infinity in the metrics.
-    cluster.setupPrimary({ args: ['serve'], serialization: 'advanced' });
+    cluster.setupPrimary({ args: ['serve'], serialization: 'advanced', silent: true });
     const served = [...roles].filter((role) => role !== 'worker');
     const names = served.length === 0 ? [] : Array.from({ length: count }, (_, at) => `${at + 1}`);
     const planned: Pick<Seat, 'name' | 'roles'>[] = names.map((name) => ({ name, roles: served }));
@@ -109,6 +109,7 @@ export class Primary {
     const life = new Life(
       { ...start, name, roles, instances, isFirst },
       {
+        onLine: passOn,
         onMessage: (message, from) => this.hear(message, from),
         onReturned: (socket) => this.options.ports[0]?.takeBack(socket),
       },
