@@ -72,8 +72,8 @@ const common = {
   // A busy machine is slow, not broken: tests wait for conditions.
   testTimeout: 180_000,
   hookTimeout: 240_000,
-  // In CI a test that fails runs once more, with the same seed. Its first failure stays in the output: it is a
-  // bug to fix.
+  // In CI a test that fails runs once more, with the same seed. Its first failure stays in the output:
+  // it is a bug to fix.
   retry: process.env.CI === 'true' ? 1 : 0,
   expect: { poll: { timeout: 100_000 } },
 };

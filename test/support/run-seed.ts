@@ -1,7 +1,7 @@
 /**
- * The seed of tests with random inputs: a fresh one for each process. So what CI runs once more has the inputs of
- * its first try: a bug fails twice, a hiccup of a busy machine once. It is a setup file of vitest, so that
- * properties of fast-check without a seed of their own use it too.
+ * The seed of tests with random inputs: a fresh one for each process. So what CI runs once more has the
+ * inputs of its first try: a bug fails twice, a hiccup of a busy machine once. It is a setup file of vitest,
+ * so that properties of fast-check without a seed of their own use it too.
  */
 import { randomInt } from 'node:crypto';
 import fc from 'fast-check';

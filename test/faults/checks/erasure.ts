@@ -42,8 +42,8 @@ const WITHOUT_KEYS =
   /^(smallint|integer|bigint|real|double precision|numeric|boolean|date|interval|time.*|uuid)$/;
 
 /**
- * Every column of every table that can hold a key, as bytes or as text. Also of schemas of others, such as that of
- * the scheduler, whose jobs have a payload.
+ * Every column of every table that can hold a key, as bytes or as text. Also of schemas of others, such as
+ * that of the scheduler, whose jobs have a payload.
  */
 export async function findInTables(client: pg.Client, pubkey: string): Promise<string[]> {
   const { rows: columns } = await client.query<{ table: string; column: string; type: string }>(
