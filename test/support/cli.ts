@@ -2,11 +2,14 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { readFile } from 'node:fs/promises';
+import { existsSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { Readable } from 'node:stream';
+import { StringDecoder } from 'node:string_decoder';
 import { fileURLToPath } from 'node:url';
 import { ledger } from './secrets/ledger.js';
+import { keepNodeKeys } from './secrets/node-keys.js';
 import { canRunWarm, runWarm } from './warm-cli.js';
 
 /** The longest pause between two looks. */
@@ -44,7 +47,12 @@ export function startCli(
   env: Record<string, string>,
   stdin?: string | Buffer,
 ): RunningCli {
-  return startProgram(args, environmentOf(env), stdin);
+  const environment = environmentOf(env);
+  keepSecrets(environment);
+  const { child, ended } = startProgram(args, environment, stdin);
+  // Line by line, because it may be killed and left alone.
+  for (const stream of [child.stdout!, child.stderr!]) noteLines(stream, args);
+  return { child, ended: ended.finally(() => keepNodeKeys(environment.MINATO_DATA_DIR!)) };
 }
 
 function startProgram(
@@ -85,12 +93,8 @@ export function runCli(
 /** The address that `minato operators link` prints, with its code in the fragment. */
 const LINK_CODE = /#[^\s#]*?([A-Za-z0-9_-]{43})\b/;
 
-/** The output of a command, and the secrets in its environment. */
-async function noted(
-  args: readonly string[],
-  env: Record<string, string>,
-  ended: Promise<Ended>,
-): Promise<Ended> {
+/** The secrets in the environment of a command. */
+function keepSecrets(env: Record<string, string>): void {
   const {
     DATABASE_URL: url,
     MINATO_METRICS_TOKEN: token,
@@ -98,16 +102,41 @@ async function noted(
   } = env;
   if (url !== undefined && URL.canParse(url)) ledger.keep('password', new URL(url).password);
   if (token !== undefined) ledger.keep('metrics token', token);
-  if (passphraseFile) {
-    const passphrase = await readFile(passphraseFile, 'utf8').catch(() => '');
-    ledger.keep('passphrase', passphrase.trim());
-  }
-  const { stdout, stderr } = await ended;
-  const isLink = args[0] === 'operators' && args[1] === 'link';
-  const [, code] = (isLink ? LINK_CODE.exec(stdout) : undefined) ?? [];
+  if (passphraseFile && existsSync(passphraseFile))
+    ledger.keep('passphrase', readFileSync(passphraseFile, 'utf8').trim());
+}
+
+/** What a command has printed. That of a running node is its log. */
+function noteOutput([name, second, ...more]: readonly string[], text: string): void {
+  const isLink = name === 'operators' && second === 'link';
+  const [, code] = (isLink ? LINK_CODE.exec(text) : undefined) ?? [];
   if (code !== undefined) ledger.keep('sign-in link', code);
-  ledger.note('command', stdout, code === undefined ? [] : [code]);
-  ledger.note('command', stderr);
+  const isNode = name === 'serve' || second === '--serve' || more.includes('--serve');
+  ledger.note(isNode ? 'log' : 'command', text, code === undefined ? [] : [code]);
+}
+
+function noteLines(stream: Readable, args: readonly string[]): void {
+  let rest = '';
+  const decoder = new StringDecoder('utf8');
+  stream.on('data', (chunk: Buffer) => {
+    const text = rest + decoder.write(chunk);
+    const end = text.lastIndexOf('\n') + 1;
+    rest = text.slice(end);
+    if (end > 0) noteOutput(args, text.slice(0, end));
+  });
+  stream.on('end', () => noteOutput(args, rest));
+}
+
+/** The output of a command, and the secrets in its environment. */
+async function noted(
+  args: readonly string[],
+  env: Record<string, string>,
+  ended: Promise<Ended>,
+): Promise<Ended> {
+  keepSecrets(env);
+  const { stdout, stderr } = await ended;
+  noteOutput(args, stdout);
+  noteOutput(args, stderr);
   return ended;
 }
 
