@@ -317,16 +317,17 @@ export class Dynamodb {
     const conflict = conflictOf(error);
     if (conflict !== undefined) return conflict;
     const what = `did not complete a request: ${saidBy(error)}`;
-    if (isUnanswered(error)) return new NoAnswer(`DynamoDB at ${this.host} ${what}`, error);
-    return this.failure(what, reasonOf(error), error);
+    return this.failure(what, reasonOf(error), asNoAnswer(error));
   }
 }
 
 const reasonOf = (error: unknown) => (error instanceof DynamodbFailure ? error.reason : nameOf(error));
 
-/** The SDK gave up before `inTime` did: its own time-out, or a connection that broke or was not made. */
-export const isUnanswered = (error: unknown) =>
-  reasonOf(error) === 'TimeoutError' || isOutageCode(errorCode(error));
+/** A NoAnswer if the SDK gave up before `inTime`: its time-out, or a connection that broke or failed. */
+export function asNoAnswer(error: unknown): unknown {
+  const isUnanswered = reasonOf(error) === 'TimeoutError' || isOutageCode(errorCode(error));
+  return isUnanswered ? new NoAnswer(saidBy(error), error) : error;
+}
 
 /** An item of a request by its key. */
 export function keyText(table: Table, item: Item): string {

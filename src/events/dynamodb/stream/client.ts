@@ -1,8 +1,8 @@
 /** Requests to DynamoDB Streams, each with a deadline (I15). The SDK is loaded at first use. */
 import { ATTEMPTS_MAX, REQUEST_BOUNDS, REQUEST_MS_MAX } from '../../../dynamodb/sdk.js';
-import { inTime, NoAnswer } from '../../../limits/in-time.js';
+import { inTime } from '../../../limits/in-time.js';
 import type { DynamodbPlace } from '../../../node/config.js';
-import { DynamodbFailure, isUnanswered } from '../client.js';
+import { asNoAnswer, DynamodbFailure } from '../client.js';
 import type { StreamRecord } from './rules-records.js';
 
 /** The limit of GetRecords. */
@@ -116,8 +116,7 @@ export class Streams {
       const { name, message } = error as Error;
       if (name === 'TrimmedDataAccessException') throw new Trimmed(message);
       if (name === 'ExpiredIteratorException') throw new IteratorExpired(message);
-      if (isUnanswered(error)) throw new NoAnswer(`${where} did not complete a request: ${message}`, error);
-      throw error;
+      throw asNoAnswer(error);
     }
   }
 
