@@ -5,7 +5,12 @@
  * The outbox says what and in which order; the bytes of events written by this process are still in memory.
  * A commit of this process that only adds events, right after what was passed, is passed without reading the
  * outbox: it has no more than that.
+ *
+ * However many readers an event has, they get it in slices of the event loop, one event after another (I18).
+ * A position is passed when the first slice begins: memory has the event then, and who subscribes between two
+ * slices counts it as stored (docs/decisions/0029-live-delivery-in-slices.md).
  */
+import { setImmediate as nextPass } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import type { RecentIds } from '../events/recent-ids.js';
 import type { NostrEvent } from '../events/rules/event.js';
@@ -26,8 +31,10 @@ import type { Log } from '../node/log.js';
 import type { Metrics } from '../node/metrics.js';
 import { asMatched, impliedTopics, type MatchedEvent, type TopicSettings, UNBOUND } from '../topics/rules.js';
 import type { Memory } from './memory.js';
+import { liveMs } from './outgoing.js';
 import type { GoneReader } from './rules-gone.js';
 import { FollowerIndex, SubscriptionIndex } from './subscription-index.js';
+import { type WaitingEvent, WaitingEvents } from './waiting.js';
 
 const POLL_MS = 1_000;
 const READ_MAX = 500;
@@ -35,6 +42,12 @@ const READ_MAX = 500;
 const COMMITTED_BYTES_MAX = 16 * 1_048_576;
 /** Commits on the same way. With more, the outbox is read: a commit has at most 500 events. */
 const PLAIN_MAX = 16;
+/** Work on the event loop before others have a pass of it: about 500 readers of a note. */
+const SLICE_MS = 1;
+/** For a reader who gets it later: it is only put into a list. */
+const PUT_OFF_MS = 0.000_2;
+/** The frame of a GONE. */
+const GONE_BYTES = 100;
 
 export interface LiveEvent {
   /** Its position in the outbox; undefined for an ephemeral event, which has none. */
@@ -43,23 +56,33 @@ export interface LiveEvent {
   readonly ingestedAt: number;
   readonly event: NostrEvent;
   readonly payload: Buffer;
+  /** As filters see it. */
+  readonly matched: MatchedEvent;
+  /** It is held by whoever sends it later. */
+  readonly waits: WaitingEvent;
+  /** It was hidden, or has expired: it is not sent any more (I6, I7). */
+  isOver(): boolean;
 }
 
 export interface LiveReader {
-  deliver(live: LiveEvent): void;
-  /** The event was hidden: a subscription that still buffers it drops it. */
-  withdraw(id: string): void;
+  /** True if it was sent; false if it waits, or is not for this reader. */
+  deliver(live: LiveEvent): boolean;
+  /** Some time after it matched: would it match now? */
+  isDue(live: LiveEvent): boolean;
 }
 
 /** A subscription with a cursor, which also gets deletions. */
 export interface LiveFollower {
   readonly reader: GoneReader | undefined;
-  announce(deletion: LiveDeletion): void;
+  /** True if it was sent. */
+  announce(deletion: LiveDeletion): boolean;
   /** Deletions have passed that nobody can name. */
   lose(): void;
 }
 
 export type LiveDeletion = Pick<NamedChange, 'seq' | 'id' | 'ingestedAt'>;
+
+type Arrived = Omit<LiveEvent, 'waits' | 'isOver'>;
 
 export interface FanoutOptions {
   readonly events: Pick<EventStore, 'head' | 'changes' | 'byIds' | 'broadcastHead' | 'broadcasts'>;
@@ -76,6 +99,10 @@ export interface FanoutOptions {
 export class Fanout {
   private readonly indexes = new Map<number, SubscriptionIndex<LiveReader>>();
   private readonly followerIndexes = new Map<number, FollowerIndex<LiveFollower>>();
+  /** By community. */
+  private readonly waitingEvents = new Map<number, WaitingEvents>();
+  /** Work since others had a pass of the event loop. */
+  private sliceMs = 0;
   /** While there are any, deletes are read with their outlines. */
   private followers = 0;
   private readonly committed = new LRUCache<number, Parsed>({
@@ -237,7 +264,7 @@ export class Fanout {
       const waiting = this.waiting;
       this.waiting = [];
       try {
-        const passed = this.passPlain();
+        const passed = await this.passPlain();
         const isRead = !this.isHinted && (waiting.length === 0 || (await this.isAtHead(waiting)));
         const read =
           (isRead ? 0 : await this.readOutboxOnce(waiting)) + (this.busWanted ? await this.readBusOnce() : 0);
@@ -273,7 +300,7 @@ export class Fanout {
    * Passes commits of this process that follow what was passed: their offsets have no gap, so no other
    * instance has committed in between, and the outbox has nothing that is not known here (I8).
    */
-  private passPlain(): number {
+  private async passPlain(): Promise<number> {
     const commits = this.plain;
     this.plain = [];
     let passed = 0;
@@ -285,7 +312,9 @@ export class Fanout {
       }
       for (const { seq, ingestedAt, bound, submission } of rows) {
         const { community, event, payload } = submission;
-        this.dispatch({ community, id: event.id, op: 'upsert', seq, ingestedAt }, { event, payload, bound });
+        const change = { community, id: event.id, op: 'upsert', seq, ingestedAt } as const;
+        const rest = this.dispatch(change, { event, payload, bound });
+        if (rest !== undefined) await rest;
       }
       passed += rows.length;
     }
@@ -317,17 +346,18 @@ export class Fanout {
     );
     const read = foreign.length === 0 ? new Map<string, ReadEvent>() : await events.byIds(foreign);
     let named = 0;
-    changes.forEach((change, at) => {
+    for (const [at, change] of changes.entries()) {
       if (change.op === 'unnamed') {
         this.skipTo(change);
-        return;
+        continue;
       }
       named += 1;
       const found = read.get(factKey(change.community, change.id));
       // One that was removed and restored since has another position: there it is delivered, once (I10).
       const foreignEvent = found?.seq === change.seq ? { ...found, event: parse(found.payload) } : undefined;
-      this.dispatch(change, own[at] ?? foreignEvent);
-    });
+      const rest = this.dispatch(change, own[at] ?? foreignEvent);
+      if (rest !== undefined) await rest;
+    }
     this.release(waiting, head);
     this.options.metrics.outboxHead.set(this.position);
     return named;
@@ -356,7 +386,8 @@ export class Fanout {
     recent.clear();
   }
 
-  private dispatch(change: NamedChange, live: Parsed | undefined): void {
+  /** Returns what is left to wait for, if its readers take more than a slice. */
+  private dispatch(change: NamedChange, live: Parsed | undefined): Promise<void> | undefined {
     const { community, id, seq, op, ingestedAt } = change;
     const { recent, memory } = this.options;
     this.position = seq;
@@ -364,13 +395,12 @@ export class Fanout {
     if (op === 'delete') {
       recent.forget(community, id);
       memory.onDelete(community, id);
-      for (const reader of this.indexes.get(community)?.loading ?? []) reader.withdraw(id);
-      if (this.followers > 0) this.announce(change);
-      return;
+      this.waitingEvents.get(community)?.withdraw(id);
+      return this.followers > 0 ? this.announce(change) : undefined;
     }
     recent.add(community, id);
     // No payload: it is no longer effective, and a later row of the outbox says why.
-    if (live === undefined) return;
+    if (live === undefined) return undefined;
     const { event, bound } = live;
     const payload = Buffer.from(live.payload);
     memory.onUpsert(community, { seq, ingestedAt, event, payload, bound });
@@ -381,14 +411,15 @@ export class Fanout {
       rules === undefined
         ? asMatched(event, bound)
         : asKept(rules, event, { bound, ingestedAt }, this.options.now());
-    if (matched === undefined) return;
-    this.deliver(community, { seq, ingestedAt, event, payload }, matched);
+    if (matched === undefined) return undefined;
+    return this.deliver(community, { seq, ingestedAt, event, payload, matched });
   }
 
-  private announce({ community, seq, id, ingestedAt, outline }: NamedChange): void {
+  private announce(change: NamedChange): Promise<void> | undefined {
+    const { community, seq, id, ingestedAt, outline } = change;
     const index = this.followerIndexes.get(community);
-    if (index === undefined || outline === undefined) return;
-    for (const follower of index.match(outline)) follower.announce({ seq, id, ingestedAt });
+    if (index === undefined || outline === undefined) return undefined;
+    return this.inSlices(index.match(outline), new Announcement({ seq, id, ingestedAt }));
   }
 
   private async readBusOnce(): Promise<number> {
@@ -405,17 +436,102 @@ export class Fanout {
       const rules = this.options.rulesOf(community);
       const bound = rules === undefined ? UNBOUND : impliedTopics(event, rules.settings, rules.topics);
       const live = { seq: undefined, ingestedAt: 0, event, payload: Buffer.from(payload) };
-      this.deliver(community, live, asMatched(event, bound));
+      const rest = this.deliver(community, { ...live, matched: asMatched(event, bound) });
+      if (rest !== undefined) await rest;
     }
     return entries.length;
   }
 
-  private deliver(community: number, live: LiveEvent, matched: MatchedEvent): void {
+  private deliver(community: number, live: Arrived): Promise<void> | undefined {
     const index = this.indexes.get(community);
-    if (index === undefined || isExpired(live.event, Math.floor(this.options.now() / 1_000))) return;
-    const readers = index.match(matched);
-    for (const reader of readers) reader.deliver(live);
+    if (index === undefined || isExpired(live.event, Math.floor(this.options.now() / 1_000)))
+      return undefined;
+    const readers = index.match(live.matched);
     this.options.metrics.delivered.inc(readers.size);
+    if (readers.size === 0) return undefined;
+    const { now } = this.options;
+    return this.inSlices(readers, new Delivery(live, this.waitingIn(community).of(live.event.id), now));
+  }
+
+  private waitingIn(community: number): WaitingEvents {
+    let waiting = this.waitingEvents.get(community);
+    if (waiting === undefined) {
+      waiting = new WaitingEvents();
+      this.waitingEvents.set(community, waiting);
+    }
+    return waiting;
+  }
+
+  /** Mostly all of them have room in the slice that has begun. */
+  private inSlices<R>(readers: Set<R>, news: News<R>): Promise<void> | undefined {
+    const each = readers.values();
+    return this.tellSome(each, news, false) ? undefined : this.tellRest(each, news);
+  }
+
+  /** True when all were told. */
+  private tellSome<R>(each: IterableIterator<R>, news: News<R>, isLate: boolean): boolean {
+    while (this.sliceMs < SLICE_MS) {
+      const next = each.next();
+      if (next.done === true) return true;
+      this.sliceMs += news.tell(next.value, isLate) ? news.costMs : PUT_OFF_MS;
+    }
+    return false;
+  }
+
+  private async tellRest<R>(each: IterableIterator<R>, news: News<R>): Promise<void> {
+    do {
+      await nextPass();
+      this.sliceMs = 0;
+    } while (!this.tellSome(each, news, true));
+  }
+}
+
+/** What many readers get. */
+interface News<R> {
+  /** For one of them. */
+  readonly costMs: number;
+  /** True if it was sent. `isLate`: in a later slice than the one in which the reader was found. */
+  tell(reader: R, isLate: boolean): boolean;
+}
+
+class Delivery implements LiveEvent, News<LiveReader> {
+  readonly seq: number | undefined;
+  readonly ingestedAt: number;
+  readonly event: NostrEvent;
+  readonly payload: Buffer;
+  readonly matched: MatchedEvent;
+  readonly costMs: number;
+
+  constructor(
+    { seq, ingestedAt, event, payload, matched }: Arrived,
+    readonly waits: WaitingEvent,
+    private readonly now: () => number,
+  ) {
+    this.seq = seq;
+    this.ingestedAt = ingestedAt;
+    this.event = event;
+    this.payload = payload;
+    this.matched = matched;
+    this.costMs = liveMs(payload.length);
+  }
+
+  isOver(): boolean {
+    return this.waits.isWithdrawn || isExpired(this.event, Math.floor(this.now() / 1_000));
+  }
+
+  /** Between two slices the reader may have lost a right, or the event may have expired. */
+  tell(reader: LiveReader, isLate: boolean): boolean {
+    return (!isLate || reader.isDue(this)) && reader.deliver(this);
+  }
+}
+
+class Announcement implements News<LiveFollower> {
+  readonly costMs = liveMs(GONE_BYTES);
+
+  constructor(private readonly deletion: LiveDeletion) {}
+
+  tell(follower: LiveFollower): boolean {
+    return follower.announce(this.deletion);
   }
 }
 

@@ -3,7 +3,7 @@
  * gets deletions, as GONE, and each of its frames after the first answer carries the cursor up to it.
  *
  *   loading ──stored rows sent, EOSE──▶ live ──CLOSE, CLOSED, socket gone──▶ ended
- *      │ live events that match wait in a bounded buffer
+ *      │ live events that match wait, within the bound of the connection (waiting.ts)
  *
  * No gap: it is filed in the live index before the query starts, and the query sees every event up to
  * `startSeq`; the fan-out brings all that comes after. No double: rows of the answer after `startSeq` are
@@ -11,16 +11,15 @@
  */
 
 import { isExpired } from '../events/rules/expiration.js';
-import { type Filter, valuesIn } from '../events/rules/filter.js';
+import { type Filter, matchFilter, valuesIn } from '../events/rules/filter.js';
 import { cursorFrameEnd, eventFrameHead, goneFrameHead } from '../events/rules/reply.js';
 import type { Anchor } from '../events/store.js';
 import type { Missed } from './cursors/catch-up.js';
 import type { Cursors, Place } from './cursors/cursor.js';
 import type { LiveDeletion, LiveEvent, LiveFollower, LiveReader } from './fanout.js';
-import type { Outgoing } from './outgoing.js';
+import type { LiveSource, Outgoing } from './outgoing.js';
 import type { GoneReader } from './rules-gone.js';
-
-const WAITING_EVENTS_MAX = 5_000;
+import type { Waiter } from './waiting.js';
 
 /** What a subscription with a cursor has in addition. */
 export interface Following {
@@ -31,7 +30,7 @@ export interface Following {
   readonly onLost: (subscription: Subscription) => void;
 }
 
-export class Subscription implements LiveReader, LiveFollower {
+export class Subscription implements LiveReader, LiveFollower, LiveSource, Waiter {
   private state: 'loading' | 'live' | 'ended' = 'loading';
   /** In order of arrival: events by their id, deletions by `-` and the id. */
   private readonly waiting = new Map<string, LiveEvent | LiveDeletion>();
@@ -51,7 +50,7 @@ export class Subscription implements LiveReader, LiveFollower {
     /** The fan-out's head when this was filed in the live index. */
     private startSeq: number,
     private readonly outgoing: Outgoing,
-    /** More live events came while loading than may wait. */
+    /** While it was loading more changes came than may wait for one connection, and it has most of them. */
     private readonly onOverflow: (subscription: Subscription) => void,
     readonly following?: Following,
   ) {
@@ -77,8 +76,16 @@ export class Subscription implements LiveReader, LiveFollower {
 
   end(): void {
     this.state = 'ended';
-    this.waiting.clear();
+    this.takeWaiting();
     this.sentAhead.clear();
+  }
+
+  get waitingChanges(): number {
+    return this.waiting.size;
+  }
+
+  overflow(): void {
+    this.onOverflow(this);
   }
 
   sendStored(row: { readonly seq: number; readonly id: string }, payload: Buffer): void {
@@ -108,38 +115,43 @@ export class Subscription implements LiveReader, LiveFollower {
   goLive(nowSeconds: number): void {
     if (this.state === 'ended') return;
     this.state = 'live';
-    for (const live of this.waiting.values()) {
+    for (const live of this.takeWaiting()) {
       if (!('event' in live)) this.announce(live);
-      else if (!isExpired(live.event, nowSeconds)) this.deliver(live);
+      else if (!live.waits.isWithdrawn && !isExpired(live.event, nowSeconds)) this.deliver(live);
     }
-    this.waiting.clear();
   }
 
-  /** What is gone before it was sent is not sent any more (I6). */
-  withdraw(id: string): void {
-    this.waiting.delete(id);
-  }
-
-  deliver(live: LiveEvent): void {
-    if (this.state === 'ended' || (live.seq !== undefined && live.seq <= this.startSeq)) return;
+  deliver(live: LiveEvent): boolean {
+    if (this.state === 'ended' || (live.seq !== undefined && live.seq <= this.startSeq)) return false;
     if (this.state === 'loading') {
       this.wait(live.event.id, live);
-      return;
+      return false;
     }
-    if (this.sentAhead.size > 0 && this.wasSent(live)) return;
-    const { seq, ingestedAt: at } = live;
+    if (this.sentAhead.size > 0 && this.wasSent(live)) return false;
+    const { seq, ingestedAt: at, payload } = live;
     const end = this.following === undefined || seq === undefined ? undefined : this.endAt({ seq, at });
-    this.outgoing.sendLive(this.head, live.payload, end);
+    return this.outgoing.sendLive({ source: this, live, head: this.head, payload, end });
   }
 
-  announce(deletion: LiveDeletion): void {
+  announce(deletion: LiveDeletion): boolean {
     const { seq, id, ingestedAt: at } = deletion;
-    if (this.state === 'ended' || seq <= this.startSeq) return;
+    if (this.state === 'ended' || seq <= this.startSeq) return false;
     if (this.state === 'loading') {
       this.wait(`-${id}`, deletion);
-      return;
+      return false;
     }
-    this.outgoing.sendLive(...this.goneFrame(id), this.endAt({ seq, at }));
+    const [head, payload] = this.goneFrame(id);
+    const end = this.endAt({ seq, at });
+    return this.outgoing.sendLive({ source: this, live: undefined, head, payload, end });
+  }
+
+  /**
+   * Some time after it matched: the subscription is open, what its client may see has not changed for this
+   * event, and the event is neither hidden nor expired (I6, I7).
+   */
+  isDue(live: LiveEvent | undefined): boolean {
+    if (this.state === 'ended') return false;
+    return live === undefined || (!live.isOver() && this.filters.some((of) => matchFilter(of, live.matched)));
   }
 
   lose(): void {
@@ -148,9 +160,22 @@ export class Subscription implements LiveReader, LiveFollower {
 
   /** At the end of what waits, also if it has waited before: cursors only grow. */
   private wait(key: string, change: LiveEvent | LiveDeletion): void {
-    this.waiting.delete(key);
+    const before = this.waiting.get(key);
+    if (before !== undefined) this.waiting.delete(key);
     this.waiting.set(key, change);
-    if (this.waiting.size > WAITING_EVENTS_MAX) this.onOverflow(this);
+    if ('event' in change) change.waits.hold();
+    if (before === undefined) this.outgoing.waiting.add(this);
+    else if ('event' in before) before.waits.release();
+  }
+
+  /** What waits, in order. It waits here no more. */
+  private takeWaiting(): readonly (LiveEvent | LiveDeletion)[] {
+    if (this.waiting.size === 0) return [];
+    this.outgoing.waiting.leave(this);
+    const taken = [...this.waiting.values()];
+    this.waiting.clear();
+    for (const change of taken) if ('event' in change) change.waits.release();
+    return taken;
   }
 
   private wasSent({ seq, event }: LiveEvent): boolean {

@@ -98,8 +98,8 @@ export const BROKEN_RULES: readonly BrokenRule[] = [
     changes: [
       {
         file: FANOUT,
-        from: 'reader.deliver(live);',
-        to: '{ reader.deliver(live); reader.deliver(live); }',
+        from: '&& reader.deliver(this);',
+        to: '&& (reader.deliver(this), reader.deliver(this));',
       },
     ],
     seed: 1,
