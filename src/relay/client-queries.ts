@@ -6,7 +6,14 @@ import { performance } from 'node:perf_hooks';
 import type { WebSocket } from 'ws';
 import type { Communities, Community } from '../communities/communities.js';
 import { serializeEvent } from '../events/rules/event.js';
-import { type Filter, matchesNothing, matchFilter, parseFilters, valuesIn } from '../events/rules/filter.js';
+import {
+  type Filter,
+  matchesNothing,
+  matchFilter,
+  parseFilters,
+  searchCharactersIn,
+  valuesIn,
+} from '../events/rules/filter.js';
 import {
   changesCost,
   classOf,
@@ -26,6 +33,7 @@ import {
   refusal,
   tooMany,
 } from '../events/rules/reply.js';
+import { SEARCH_CHARACTER_MS } from '../limits/costs.js';
 import { isNoAnswer } from '../limits/in-time.js';
 import type { LoopTurns, TurnClient } from '../limits/loop-turns.js';
 import type { Verdict } from '../limits/rates.js';
@@ -171,6 +179,7 @@ export class ClientQueries {
   }
 
   private readFilters(community: Community, { inputs, cursor }: CursorInputs): Filters | Refusal {
+    this.slots(community).charge(searchCharactersIn(inputs) * SEARCH_CHARACTER_MS);
     const filters = parseFilters(inputs, community.settings);
     if (isRefusal(filters)) return filters;
     this.slots(community).charge(openingMs(valuesIn(filters)));

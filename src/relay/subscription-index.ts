@@ -3,7 +3,13 @@
  * filed under the values of its most selective field, and an event looks under its own id, tags, author and
  * kind.
  */
-import { type Filter, matchesNothing, matchFilter, type TagCondition } from '../events/rules/filter.js';
+import {
+  type Filter,
+  indexTags,
+  matchesNothing,
+  matchFilter,
+  type TagCondition,
+} from '../events/rules/filter.js';
 import type { EventOutline } from '../events/rules/hidden.js';
 import type { MatchedEvent } from '../topics/rules.js';
 import { couldHold, type GoneReader, hasOnlyTopics } from './rules-gone.js';
@@ -118,8 +124,12 @@ export class SubscriptionIndex<S> extends FilterIndex<S> {
     look(AUTHOR, event.pubkey);
     look(KIND, event.kind);
     look(ANY, '');
-    for (const [name, value] of event.tags)
-      if (name?.length === 1 && value !== undefined) look(`#${name}`, value);
+    const tags = indexTags(event);
+    if (tags !== undefined) {
+      for (const [name, values] of tags) for (const value of values) look(`#${name}`, value);
+    } else
+      for (const [name, value] of event.tags)
+        if (name?.length === 1 && value !== undefined) look(`#${name}`, value);
     for (const topic of event.bound ?? []) look('#t', topic);
     return matched;
   }

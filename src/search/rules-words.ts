@@ -33,7 +33,7 @@ export const WORDS_VERSION = 4;
 export const WORD_PLACES_MAX = 2_000;
 export const PAIR_PLACES_MAX = 2_000;
 const PLACES_OF_ONE_MAX = 250;
-const PAIRS_FROM = 8_000;
+export const PAIRS_FROM = 8_000;
 /** The position of hashtags and mentions, which have no neighbours. */
 const ASIDE = 16_000;
 /** Characters of one event that are read: about as many as the positions can hold. */

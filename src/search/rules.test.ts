@@ -378,6 +378,34 @@ describe('a query', () => {
     }
   });
 
+  it('reads no places of a phrase that lacks a word, and those of each word once for all queries', () => {
+    class Counted extends Map<string, readonly number[]> {
+      reads = 0;
+      override get(lexeme: string): readonly number[] | undefined {
+        this.reads += 1;
+        return super.get(lexeme);
+      }
+    }
+    const words = new Counted(wordsIn('a '.repeat(300)));
+    const phrase = `"${'a '.repeat(100)}b"`;
+    expect(matchSearch(query(phrase), words)).toBe(false);
+    expect(words.reads).toBe(0);
+    for (let again = 0; again < 10; again += 1)
+      expect(matchSearch(query(`"${'a '.repeat(100 + again)}"`), words)).toBe(true);
+    expect(words.reads).toBe(1);
+  });
+
+  it('finds a phrase wherever it stands, and only there', () => {
+    const word = fc.constantFrom('a', 'b', 'c');
+    const text = fc.array(word, { minLength: 1, maxLength: 120 });
+    fc.assert(
+      fc.property(text, fc.array(word, { minLength: 2, maxLength: 6 }), (post, phrase) => {
+        const expected = ` ${post.join(' ')} `.includes(` ${phrase.join(' ')} `);
+        expect(finds(`"${phrase.join(' ')}"`, post.join(' '))).toBe(expected);
+      }),
+    );
+  });
+
   it('puts required terms before excluded ones, and counts its words', () => {
     expect(query('-red boat -blue "old sail"').terms.map(({ excluded }) => excluded)).toEqual([
       false,

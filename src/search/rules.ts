@@ -7,6 +7,7 @@ import { type Refusal, refusal } from '../events/rules/reply.js';
 import { foldWords } from './rules-fold.js';
 import { meaningsOf } from './rules-japanese.js';
 import { isParticle, koreanMeaning, koreanParts } from './rules-korean.js';
+import { follow, placesOf } from './rules-places.js';
 import {
   hashtagOf,
   pairsOfRun,
@@ -16,7 +17,7 @@ import {
   type WordsToken,
   wordsOfRun,
 } from './rules-text.js';
-import { beginningsOf, placeOf, quoteLexeme, WEIGHTS, type Words, weightOf } from './rules-words.js';
+import { beginningsOf, quoteLexeme, type Words } from './rules-words.js';
 
 export const SEARCH_LENGTH_MAX = 256;
 export const SEARCH_TERMS_MAX = 16;
@@ -255,17 +256,14 @@ export function matchSearch({ terms }: SearchQuery, words: Words): boolean {
   return terms.every(({ anyOf, excluded }) => anyOf.some((phrase) => holds(words, phrase)) !== excluded);
 }
 
+/** Most posts lack one of the lexemes. Only if all are there, their places are compared. */
 function holds(words: Words, { lexemes, among, isPrefix }: Phrase): boolean {
-  const [first, ...rest] = lexemes;
+  const [first] = lexemes;
   if (first === undefined) return false;
   if (isPrefix) return holdsBeginning(words, first);
-  const entries = words.get(first);
-  if (entries === undefined || (rest.length === 0 && among !== 'whole')) return entries !== undefined;
-  const isAmong = (entry: number) => (weightOf(entry) === WEIGHTS.D) === (among === 'pairs');
-  const followers = rest.map((lexeme) => new Set((words.get(lexeme) ?? []).filter(isAmong).map(placeOf)));
-  return entries
-    .filter(isAmong)
-    .some((entry) => followers.every((places, at) => places.has(placeOf(entry) + at + 1)));
+  if (!lexemes.every((lexeme) => words.has(lexeme))) return false;
+  if (lexemes.length === 1 && among !== 'whole') return true;
+  return follow(lexemes.map((lexeme) => placesOf(words, lexeme, among === 'pairs' ? 'pairs' : 'words')));
 }
 
 /** A prefix is one character (asWritten). */

@@ -1,7 +1,17 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { NostrEvent } from './event.js';
-import { type Filter, matchesNothing, matchFilter, parseFilter, parseFilters } from './filter.js';
+import {
+  type Filter,
+  indexTags,
+  matchesNothing,
+  matchFilter,
+  parseFilter,
+  parseFilters,
+  SEARCHES_MAX,
+  searchCharactersIn,
+  valuesIn,
+} from './filter.js';
 import { isRefusal } from './reply.js';
 
 const LIMITS = { 'limits.filterValuesMax': 10, 'limits.filtersMax': 3 };
@@ -172,6 +182,62 @@ const POSSIBLE = [
   { limit: 0 },
   { '#t': [''] },
 ];
+
+describe('the cost of filters', () => {
+  it('counts a long value as several, because it takes as much memory', () => {
+    expect(valuesIn([parsed({ '#x': ['a', 'b'.repeat(255), 'c'.repeat(700_000)] })])).toBe(2_737);
+  });
+
+  it('counts each lexeme of a search, also in phrases and in forms of other scripts', () => {
+    const words = Array.from({ length: 100 }, (_, number) => 'abcdefghij'[number % 10]).join(' ');
+    expect(valuesIn([parsed({ search: `"${words}"` })])).toBe(1_000);
+    expect(valuesIn([parsed({ search: '漢る'.repeat(60) })])).toBeGreaterThan(1_000);
+  });
+
+  it('knows the characters of searches before they are read, without those that are refused unread', () => {
+    const inputs = [
+      { search: 'boat' },
+      { search: 'x'.repeat(257) },
+      { search: 7 },
+      null,
+      {},
+      { search: '港' },
+    ];
+    expect(searchCharactersIn(inputs)).toBe(5);
+  });
+
+  it('has few searches in one query', () => {
+    const limits = { 'limits.filterValuesMax': 10, 'limits.filtersMax': 20 };
+    const some = (count: number) => Array.from({ length: count }, () => ({ search: 'boat' }));
+    expect(parseFilters([...some(SEARCHES_MAX), {}], limits)).toHaveLength(SEARCHES_MAX + 1);
+    expect(parseFilters(some(SEARCHES_MAX + 1), limits)).toMatchObject({
+      why: 'at most 8 filters with a search are allowed',
+    });
+  });
+});
+
+describe('an event with many tags', () => {
+  const letter = fc.constantFrom('a', 'b', 't', 'T', 'long');
+  const value = fc.constantFrom('1', '2', '3', '4', '');
+  const tag = fc.oneof(fc.tuple(letter, value), fc.tuple(letter), fc.constant([] as string[]));
+  const condition = fc.record({
+    name: fc.constantFrom('a', 'b', 't', 'T', 'c'),
+    values: fc.uniqueArray(value).map((values) => new Set(values)),
+  });
+
+  it('matches as one with few tags does', () => {
+    const tags = fc.array(tag as fc.Arbitrary<string[]>, { maxLength: 60 });
+    const past = fc.option(fc.uniqueArray(value), { nil: undefined });
+    fc.assert(
+      fc.property(tags, fc.array(condition, { maxLength: 3 }), past, (tags, conditions, past) => {
+        const many = { ...event, tags, ...(past === undefined ? {} : { past }) };
+        const before = matchFilter({ tags: conditions }, many);
+        expect(indexTags(many) !== undefined).toBe(tags.length > 32);
+        expect(matchFilter({ tags: conditions }, many)).toBe(before);
+      }),
+    );
+  });
+});
 
 describe('matchesNothing', () => {
   it.each(IMPOSSIBLE)('%j can match no event', (raw) => {

@@ -5,7 +5,7 @@
  */
 
 import type { Settings } from '../../communities/rules-settings.js';
-import { matchSearch, parseSearch, type SearchQuery } from '../../search/rules.js';
+import { matchSearch, parseSearch, SEARCH_LENGTH_MAX, type SearchQuery } from '../../search/rules.js';
 import { wordsOf } from '../../search/rules-words.js';
 import { findsBound, type MatchedEvent } from '../../topics/rules.js';
 import { sees, type View } from './access.js';
@@ -112,6 +112,9 @@ function isInteger(value: unknown, min: number, max: number): value is number {
   return Number.isSafeInteger(value) && (value as number) >= min && (value as number) <= max;
 }
 
+/** Reading a search takes longer than reading any other field. */
+export const SEARCHES_MAX = 8;
+
 /** Parses every filter of a REQ or COUNT; the first bad one refuses them all. */
 export function parseFilters(
   inputs: readonly unknown[],
@@ -121,6 +124,8 @@ export function parseFilters(
   if (inputs.length > limits['limits.filtersMax']) {
     return refusal('invalid', `at most ${limits['limits.filtersMax']} filters are allowed`);
   }
+  if (inputs.filter((input) => searchIn(input) !== '').length > SEARCHES_MAX)
+    return refusal('invalid', `at most ${SEARCHES_MAX} filters with a search are allowed`);
   const filters: Filter[] = [];
   for (const input of inputs) {
     const filter = parseFilter(input, limits);
@@ -130,22 +135,36 @@ export function parseFilters(
   return filters;
 }
 
-/** Looking for one word costs about as much as comparing this many values. */
-const VALUES_OF_TERM = 10;
+/** The text of a search in a filter that is not parsed yet. */
+function searchIn(input: unknown): string {
+  const search = (input as { readonly search?: unknown } | null)?.search;
+  return typeof search === 'string' ? search : '';
+}
 
-/** The number of values in the filters, over all fields. */
-export function valuesIn(filters: readonly Filter[]): number {
-  return filters.reduce((sum, { ids, authors, kinds, tags, search }) => {
-    const inTags = tags.reduce((total, tag) => total + tag.values.size, 0);
-    return (
-      sum +
-      (ids?.size ?? 0) +
-      (authors?.size ?? 0) +
-      (kinds?.size ?? 0) +
-      VALUES_OF_TERM * (search?.terms.length ?? 0) +
-      inTags
-    );
+/** The characters that are read as words. Longer searches are refused unread. */
+export function searchCharactersIn(inputs: readonly unknown[]): number {
+  return inputs.reduce<number>((sum, input) => {
+    const { length } = searchIn(input);
+    return length > SEARCH_LENGTH_MAX ? sum : sum + length;
   }, 0);
+}
+
+/** Looking for one lexeme costs about as much as comparing this many values. */
+const VALUES_OF_LEXEME = 10;
+/** A long value takes the memory of several: about 330 bytes each (relay/open-values.ts). */
+const CHARACTERS_OF_VALUE = 256;
+
+/** What the filters hold, over all fields, as a number of values. */
+export function valuesIn(filters: readonly Filter[]): number {
+  let sum = 0;
+  for (const { ids, authors, kinds, tags, search } of filters) {
+    sum += (ids?.size ?? 0) + (authors?.size ?? 0) + (kinds?.size ?? 0);
+    for (const { values } of tags)
+      for (const { length } of values) sum += 1 + Math.floor(length / CHARACTERS_OF_VALUE);
+    for (const { anyOf } of search?.terms ?? [])
+      for (const { lexemes } of anyOf) sum += VALUES_OF_LEXEME * lexemes.length;
+  }
+  return sum;
 }
 
 /** True when no event at all can match, so that no query is needed. */
@@ -177,10 +196,42 @@ function matchBound(filter: Filter, { name, values }: TagCondition, { kind, boun
   return bound.some((topic) => values.has(topic));
 }
 
-function matchTag({ name, values }: TagCondition, { tags, past }: MatchedEvent): boolean {
-  for (const tag of tags) {
-    if (tag[0] !== name || tag[1] === undefined || !values.has(tag[1])) continue;
-    if (past === undefined || name !== 't' || !past.includes(tag[1])) return true;
+function matchTag({ name, values }: TagCondition, event: MatchedEvent): boolean {
+  const { tags, past } = event;
+  const isPast = (value: string) => past !== undefined && name === 't' && past.includes(value);
+  const held = tags.length > FEW_TAGS ? indexed.get(event) : undefined;
+  if (held === undefined) {
+    for (const tag of tags) {
+      const [of, value] = tag;
+      if (of === name && value !== undefined && values.has(value) && !isPast(value)) return true;
+    }
+    return false;
   }
+  const own = held.get(name);
+  if (own === undefined) return false;
+  const [fewer, more] = own.size < values.size ? [own, values] : [values, own];
+  for (const value of fewer) if (more.has(value) && !isPast(value)) return true;
   return false;
+}
+
+/** Of so many tags each is looked at for each condition. */
+const FEW_TAGS = 32;
+export type TagValues = ReadonlyMap<string, ReadonlySet<string>>;
+const indexed = new WeakMap<MatchedEvent, TagValues>();
+
+/**
+ * The values of each tag of one letter, for an event with many tags that is compared with many filters: the
+ * work is the tags plus the filters, and not one times the other. Undefined if it has few.
+ */
+export function indexTags(event: MatchedEvent): TagValues | undefined {
+  if (event.tags.length <= FEW_TAGS) return undefined;
+  const held = new Map<string, Set<string>>();
+  for (const [name, value] of event.tags) {
+    if (name?.length !== 1 || value === undefined) continue;
+    const values = held.get(name);
+    if (values === undefined) held.set(name, new Set([value]));
+    else values.add(value);
+  }
+  indexed.set(event, held);
+  return held;
 }
