@@ -159,6 +159,7 @@ describe('the history', () => {
   it('foretells when the limit of a community is met', async () => {
     const { pool } = one.database;
     const today = Date.now();
+    await pool.query('DELETE FROM community_sizes WHERE community = 1');
     for (let hours = 24; hours > 0; hours -= 1)
       await pool.query('INSERT INTO community_sizes VALUES (1, $1, $2, 0) ON CONFLICT DO NOTHING', [
         today - hours * HOUR_MS,
