@@ -49,7 +49,8 @@ export const MEANINGS_JA: Readonly<Record<string, string>> = {
   'deletion.auditDays': '削除されたイベントを、誰にも見えない状態でデータベースに残す日数です。',
   'deletion.keepRequestsDays':
     '削除の依頼とその記録を残す日数です。日数を指定すると、ID が忘れられた後（retention.dedupeDays）に、削除済みのイベントを再び送れるようになります。',
-  'deletion.targetsPerDayMax': '作者 1 人の削除の依頼が 1 日に指定できる対象の数です。対象のない依頼は 1 つと数えます。',
+  'deletion.targetsPerDayMax':
+    '作者 1 人の削除の依頼が 1 日に指定できる対象の数です。対象のない依頼は 1 つと数えます。',
   'moderation.undoDays': 'モデレーターが取り除いたイベントを元に戻せる日数です。その後は物理的に削除します。',
   'privacy.exportHours': '個人データのファイルをダウンロードできる時間です。',
   'privacy.exportBytesMax':
