@@ -274,7 +274,6 @@ export class ClientQueries {
       if (read.isOutdated) this.connection.outgoing.send(noticeFrame(SEARCH_OUTDATED));
       this.connection.outgoing.send(eoseFrame(subscription.id, end.hint, end.cursor));
       subscription.goLive(nowSeconds(stored.now));
-      this.context.fanout.index(this.connection.client.community).settle(subscription);
     });
     if (refused !== undefined) this.drop(subscription, refused);
     done();
@@ -412,7 +411,6 @@ export class ClientQueries {
     index.remove(subscription);
     subscription.filters = seen;
     index.add(subscription, seen);
-    index.settle(subscription);
   }
 
   private get isOpen(): boolean {

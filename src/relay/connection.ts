@@ -91,19 +91,25 @@ export class Connection implements FrameSource {
     this.charges = new Charges(client, context);
     // Clients on this machine that are exempt from rates share nothing with each other.
     const sharesWith = this.charges.isExemptNow() ? `exempt ${this.serial}` : client.networkKey;
-    this.outgoing = new Outgoing(ws, socket, context.metrics, (giveUp) =>
-      context.output.join(client.community, sharesWith, giveUp),
-    );
-    this.identity = new Identity(client.community, client, context);
-    this.replies = new Replies(this.outgoing, this.identity.challenge);
-    const { outgoing, identity, replies } = this;
-    const judge = (asked: Community, goOn: (verdict: Verdict) => void) =>
-      this.judge(this.mayAsk(asked), goOn);
     const turnClient = {
       community: client.community,
       networkKey: sharesWith,
       rateKey: sharesWith === client.networkKey ? client.rateKey : sharesWith,
     };
+    const join = (giveUp: () => void) => context.output.join(client.community, sharesWith, giveUp);
+    this.outgoing = new Outgoing(ws, socket, context.metrics, join, {
+      charge: (costMs) => {
+        if (!this.charges.isExemptNow()) context.work.charge(client, costMs);
+      },
+      debtMs: () => this.charges.debtMs(),
+      isGreedy: () => context.turns.isGreedy(turnClient),
+      turn: (work) => context.turns.run(turnClient, work),
+    });
+    this.identity = new Identity(client.community, client, context);
+    this.replies = new Replies(this.outgoing, this.identity.challenge);
+    const { outgoing, identity, replies } = this;
+    const judge = (asked: Community, goOn: (verdict: Verdict) => void) =>
+      this.judge(this.mayAsk(asked), goOn);
     const asker = { ws, client, turnClient, identity, outgoing, replies, judge };
     this.queries = new ClientQueries(asker, context);
     this.reconciliations = new ClientReconciliations(asker, context);

@@ -89,26 +89,8 @@ abstract class FilterIndex<S> {
 
 /** For new events. */
 export class SubscriptionIndex<S> extends FilterIndex<S> {
-  /** Subscriptions whose stored part is still being sent. */
-  readonly loading = new Set<S>();
-
   protected override isFiledBy(): boolean {
     return true;
-  }
-
-  override add(subscription: S, filters: readonly Filter[]): void {
-    super.add(subscription, filters);
-    this.loading.add(subscription);
-  }
-
-  /** Its stored part is sent. */
-  settle(subscription: S): void {
-    this.loading.delete(subscription);
-  }
-
-  override remove(subscription: S): void {
-    this.loading.delete(subscription);
-    super.remove(subscription);
   }
 
   /** Each subscription that the event matches, once. */
