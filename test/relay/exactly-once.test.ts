@@ -10,6 +10,9 @@ import type { VerifiedEvent } from 'nostr-tools/pure';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type NostrEvent, serializeEvent } from '../../src/events/rules/event.js';
 import type { Submission } from '../../src/events/rules/facts.js';
+import { parseFilters } from '../../src/events/rules/filter.js';
+import { isRefusal } from '../../src/events/rules/reply.js';
+import type { LiveReader } from '../../src/relay/fanout.js';
 import { type Frame, RawClient } from '../support/clients/client.js';
 import { newAuthor, nowSeconds, sign } from '../support/events.js';
 import { startTestNode, type TestNode, useWindow } from '../support/node.js';
@@ -88,6 +91,20 @@ function storedPart({ client, id }: Watched): NostrEvent[] {
   return mine.slice(0, end === -1 ? mine.length : end).map((frame) => frame[2] as NostrEvent);
 }
 
+/** So many that each event is delivered in several slices, between which subscriptions come and go. */
+const CROWD = 1_000;
+
+/** Readers of everything, beside whom the clients' subscriptions are. */
+function addCrowd({ node }: TestNode): void {
+  const everything = parseFilters([{}], { 'limits.filterValuesMax': 10, 'limits.filtersMax': 1 });
+  if (isRefusal(everything)) throw new Error('a wrong filter');
+  const index = node.fanout.index(1);
+  for (let count = 0; count < CROWD; count++) {
+    const reader: LiveReader = { deliver: () => true, isDue: () => true };
+    index.add(reader, everything);
+  }
+}
+
 const isEose = (id: string) => (frame: Frame) => frame[0] === 'EOSE' && frame[1] === id;
 
 /**
@@ -95,7 +112,7 @@ const isEose = (id: string) => (frame: Frame) => frame[0] === 'EOSE' && frame[1]
  * back, at least how many, and who causes them.
  */
 const WAYS = [
-  { from: 'memory', megabytes: 256, statement: /^\0outbox\0/, share: 0.5, least: 5, by: 'writers' },
+  { from: 'memory', megabytes: 256, statement: /^\0outbox\0/, share: 1, least: 5, by: 'writers' },
   // A pooled statement's name begins with q: the queries of REQs. The reader of the outbox is left alone.
   { from: 'the database', megabytes: 0, statement: /^\0q\d+\0/, share: 0.5, least: 20, by: 'readers' },
 ];
@@ -109,7 +126,10 @@ describe.each(WAYS)('answers from $from', ({ megabytes, statement, share, least,
     first = await startTestNode();
     proxy = await FaultProxy.start(first.test.connection);
     second = await startTestNode({ on: { ...first.test, connection: proxy.connection } });
-    for (const node of [first, second]) await useWindow(node, megabytes);
+    for (const node of [first, second]) {
+      await useWindow(node, megabytes);
+      addCrowd(node);
+    }
   });
   afterAll(async () => {
     await second.close();
@@ -248,7 +268,7 @@ describe.each(WAYS)('answers from $from', ({ megabytes, statement, share, least,
       }
 
       // The races that this test is about did happen.
-      expect(heldBack).toBeGreaterThan(least);
+      expect(heldBack).toBeGreaterThanOrEqual(least);
       const open = watched.filter((sub) => sub.open);
       expect(open.length).toBeGreaterThan(20);
       expect(watched.length - open.length).toBeGreaterThan(40);
