@@ -340,7 +340,7 @@ export const settingDefinitions = {
   'limits.subscriptionValuesMax': define(
     count(1, 1_000_000),
     100_000,
-    'Maximum of values in all filters of the open subscriptions of one connection',
+    'Maximum of values in all filters of the open subscriptions and waiting COUNTs of one connection',
   ),
   'limits.connectionsPerAddressMax': define(
     count(1, 10_000),

@@ -109,6 +109,8 @@ export interface QueryConnection {
 export class ClientQueries {
   private readonly subscriptions = new Map<string, Subscription>();
   private queriesWaiting = 0;
+  /** Values in the filters of its COUNTs that wait. */
+  private counting = 0;
   /** A light query does not wait behind a heavy one of the same client either. */
   private readonly queries: Record<QueryClass, Promise<void>> = {
     light: Promise.resolve(),
@@ -207,22 +209,12 @@ export class ClientQueries {
       );
       return;
     }
-    const own = valuesIn(asked);
-    const values = [...this.subscriptions.values()].reduce((sum, open) => sum + open.values, own);
-    const valuesMax = community.settings['limits.subscriptionValuesMax'];
-    if (values > valuesMax) {
-      const why = `more than ${valuesMax} values in the filters of all subscriptions; close some first`;
-      this.connection.replies.closed(id, refusal('rate-limited', why));
+    const full = this.takeValues(community, valuesIn(asked));
+    if (full !== undefined) {
+      this.connection.replies.closed(id, full);
       return;
     }
-    const { fanout, metrics, openValues } = this.context;
-    if (!openValues.take(this.connection.client, own)) {
-      this.connection.replies.closed(
-        id,
-        refusal('rate-limited', 'too many filters are open here; close some, or try later'),
-      );
-      return;
-    }
+    const { fanout, metrics } = this.context;
     const subscription = new Subscription(
       id,
       seen,
@@ -245,11 +237,23 @@ export class ClientQueries {
       following?.from === undefined
         ? classOf(seen.map((filter) => findCost(filter, limitOf(filter, settings))))
         : changesCost(Math.max(0, fanout.head - following.from.seq)).class;
-    this.enqueue(
+    void this.enqueue(
       kind,
       () => this.load(community, subscription, kind),
       (why) => this.drop(subscription, why),
     );
+  }
+
+  /** The memory of filters: of open subscriptions, and of COUNTs that wait (I14). */
+  private takeValues(community: Community, values: number): Refusal | undefined {
+    const max = community.settings['limits.subscriptionValuesMax'];
+    const open = [...this.subscriptions.values()].reduce((sum, each) => sum + each.values, this.counting);
+    if (open + values > max) {
+      const why = `more than ${max} values in the filters of all subscriptions; close some first`;
+      return refusal('rate-limited', why);
+    }
+    if (this.context.openValues.take(this.connection.client, values)) return undefined;
+    return refusal('rate-limited', 'too many filters are open here; close some, or try later');
   }
 
   private async load(community: Community, subscription: Subscription, kind: QueryClass): Promise<void> {
@@ -321,6 +325,10 @@ export class ClientQueries {
     const { stored } = this.context;
     const max = community.settings['limits.countMax'];
     const refuse = (why: Refusal): void => this.connection.replies.closed(id, why);
+    const values = valuesIn(filters);
+    const full = this.takeValues(community, values);
+    if (full !== undefined) return refuse(full);
+    this.counting += values;
     const kind = classOf(filters.map((filter) => countCost(filter, max)));
     const query = async () => {
       // The query may have waited, and rights may have ended meanwhile.
@@ -336,7 +344,10 @@ export class ClientQueries {
       });
       if (refused !== undefined) refuse(refused);
     };
-    this.enqueue(kind, query, refuse);
+    void this.enqueue(kind, query, refuse).finally(() => {
+      this.counting -= values;
+      this.context.openValues.giveBack(this.connection.client, values);
+    });
   }
 
   private readFailure(error: unknown): Refusal {
@@ -353,7 +364,11 @@ export class ClientQueries {
    * Runs one query of a client and class at a time, so that many queries of one client do not delay other
    * clients.
    */
-  private enqueue(kind: QueryClass, query: () => Promise<void>, refuse: (why: Refusal) => void): void {
+  private enqueue(
+    kind: QueryClass,
+    query: () => Promise<void>,
+    refuse: (why: Refusal) => void,
+  ): Promise<void> {
     this.queriesWaiting += 1;
     const askedMs = performance.now();
     const run = async () => {
@@ -366,6 +381,7 @@ export class ClientQueries {
     this.queries[kind] = this.queries[kind].then(run).finally(() => {
       this.queriesWaiting -= 1;
     });
+    return this.queries[kind];
   }
 
   private drop(subscription: Subscription, why: Refusal): void {

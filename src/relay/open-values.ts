@@ -1,8 +1,8 @@
 /**
- * Values in the filters of all open subscriptions of this process (I14). Each takes about 330 bytes, so
- * 3,000,000 of them take 1 GB. One address has a sixth of that, one network (an IPv6 /48) a third, and one
- * community its share (node.communitySharePercent). The last sixth is for networks that hold little, so that
- * a few that hold much cannot keep the others out (I18).
+ * Values in the filters of all open subscriptions and waiting COUNTs of this process (I14). Each takes about
+ * 330 bytes, so 3,000,000 of them take 1 GB. One address has a sixth of that, one network (an IPv6 /48) a
+ * third, and one community its share (node.communitySharePercent). The last sixth is for networks that hold
+ * little, so that a few that hold much cannot keep the others out (I18).
  */
 import { Counts } from '../limits/counts.js';
 

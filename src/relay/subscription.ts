@@ -46,7 +46,7 @@ export class Subscription implements LiveReader, LiveFollower, LiveSource, Waite
     readonly id: string,
     /** With what its client may see of them; changes with the client's rights. */
     public filters: readonly Filter[],
-    readonly asked: readonly Filter[],
+    public asked: readonly Filter[],
     /** The fan-out's head when this was filed in the live index. */
     private startSeq: number,
     private readonly outgoing: Outgoing,
@@ -78,6 +78,9 @@ export class Subscription implements LiveReader, LiveFollower, LiveSource, Waite
     this.state = 'ended';
     this.takeWaiting();
     this.sentAhead.clear();
+    // Its query may still wait behind others of its client: large filters do not wait with it (I14).
+    this.filters = [];
+    this.asked = [];
   }
 
   get waitingChanges(): number {

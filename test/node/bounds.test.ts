@@ -1,5 +1,5 @@
 /** Limits on what the node keeps for one client or one address (I14), beyond back-pressure. */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { writeSetting } from '../../src/communities/communities.sql.js';
 import type { SettingKey } from '../../src/communities/rules-settings.js';
 import { QueryGate } from '../../src/relay/query-gate.js';
@@ -89,6 +89,31 @@ describe('a connection', () => {
     client.send(['CLOSE', 'first']);
     client.send(['REQ', 'third', { authors: authors.slice(0, 11) }]);
     await client.waitFor((frame) => frame[0] === 'EOSE' && frame[1] === 'third');
+    await client.close();
+  });
+
+  it('has those of COUNTs that wait among them', async () => {
+    await setting('limits.subscriptionValuesMax', 30);
+    const client = await RawClient.connect(relay.url);
+    const authors = Array.from({ length: 20 }, () => newAuthor().pubkey);
+    const run = vi.spyOn(QueryGate.prototype, 'run');
+    const slots: (() => void)[] = [];
+    run.mockImplementation(async (_, { class: kind }, query) => {
+      await new Promise<void>((resolve) => slots.push(resolve));
+      return query(kind);
+    });
+    client.send(['COUNT', 'first', { authors }]);
+    client.send(['COUNT', 'second', { authors: authors.slice(0, 11) }]);
+    client.send(['REQ', 'third', { authors: authors.slice(0, 11) }]);
+    for (const id of ['second', 'third']) {
+      const closed = await client.waitFor(([verb, of]) => verb === 'CLOSED' && of === id);
+      expect(closed[2]).toMatch(/^rate-limited: more than 30 values /);
+    }
+    run.mockRestore();
+    for (const begin of slots) begin();
+    await client.waitFor(([verb, of]) => verb === 'COUNT' && of === 'first');
+    client.send(['COUNT', 'fourth', { authors: authors.slice(0, 11) }]);
+    await client.waitFor(([verb, of]) => verb === 'COUNT' && of === 'fourth');
     await client.close();
   });
 
