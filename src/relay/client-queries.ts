@@ -53,7 +53,7 @@ import { type FollowContext, followingOf, leaveFanout, sendFollowed } from './cu
 import type { Fanout } from './fanout.js';
 import type { Identity } from './identity.js';
 import type { Client } from './input/incoming.js';
-import type { OpenValues } from './open-values.js';
+import { type OpenValues, weightOf } from './open-values.js';
 import type { Outgoing } from './outgoing.js';
 import type { QueryGate } from './query-gate.js';
 import { slotsOf } from './query-slots.js';
@@ -209,7 +209,7 @@ export class ClientQueries {
       );
       return;
     }
-    const full = this.takeValues(community, valuesIn(asked));
+    const full = this.takeValues(community, asked);
     if (full !== undefined) {
       this.connection.replies.closed(id, full);
       return;
@@ -245,14 +245,14 @@ export class ClientQueries {
   }
 
   /** The memory of filters: of open subscriptions, and of COUNTs that wait (I14). */
-  private takeValues(community: Community, values: number): Refusal | undefined {
+  private takeValues(community: Community, filters: readonly Filter[]): Refusal | undefined {
     const max = community.settings['limits.subscriptionValuesMax'];
     const open = [...this.subscriptions.values()].reduce((sum, each) => sum + each.values, this.counting);
-    if (open + values > max) {
+    if (open + valuesIn(filters) > max) {
       const why = `more than ${max} values in the filters of all subscriptions; close some first`;
       return refusal('rate-limited', why);
     }
-    if (this.context.openValues.take(this.connection.client, values)) return undefined;
+    if (this.context.openValues.take(this.connection.client, weightOf(filters))) return undefined;
     return refusal('rate-limited', 'too many filters are open here; close some, or try later');
   }
 
@@ -326,8 +326,11 @@ export class ClientQueries {
     const max = community.settings['limits.countMax'];
     const refuse = (why: Refusal): void => this.connection.replies.closed(id, why);
     const values = valuesIn(filters);
-    const full = this.takeValues(community, values);
-    if (full !== undefined) return refuse(full);
+    const full = this.takeValues(community, filters);
+    if (full !== undefined) {
+      refuse(full);
+      return;
+    }
     this.counting += values;
     const kind = classOf(filters.map((filter) => countCost(filter, max)));
     const query = async () => {
@@ -346,7 +349,7 @@ export class ClientQueries {
     };
     void this.enqueue(kind, query, refuse).finally(() => {
       this.counting -= values;
-      this.context.openValues.giveBack(this.connection.client, values);
+      this.context.openValues.giveBack(this.connection.client, weightOf(filters));
     });
   }
 
@@ -396,7 +399,7 @@ export class ClientQueries {
     subscription.end();
     this.subscriptions.delete(id);
     const { fanout, openValues } = this.context;
-    openValues.giveBack(this.connection.client, subscription.values);
+    openValues.giveBack(this.connection.client, subscription.weight);
     fanout.index(this.connection.client.community).remove(subscription);
     if (subscription.following !== undefined)
       leaveFanout(fanout, this.connection.client.community, subscription);

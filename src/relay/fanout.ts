@@ -13,8 +13,9 @@
 import { setImmediate as nextPass } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import type { RecentIds } from '../events/recent-ids.js';
+import { covers } from '../events/rules/deletion.js';
 import type { NostrEvent } from '../events/rules/event.js';
-import { isExpired } from '../events/rules/expiration.js';
+import { expirationOf } from '../events/rules/expiration.js';
 import { factKey } from '../events/rules/facts.js';
 import { asKept, type Retention } from '../events/rules/retention.js';
 import type { BatchWrites } from '../events/rules/writes.js';
@@ -22,6 +23,7 @@ import {
   type EventStore,
   type NamedChange,
   OutboxBehind,
+  type PendingMark,
   type Position,
   type ReadEvent,
   type UnnamedChange,
@@ -30,10 +32,10 @@ import { BUS_NOTICE, type Wakeups } from '../events/wakeups.js';
 import type { Log } from '../node/log.js';
 import type { Metrics } from '../node/metrics.js';
 import { asMatched, impliedTopics, type MatchedEvent, type TopicSettings, UNBOUND } from '../topics/rules.js';
+import { HiddenAhead } from './hidden-ahead.js';
 import type { Memory } from './memory.js';
-import { liveMs } from './outgoing.js';
 import type { GoneReader } from './rules-gone.js';
-import { FollowerIndex, SubscriptionIndex } from './subscription-index.js';
+import { FollowerIndex, type Matches, SubscriptionIndex } from './subscription-index.js';
 import { type WaitingEvent, WaitingEvents } from './waiting.js';
 
 const POLL_MS = 1_000;
@@ -44,10 +46,10 @@ const COMMITTED_BYTES_MAX = 16 * 1_048_576;
 const PLAIN_MAX = 16;
 /** Work on the event loop before others have a pass of it: about 500 readers of a note. */
 const SLICE_MS = 1;
-/** For a reader who gets it later: it is only put into a list. */
-const PUT_OFF_MS = 0.000_2;
-/** The frame of a GONE. */
-const GONE_BYTES = 100;
+/** For a reader who does not get it now: it is at most put into a list. */
+const TOLD_MS = 0.000_2;
+/** For the filters that are compared at once (subscription-index.ts). */
+const COMPARED_MS = 0.004;
 
 export interface LiveEvent {
   /** Its position in the outbox; undefined for an ephemeral event, which has none. */
@@ -65,17 +67,15 @@ export interface LiveEvent {
 }
 
 export interface LiveReader {
-  /** True if it was sent; false if it waits, or is not for this reader. */
-  deliver(live: LiveEvent): boolean;
-  /** Some time after it matched: would it match now? */
-  isDue(live: LiveEvent): boolean;
+  /** What it took of the event loop, in ms: nothing if it waits, or is not for this reader. */
+  deliver(live: LiveEvent): number;
 }
 
 /** A subscription with a cursor, which also gets deletions. */
 export interface LiveFollower {
   readonly reader: GoneReader | undefined;
-  /** True if it was sent. */
-  announce(deletion: LiveDeletion): boolean;
+  /** As `deliver`. */
+  announce(deletion: LiveDeletion): number;
   /** Deletions have passed that nobody can name. */
   lose(): void;
 }
@@ -123,8 +123,7 @@ export class Fanout {
   private committedSeq = 0;
   /** Commits of this process that are passed without reading the outbox, in order. */
   private plain: BatchWrites[] = [];
-  /** The last commit of this process that hides events. */
-  private hidingSeq = 0;
+  private readonly hidden = new HiddenAhead();
 
   constructor(private readonly options: FanoutOptions) {}
 
@@ -159,7 +158,7 @@ export class Fanout {
    * is a duplicate.
    */
   private serves(community: number, id: string): boolean {
-    return this.position >= this.hidingSeq && this.options.memory.holds(community, id);
+    return this.position >= this.hidden.until && this.options.memory.holds(community, id);
   }
 
   /** The last position that was passed. */
@@ -229,14 +228,18 @@ export class Fanout {
       this.committed.set(row.seq, { event, payload, bound: row.bound });
       if (row.hidden !== undefined) this.options.recent.withdraw(community, event.id);
     }
-    for (const { community, id } of writes.hidden) this.options.recent.withdraw(community, id);
+    for (const { community, id } of writes.hidden) {
+      this.options.recent.withdraw(community, id);
+      this.waitingEvents.get(community)?.withdraw(id);
+    }
+    this.hidden.add(writes);
     if (writes.vanishMarks.length > 0) {
       this.options.recent.clear();
+      this.withdrawMarked(writes.vanishMarks);
       // What waits for its delivery is read again, because only the database knows what a mark hides.
       this.committed.clear();
     }
     this.committedSeq = writes.lastSeq;
-    if (writes.hidden.length + writes.vanishMarks.length > 0) this.hidingSeq = writes.lastSeq;
     if (isPlain(writes) && this.plain.length < PLAIN_MAX) this.plain.push(writes);
     else {
       // The outbox has these commits too.
@@ -379,11 +382,23 @@ export class Fanout {
   private skipTo({ seq, marks }: Pick<UnnamedChange, 'seq' | 'marks'>): void {
     const { memory, recent } = this.options;
     this.position = seq;
+    this.hidden.pass(seq);
     if (marks === undefined) {
       memory.clear();
+      for (const waiting of this.waitingEvents.values()) waiting.withdrawWhere(() => true);
       for (const index of this.followerIndexes.values()) for (const each of [...index.all]) each.lose();
-    } else memory.onMarks(marks);
+    } else {
+      memory.onMarks(marks);
+      this.withdrawMarked(marks);
+    }
     recent.clear();
+  }
+
+  private withdrawMarked(marks: readonly PendingMark[]): void {
+    for (const [community, waiting] of this.waitingEvents) {
+      const those = marks.filter((mark) => mark.community === community);
+      if (those.length > 0) waiting.withdrawWhere((event) => those.some((mark) => covers(mark, event)));
+    }
   }
 
   /** Returns what is left to wait for, if its readers take more than a slice. */
@@ -391,6 +406,7 @@ export class Fanout {
     const { community, id, seq, op, ingestedAt } = change;
     const { recent, memory } = this.options;
     this.position = seq;
+    this.hidden.pass(seq);
     this.committed.delete(seq);
     if (op === 'delete') {
       recent.forget(community, id);
@@ -411,7 +427,7 @@ export class Fanout {
       rules === undefined
         ? asMatched(event, bound)
         : asKept(rules, event, { bound, ingestedAt }, this.options.now());
-    if (matched === undefined) return undefined;
+    if (matched === undefined || this.hidden.has(community, event, seq)) return undefined;
     return this.deliver(community, { seq, ingestedAt, event, payload, matched });
   }
 
@@ -444,13 +460,14 @@ export class Fanout {
 
   private deliver(community: number, live: Arrived): Promise<void> | undefined {
     const index = this.indexes.get(community);
-    if (index === undefined || isExpired(live.event, Math.floor(this.options.now() / 1_000)))
-      return undefined;
-    const readers = index.match(live.matched);
-    this.options.metrics.delivered.inc(readers.size);
-    if (readers.size === 0) return undefined;
-    const { now } = this.options;
-    return this.inSlices(readers, new Delivery(live, this.waitingIn(community).of(live.event.id), now));
+    if (index === undefined) return undefined;
+    const { metrics, now } = this.options;
+    const delivery = new Delivery(live, this.waitingIn(community).of(live.event), now);
+    if (delivery.isOver()) return undefined;
+    const count = () => metrics.delivered.inc(delivery.readers);
+    const rest = this.inSlices(index.match(live.matched), delivery);
+    if (rest === undefined) count();
+    return rest?.finally(count);
   }
 
   private waitingIn(community: number): WaitingEvents {
@@ -463,35 +480,37 @@ export class Fanout {
   }
 
   /** Mostly all of them have room in the slice that has begun. */
-  private inSlices<R>(readers: Set<R>, news: News<R>): Promise<void> | undefined {
-    const each = readers.values();
-    return this.tellSome(each, news, false) ? undefined : this.tellRest(each, news);
+  private inSlices<R>(readers: Matches<R>, news: News<R>): Promise<void> | undefined {
+    return this.tellSome(readers, news) ? undefined : this.tellRest(readers, news);
   }
 
   /** True when all were told. */
-  private tellSome<R>(each: IterableIterator<R>, news: News<R>, isLate: boolean): boolean {
+  private tellSome<R>(readers: Matches<R>, news: News<R>): boolean {
     while (this.sliceMs < SLICE_MS) {
-      const next = each.next();
-      if (next.done === true) return true;
-      this.sliceMs += news.tell(next.value, isLate) ? news.costMs : PUT_OFF_MS;
+      const { done, value: reader } = readers.next();
+      if (done === true) return true;
+      this.sliceMs += reader === undefined ? COMPARED_MS : TOLD_MS + news.tell(reader);
     }
     return false;
   }
 
-  private async tellRest<R>(each: IterableIterator<R>, news: News<R>): Promise<void> {
+  private async tellRest<R>(readers: Matches<R>, news: News<R>): Promise<void> {
+    news.waits?.hold();
     do {
       await nextPass();
       this.sliceMs = 0;
-    } while (!this.tellSome(each, news, true));
+    } while (!news.isOver() && !this.tellSome(readers, news));
+    news.waits?.release();
   }
 }
 
 /** What many readers get. */
 interface News<R> {
-  /** For one of them. */
-  readonly costMs: number;
-  /** True if it was sent. `isLate`: in a later slice than the one in which the reader was found. */
-  tell(reader: R, isLate: boolean): boolean;
+  /** It can be withdrawn between two slices. */
+  readonly waits?: WaitingEvent;
+  isOver(): boolean;
+  /** What it took of the event loop, in ms. */
+  tell(reader: R): number;
 }
 
 class Delivery implements LiveEvent, News<LiveReader> {
@@ -500,7 +519,8 @@ class Delivery implements LiveEvent, News<LiveReader> {
   readonly event: NostrEvent;
   readonly payload: Buffer;
   readonly matched: MatchedEvent;
-  readonly costMs: number;
+  readers = 0;
+  private readonly expiresAt: number | undefined;
 
   constructor(
     { seq, ingestedAt, event, payload, matched }: Arrived,
@@ -512,25 +532,28 @@ class Delivery implements LiveEvent, News<LiveReader> {
     this.event = event;
     this.payload = payload;
     this.matched = matched;
-    this.costMs = liveMs(payload.length);
+    this.expiresAt = expirationOf(event);
   }
 
   isOver(): boolean {
-    return this.waits.isWithdrawn || isExpired(this.event, Math.floor(this.now() / 1_000));
+    if (this.waits.isWithdrawn) return true;
+    return this.expiresAt !== undefined && this.expiresAt <= Math.floor(this.now() / 1_000);
   }
 
-  /** Between two slices the reader may have lost a right, or the event may have expired. */
-  tell(reader: LiveReader, isLate: boolean): boolean {
-    return (!isLate || reader.isDue(this)) && reader.deliver(this);
+  tell(reader: LiveReader): number {
+    this.readers += 1;
+    return reader.deliver(this);
   }
 }
 
 class Announcement implements News<LiveFollower> {
-  readonly costMs = liveMs(GONE_BYTES);
-
   constructor(private readonly deletion: LiveDeletion) {}
 
-  tell(follower: LiveFollower): boolean {
+  isOver(): boolean {
+    return false;
+  }
+
+  tell(follower: LiveFollower): number {
     return follower.announce(this.deletion);
   }
 }

@@ -4,6 +4,7 @@
  * third, and one community its share (node.communitySharePercent). The last sixth is for networks that hold
  * little, so that a few that hold much cannot keep the others out (I18).
  */
+import { type Filter, valuesIn } from '../events/rules/filter.js';
 import { Counts } from '../limits/counts.js';
 
 export const VALUES_MAX = 3_000_000;
@@ -12,6 +13,14 @@ export const VALUES_PER_NETWORK_MAX = 1_000_000;
 /** Only for networks that hold at most `VALUES_LITTLE`: a few timelines. */
 export const VALUES_RESERVED = 500_000;
 export const VALUES_LITTLE = 10_000;
+
+/** What a filter counts as besides its values: it may be compared with each new event. */
+const VALUES_OF_FILTER = 20;
+
+/** What the filters count as here. */
+export function weightOf(filters: readonly Filter[]): number {
+  return valuesIn(filters) + filters.length * VALUES_OF_FILTER;
+}
 
 interface Holder {
   readonly community: number;

@@ -67,7 +67,7 @@ function start() {
   const note = (number: number, content = ''): LiveEvent => {
     const id = hex(number);
     const event = { id, pubkey: hex(1), created_at: 1, kind: 1, tags: [], content, sig: '' };
-    const waits = waiting.of(id);
+    const waits = waiting.of(event);
     const payload = Buffer.from(JSON.stringify(event));
     const isOver = () => waits.isWithdrawn;
     return { seq: number, ingestedAt: 0, event, payload, matched: event, waits, isOver };
@@ -114,6 +114,21 @@ describe('changes that wait for EOSE', () => {
     expect(held.bytes).toBe(100 * WAITING_BYTES);
     second.end();
     expect(held.bytes).toBe(0);
+  });
+
+  it('are bounded by their bytes too; what was hidden meanwhile goes first', () => {
+    const { subscribe, note, ended, outgoing, waiting } = start();
+    const large = 'x'.repeat(1_000_000);
+    const [other, versions] = [subscribe('other'), subscribe('versions')];
+    for (const number of numbersTo(10)) other.deliver(note(number));
+    for (const number of numbersTo(20)) {
+      versions.deliver(note(100 + number, large));
+      waiting.withdraw(hex(99 + number));
+    }
+    expect(ended).toEqual([]);
+    expect(outgoing.waiting.count).toBeLessThan(10 + 5);
+    for (const number of numbersTo(5)) versions.deliver(note(200 + number, large));
+    expect([ended, outgoing.waiting.count]).toEqual([['versions'], 10]);
   });
 
   it('are withdrawn in one step for all who wait, and are not kept after it', () => {
@@ -164,6 +179,17 @@ describe('live events', () => {
     await turn(100);
     expect(sent()).toEqual(all);
     expect(held.bytes).toBe(0);
+  });
+
+  it('of a greedy reader who reads may wait for more than those of one who does not', async () => {
+    const { subscribe, note, sent, turn, work } = start();
+    const subscription = subscribe('s');
+    subscription.goLive(0);
+    work.charge(CLIENT, 50);
+    const all = numbersTo(80);
+    for (const number of all) subscription.deliver(note(number, 'x'.repeat(100_000)));
+    await turn(1_000);
+    expect(sent()).toEqual(all);
   });
 
   it('that were hidden, closed or are not visible any more are not sent at the turn', async () => {

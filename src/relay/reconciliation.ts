@@ -11,7 +11,13 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Community } from '../communities/communities.js';
-import { type Filter, matchesNothing, parseFilters, valuesIn } from '../events/rules/filter.js';
+import {
+  type Filter,
+  matchesNothing,
+  parseFilters,
+  searchCharactersIn,
+  valuesIn,
+} from '../events/rules/filter.js';
 import { openingMs, recordsCost, walkingMs } from '../events/rules/query-cost.js';
 import { isRefusal, NEGENTROPY_OFF, type Refusal, refusal, tooMany } from '../events/rules/reply.js';
 import type { Position } from '../events/store.js';
@@ -155,9 +161,11 @@ export class ClientReconciliations {
     const { settings } = community;
     const max = settings['limits.negentropySessionsMax'];
     if (max === 0) return NEGENTROPY_OFF;
+    if (searchCharactersIn([input]) > 0) return NO_SEARCH;
     const filters = parseFilters([input], settings);
     if (isRefusal(filters)) return filters;
     const [asked] = filters as [Filter];
+    // An empty one, or one that is too long, is read at once.
     if (asked.search !== undefined) return NO_SEARCH;
     this.slots(community).charge(openingMs(valuesIn(filters)));
     const seen = this.connection.identity.view(community, filters);

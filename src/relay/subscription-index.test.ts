@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { subscribersOf } from '../../test/support/subscribers.js';
 import type { Filter } from '../events/rules/filter.js';
 import { SubscriptionIndex } from './subscription-index.js';
 
@@ -39,7 +40,7 @@ describe('an event with many tags', () => {
       index.add(number, [filter]);
     }
     compared = 0;
-    expect(index.match(event(Array.from({ length: TAGS }, () => ['t', 'pop']))).size).toBe(0);
+    expect(subscribersOf(index.match(event(Array.from({ length: TAGS }, () => ['t', 'pop']))))).toEqual([]);
     expect(compared).toBeLessThan(50);
   });
 
@@ -51,7 +52,7 @@ describe('an event with many tags', () => {
     CountedValues.looks = 0;
     const filler = Array.from({ length: TAGS }, (_, number) => ['z', `filler ${number}`]);
     const tags = [...filler, ['t', 'pop'], ...letters.map((name) => [name, 'w'])];
-    expect([...index.match(event(tags))]).toEqual([1]);
+    expect(subscribersOf(index.match(event(tags)))).toEqual([1]);
     expect(CountedValues.looks).toBeLessThan(10 * letters.length);
   });
 });

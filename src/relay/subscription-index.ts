@@ -23,6 +23,13 @@ type Value = string | number;
 /** Most values have one entry: a set for each took a third of the time of adding 900 of them. */
 type Filed<S> = Entry<S> | Set<Entry<S>>;
 
+/** Subscriptions, and `undefined` after so many comparisons. */
+export type Matches<S> = Generator<S | undefined, void>;
+const COMPARED_AT_ONCE = 50;
+/** What comparing the text of a search counts as. */
+const COMPARED_FOR_SEARCH = 10;
+const NONE: readonly never[] = [];
+
 abstract class FilterIndex<S> {
   /** By the name of the field, then by its value, which is used as it is: joining the two has a cost, too. */
   private readonly fields = new Map<string, Map<Value, Filed<S>>>();
@@ -71,9 +78,29 @@ abstract class FilterIndex<S> {
     return this.entriesOf.keys();
   }
 
-  protected filedUnder(field: string, value: Value): Iterable<Entry<S>> | undefined {
+  protected *compare(
+    places: Iterable<[field: string, value: Value]>,
+    isMatch: (entry: Entry<S>) => boolean,
+  ): Matches<S> {
+    const matched = new Set<S>();
+    let compared = 0;
+    for (const [field, value] of places) {
+      for (const entry of this.filedUnder(field, value)) {
+        compared += entry.filter.search === undefined ? 1 : COMPARED_FOR_SEARCH;
+        if (!matched.has(entry.subscription) && isMatch(entry)) {
+          matched.add(entry.subscription);
+          yield entry.subscription;
+        } else if (compared >= COMPARED_AT_ONCE) {
+          compared = 0;
+          yield undefined;
+        }
+      }
+    }
+  }
+
+  private filedUnder(field: string, value: Value): Iterable<Entry<S>> {
     const held = this.fields.get(field)?.get(value);
-    return held === undefined || held instanceof Set ? held : [held];
+    return held === undefined ? NONE : held instanceof Set ? held : [held];
   }
 
   private placeOf(filter: Filter): Place {
@@ -93,27 +120,9 @@ export class SubscriptionIndex<S> extends FilterIndex<S> {
     return true;
   }
 
-  /** Each subscription that the event matches, once. */
-  match(event: MatchedEvent): Set<S> {
-    const matched = new Set<S>();
-    const look = (field: string, value: Value): void => {
-      const filed = this.filedUnder(field, value);
-      if (filed === undefined) return;
-      for (const { subscription, filter } of filed)
-        if (!matched.has(subscription) && matchFilter(filter, event)) matched.add(subscription);
-    };
-    look(ID, event.id);
-    look(AUTHOR, event.pubkey);
-    look(KIND, event.kind);
-    look(ANY, '');
-    const tags = indexTags(event);
-    if (tags !== undefined) {
-      for (const [name, values] of tags) for (const value of values) look(`#${name}`, value);
-    } else
-      for (const [name, value] of event.tags)
-        if (name?.length === 1 && value !== undefined) look(`#${name}`, value);
-    for (const topic of event.bound ?? []) look('#t', topic);
-    return matched;
+  /** Each subscription that the event matches, once. What is filed or removed meanwhile counts. */
+  match(event: MatchedEvent): Matches<S> {
+    return this.compare(placesOf(event), ({ filter }) => matchFilter(filter, event));
   }
 }
 
@@ -124,22 +133,34 @@ export class FollowerIndex<S extends { readonly reader: GoneReader | undefined }
   }
 
   /** Each subscription whose client could hold the event, once. */
-  match(outline: EventOutline): Set<S> {
-    const matched = new Set<S>();
-    const look = (field: string, value: Value): void => {
-      for (const { subscription, filter } of this.filedUnder(field, value) ?? []) {
-        const { reader } = subscription;
-        if (reader !== undefined && !matched.has(subscription) && couldHold(filter, outline, reader))
-          matched.add(subscription);
-      }
-    };
-    look(ID, outline.id);
-    look(AUTHOR, outline.author);
-    look(KIND, outline.kind);
-    look(ANY, '');
-    for (const topic of outline.topics) look('#t', topic);
-    return matched;
+  match(outline: EventOutline): Matches<S> {
+    return this.compare(placesOfOutline(outline), ({ subscription: { reader }, filter }) => {
+      return reader !== undefined && couldHold(filter, outline, reader);
+    });
   }
+}
+
+/** Under which fields and values the filters are filed that an event may match. */
+function* placesOf(event: MatchedEvent): Generator<[field: string, value: Value]> {
+  yield [ID, event.id];
+  yield [AUTHOR, event.pubkey];
+  yield [KIND, event.kind];
+  yield [ANY, ''];
+  const tags = indexTags(event);
+  if (tags !== undefined) {
+    for (const [name, values] of tags) for (const value of values) yield [`#${name}`, value];
+  } else
+    for (const [name, value] of event.tags)
+      if (name?.length === 1 && value !== undefined) yield [`#${name}`, value];
+  for (const topic of event.bound ?? []) yield ['#t', topic];
+}
+
+function* placesOfOutline({ id, author, kind, topics }: EventOutline): Generator<[string, Value]> {
+  yield [ID, id];
+  yield [AUTHOR, author];
+  yield [KIND, kind];
+  yield [ANY, ''];
+  for (const topic of topics) yield ['#t', topic];
 }
 
 const ID = 'id';

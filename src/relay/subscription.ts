@@ -17,6 +17,7 @@ import type { Anchor } from '../events/store.js';
 import type { Missed } from './cursors/catch-up.js';
 import type { Cursors, Place } from './cursors/cursor.js';
 import type { LiveDeletion, LiveEvent, LiveFollower, LiveReader } from './fanout.js';
+import { weightOf } from './open-values.js';
 import type { LiveSource, Outgoing } from './outgoing.js';
 import type { GoneReader } from './rules-gone.js';
 import type { Waiter } from './waiting.js';
@@ -30,15 +31,21 @@ export interface Following {
   readonly onLost: (subscription: Subscription) => void;
 }
 
+/** Of what waits: below that, letting go of it again and again would take longer than it is worth. */
+const FREED_MIN = 0.1;
+
 export class Subscription implements LiveReader, LiveFollower, LiveSource, Waiter {
   private state: 'loading' | 'live' | 'ended' = 'loading';
   /** In order of arrival: events by their id, deletions by `-` and the id. */
   private readonly waiting = new Map<string, LiveEvent | LiveDeletion>();
+  waitingBytes = 0;
   private readonly sentAhead = new Set<string>();
   private sentAheadSeq = 0;
   private readonly head: Buffer;
   /** How many values its filters hold. */
   readonly values: number;
+  /** What they count as among all open filters. */
+  readonly weight: number;
   /** It is counted among the followers of the fan-out. */
   isFollowing = false;
 
@@ -56,6 +63,7 @@ export class Subscription implements LiveReader, LiveFollower, LiveSource, Waite
   ) {
     this.head = Buffer.from(eventFrameHead(id));
     this.values = valuesIn(asked);
+    this.weight = weightOf(asked);
   }
 
   get loading(): boolean {
@@ -87,8 +95,17 @@ export class Subscription implements LiveReader, LiveFollower, LiveSource, Waite
     return this.waiting.size;
   }
 
+  /** What was hidden need not wait. If that is not a good part of it, the subscription ends. */
   overflow(): void {
-    this.onOverflow(this);
+    const { size } = this.waiting;
+    for (const [key, change] of this.waiting) {
+      if (!('event' in change) || !change.waits.isWithdrawn) continue;
+      this.waiting.delete(key);
+      this.outgoing.waiting.remove(1, change.payload.length);
+      this.waitingBytes -= change.payload.length;
+      change.waits.release();
+    }
+    if (size - this.waiting.size < size * FREED_MIN) this.onOverflow(this);
   }
 
   sendStored(row: { readonly seq: number; readonly id: string }, payload: Buffer): void {
@@ -124,24 +141,24 @@ export class Subscription implements LiveReader, LiveFollower, LiveSource, Waite
     }
   }
 
-  deliver(live: LiveEvent): boolean {
-    if (this.state === 'ended' || (live.seq !== undefined && live.seq <= this.startSeq)) return false;
+  deliver(live: LiveEvent): number {
+    if (this.state === 'ended' || (live.seq !== undefined && live.seq <= this.startSeq)) return 0;
     if (this.state === 'loading') {
       this.wait(live.event.id, live);
-      return false;
+      return 0;
     }
-    if (this.sentAhead.size > 0 && this.wasSent(live)) return false;
+    if (this.sentAhead.size > 0 && this.wasSent(live)) return 0;
     const { seq, ingestedAt: at, payload } = live;
     const end = this.following === undefined || seq === undefined ? undefined : this.endAt({ seq, at });
     return this.outgoing.sendLive({ source: this, live, head: this.head, payload, end });
   }
 
-  announce(deletion: LiveDeletion): boolean {
+  announce(deletion: LiveDeletion): number {
     const { seq, id, ingestedAt: at } = deletion;
-    if (this.state === 'ended' || seq <= this.startSeq) return false;
+    if (this.state === 'ended' || seq <= this.startSeq) return 0;
     if (this.state === 'loading') {
       this.wait(`-${id}`, deletion);
-      return false;
+      return 0;
     }
     const [head, payload] = this.goneFrame(id);
     const end = this.endAt({ seq, at });
@@ -167,8 +184,11 @@ export class Subscription implements LiveReader, LiveFollower, LiveSource, Waite
     if (before !== undefined) this.waiting.delete(key);
     this.waiting.set(key, change);
     if ('event' in change) change.waits.hold();
-    if (before === undefined) this.outgoing.waiting.add(this);
-    else if ('event' in before) before.waits.release();
+    if (before === undefined) {
+      const bytes = 'event' in change ? change.payload.length : 0;
+      this.waitingBytes += bytes;
+      this.outgoing.waiting.add(this, bytes);
+    } else if ('event' in before) before.waits.release();
   }
 
   /** What waits, in order. It waits here no more. */
@@ -177,6 +197,7 @@ export class Subscription implements LiveReader, LiveFollower, LiveSource, Waite
     this.outgoing.waiting.leave(this);
     const taken = [...this.waiting.values()];
     this.waiting.clear();
+    this.waitingBytes = 0;
     for (const change of taken) if ('event' in change) change.waits.release();
     return taken;
   }

@@ -5,16 +5,21 @@
  * Those of one connection are bounded together, and counted in the memory for all readers (I14). An event has
  * one mark for all who hold it, so that a deletion takes one step, however many wait (I6, I18).
  */
+import type { NostrEvent } from '../events/rules/event.js';
 
 /** Of all subscriptions of one connection, until EOSE. */
 const WAITING_MAX = 5_000;
+/** Of their payloads: as much as a reader who is behind may have waiting. */
+const WAITING_PAYLOADS_MAX = 4 * 1_048_576;
 /** What one of them takes: its place in a list. The event itself is shared by all who wait for it. */
 export const WAITING_BYTES = 64;
 
 /** A subscription that keeps changes until its EOSE. */
 export interface Waiter {
   readonly waitingChanges: number;
-  /** It is to end: its connection keeps too many. */
+  /** Of payloads. */
+  readonly waitingBytes: number;
+  /** Its connection keeps too many: it gives up what it need not keep, or ends. */
   overflow(): void;
 }
 
@@ -22,6 +27,7 @@ export interface Waiter {
 export class WaitingChanges {
   private readonly waiters = new Set<Waiter>();
   private changes = 0;
+  private bytes = 0;
 
   constructor(private readonly onChange: () => void) {}
 
@@ -29,26 +35,31 @@ export class WaitingChanges {
     return this.changes;
   }
 
-  /** The waiter has one more. When there are too many, the one with the most ends. */
-  add(waiter: Waiter): void {
+  /** The waiter has one more, of so many bytes. When there are too many, the one with the most gives way. */
+  add(waiter: Waiter, bytes: number): void {
     this.waiters.add(waiter);
     this.changes += 1;
-    if (this.changes > WAITING_MAX) this.largest().overflow();
+    this.bytes += bytes;
+    if (this.changes > WAITING_MAX || this.bytes > WAITING_PAYLOADS_MAX) this.largest().overflow();
     else this.onChange();
   }
 
   /** The waiter has none any more. */
   leave(waiter: Waiter): void {
-    if (!this.waiters.delete(waiter)) return;
-    this.changes -= waiter.waitingChanges;
+    if (this.waiters.delete(waiter)) this.remove(waiter.waitingChanges, waiter.waitingBytes);
+  }
+
+  /** A waiter has so many fewer. */
+  remove(changes: number, bytes: number): void {
+    this.changes -= changes;
+    this.bytes -= bytes;
     this.onChange();
   }
 
   private largest(): Waiter {
-    let largest: Waiter | undefined;
-    for (const waiter of this.waiters)
-      if (largest === undefined || waiter.waitingChanges > largest.waitingChanges) largest = waiter;
-    return largest!;
+    const sizeOf = ({ waitingChanges, waitingBytes }: Waiter) =>
+      waitingChanges / WAITING_MAX + waitingBytes / WAITING_PAYLOADS_MAX;
+    return [...this.waiters].reduce((largest, each) => (sizeOf(each) > sizeOf(largest) ? each : largest));
   }
 }
 
@@ -60,13 +71,18 @@ export class WaitingEvents {
     return this.byId.size;
   }
 
-  of(id: string): WaitingEvent {
-    return this.byId.get(id) ?? new WaitingEvent(id, this.byId);
+  of(event: NostrEvent): WaitingEvent {
+    return this.byId.get(event.id) ?? new WaitingEvent(event, this.byId);
   }
 
   /** The event was hidden: whoever still holds it does not send it (I6). */
   withdraw(id: string): void {
     this.byId.get(id)?.withdraw();
+  }
+
+  /** Those that are hidden by something that does not name them. */
+  withdrawWhere(isHidden: (event: NostrEvent) => boolean): void {
+    for (const waiting of [...this.byId.values()]) if (isHidden(waiting.event)) waiting.withdraw();
   }
 }
 
@@ -76,7 +92,7 @@ export class WaitingEvent {
   private withdrawn = false;
 
   constructor(
-    private readonly id: string,
+    readonly event: NostrEvent,
     private readonly byId: Map<string, WaitingEvent>,
   ) {}
 
@@ -85,17 +101,17 @@ export class WaitingEvent {
   }
 
   hold(): void {
-    if (this.places === 0 && !this.withdrawn) this.byId.set(this.id, this);
+    if (this.places === 0 && !this.withdrawn) this.byId.set(this.event.id, this);
     this.places += 1;
   }
 
   release(): void {
     this.places -= 1;
-    if (this.places === 0 && this.byId.get(this.id) === this) this.byId.delete(this.id);
+    if (this.places === 0 && this.byId.get(this.event.id) === this) this.byId.delete(this.event.id);
   }
 
   withdraw(): void {
     this.withdrawn = true;
-    this.byId.delete(this.id);
+    this.byId.delete(this.event.id);
   }
 }

@@ -98,8 +98,8 @@ export const BROKEN_RULES: readonly BrokenRule[] = [
     changes: [
       {
         file: FANOUT,
-        from: '&& reader.deliver(this);',
-        to: '&& (reader.deliver(this), reader.deliver(this));',
+        from: 'return reader.deliver(this);',
+        to: 'return reader.deliver(this) + reader.deliver(this);',
       },
     ],
     seed: 1,
@@ -150,8 +150,8 @@ export const BROKEN_RULES: readonly BrokenRule[] = [
     changes: [
       {
         file: FANOUT,
-        from: '|| isExpired(live.event, Math.floor(this.options.now() / 1_000))',
-        to: '',
+        from: 'if (delivery.isOver())',
+        to: 'if (false)',
       },
     ],
     // An instance is frozen while an event expires that was posted at the other one.

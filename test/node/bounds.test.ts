@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { writeSetting } from '../../src/communities/communities.sql.js';
 import type { SettingKey } from '../../src/communities/rules-settings.js';
+import { OpenValues } from '../../src/relay/open-values.js';
 import { QueryGate } from '../../src/relay/query-gate.js';
 import { RawClient } from '../support/clients/client.js';
 import { newAuthor } from '../support/events.js';
@@ -115,6 +116,22 @@ describe('a connection', () => {
     client.send(['COUNT', 'fourth', { authors: authors.slice(0, 11) }]);
     await client.waitFor(([verb, of]) => verb === 'COUNT' && of === 'fourth');
     await client.close();
+  });
+
+  it('takes a place for each filter, also for one without values, until it closes', async () => {
+    const take = vi.spyOn(OpenValues.prototype, 'take');
+    const giveBack = vi.spyOn(OpenValues.prototype, 'giveBack');
+    const client = await RawClient.connect(relay.url);
+    const bare = Array.from({ length: 10 }, () => ({ until: 1, limit: 0 }));
+    client.send(['REQ', 'bare', ...bare]);
+    await client.waitFor(([verb, of]) => verb === 'EOSE' && of === 'bare');
+    client.send(['CLOSE', 'bare']);
+    client.send(['COUNT', 'bare', ...bare]);
+    await client.waitFor(([verb, of]) => verb === 'COUNT' && of === 'bare');
+    await client.close();
+    expect(take.mock.calls.map(([, weight]) => weight)).toEqual([200, 200]);
+    expect(giveBack.mock.calls.map(([, weight]) => weight)).toEqual([200, 200]);
+    vi.restoreAllMocks();
   });
 
   it('gets a pong for its ping, with the same payload', async () => {

@@ -93,6 +93,7 @@ function storedPart({ client, id }: Watched): NostrEvent[] {
 
 /** So many that each event is delivered in several slices, between which subscriptions come and go. */
 const CROWD = 1_000;
+const NOTE_MS = 0.002;
 
 /** Readers of everything, beside whom the clients' subscriptions are. */
 function addCrowd({ node }: TestNode): void {
@@ -100,7 +101,7 @@ function addCrowd({ node }: TestNode): void {
   if (isRefusal(everything)) throw new Error('a wrong filter');
   const index = node.fanout.index(1);
   for (let count = 0; count < CROWD; count++) {
-    const reader: LiveReader = { deliver: () => true, isDue: () => true };
+    const reader: LiveReader = { deliver: () => NOTE_MS };
     index.add(reader, everything);
   }
 }

@@ -1,7 +1,10 @@
-/** I18, I10: an event of many readers is delivered in slices of the event loop, to each once and in order. */
+/**
+ * I18, I10: an event of many readers is delivered in slices of the event loop, to each once and in order. I5,
+ * I6: what is hidden meanwhile is not.
+ */
 import { randomBytes } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
-import { serializeEvent } from '../../src/events/rules/event.js';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type NostrEvent, serializeEvent } from '../../src/events/rules/event.js';
 import type { Submission } from '../../src/events/rules/facts.js';
 import { parseFilters } from '../../src/events/rules/filter.js';
 import { isRefusal } from '../../src/events/rules/reply.js';
@@ -10,7 +13,10 @@ import { eventually } from '../support/cli.js';
 import { startTestNode, type TestNode } from '../support/node.js';
 
 const READERS = 2_000;
+const NOTE_MS = 0.002;
 const SLICE_READERS_MAX = 500;
+/** So that each reader has a slice of its own. */
+const SLICE_MS = 1;
 const LIMITS = { 'limits.filterValuesMax': 100, 'limits.filtersMax': 10 };
 const pubkey = randomBytes(32).toString('hex');
 
@@ -21,19 +27,16 @@ beforeAll(async () => {
 afterAll(() => relay.close());
 
 /** The lane trusts whoever verified the signature, so these have none. */
-function unsigned(): Submission {
+function unsigned(draft: Partial<NostrEvent> = {}): Submission {
   const id = randomBytes(32).toString('hex');
   const event = {
-    id,
-    pubkey,
-    created_at: 1_700_000_000,
-    kind: 1,
-    tags: [],
-    content: '',
-    sig: '0'.repeat(128),
+    ...{ id, pubkey, created_at: 1_700_000_000, kind: 1, tags: [], content: '', sig: '0'.repeat(128) },
+    ...draft,
   };
   return { community: 1, event, payload: serializeEvent(event) };
 }
+
+const submit = (event: Submission) => relay.node.store.submit(event);
 
 it('2,000 readers get an event in slices, each once and in order; not who left meanwhile', async () => {
   const filters = parseFilters([{ authors: [pubkey] }], LIMITS);
@@ -43,7 +46,6 @@ it('2,000 readers get an event in slices, each once and in order; not who left m
   const passes: number[] = [];
   let isNewPass = true;
   const got: string[][] = [];
-  const left = new Set<LiveReader>();
   const note = () => {
     if (isNewPass) {
       passes.push(0);
@@ -62,21 +64,69 @@ it('2,000 readers get an event in slices, each once and in order; not who left m
         note();
         ids.push(live.event.id);
         // The first one to get it makes the last one leave.
-        if (place === 0) left.add(readers[READERS - 1]!);
-        return true;
-      },
-      isDue() {
-        return !left.has(this);
+        if (place === 0) index.remove(readers[READERS - 1]!);
+        return NOTE_MS;
       },
     };
   });
   for (const reader of readers) index.add(reader, filters);
   const events = [unsigned(), unsigned(), unsigned()];
-  for (const event of events) expect(await relay.node.store.submit(event)).toBe('stored');
+  for (const event of events) expect(await submit(event)).toBe('stored');
   await eventually('all of them', () => (got[READERS - 2]!.length === events.length ? true : undefined));
   for (const reader of readers) index.remove(reader);
   const ids = events.map(({ event }) => event.id);
   expect(got.slice(0, -1).filter((of) => of.join() !== ids.join())).toEqual([]);
   expect(got.at(-1)).toEqual([]);
   expect(Math.max(...passes)).toBeLessThanOrEqual(SLICE_READERS_MAX);
+});
+
+describe('what is hidden while it is delivered', () => {
+  const author = randomBytes(32).toString('hex');
+  const note = () => unsigned({ pubkey: author });
+  const idsOf = (notes: readonly Submission[]) => notes.map(({ event }) => event.id);
+  const filters = parseFilters([{ authors: [author, pubkey], kinds: [1] }], LIMITS);
+
+  /** Delivers slowly, hides some when the first note comes, and returns what was delivered after its OK. */
+  async function afterHiding(notes: readonly Submission[], hiding: Submission): Promise<string[]> {
+    if (isRefusal(filters)) throw new Error('a wrong filter');
+    const index = relay.node.fanout.index(1);
+    const last = notes.at(-1)!.event.id;
+    const after: string[] = [];
+    let hidden: Promise<unknown> | undefined;
+    let isAnswered = false;
+    let left = READERS;
+    const readers = Array.from({ length: READERS }, (): LiveReader => {
+      return {
+        deliver: ({ event: { id } }: LiveEvent) => {
+          hidden ??= submit(hiding).then((answer) => {
+            expect(answer).toBe('stored');
+            isAnswered = true;
+          });
+          if (isAnswered) after.push(id);
+          if (id === last) left -= 1;
+          return SLICE_MS;
+        },
+      };
+    });
+    for (const reader of readers) index.add(reader, filters);
+    await Promise.all(notes.map(submit));
+    await eventually('all readers', () => (left === 0 ? true : undefined));
+    await hidden;
+    for (const reader of readers) index.remove(reader);
+    return [...new Set(after)];
+  }
+
+  it('is not delivered after the OK of its deletion', async () => {
+    const [first, second, kept] = [note(), note(), note()];
+    const tags = idsOf([first, second]).map((id) => ['e', id]);
+    const delivered = await afterHiding([first, second, kept], unsigned({ pubkey: author, kind: 5, tags }));
+    expect(delivered).toEqual([kept.event.id]);
+  });
+
+  it('is not delivered after the OK of a request to vanish', async () => {
+    const [first, second, kept] = [note(), note(), unsigned()];
+    const request = unsigned({ pubkey: author, kind: 62, tags: [['relay', 'ALL_RELAYS']] });
+    const delivered = await afterHiding([first, second, kept], { ...request, vanishIn: [1] });
+    expect(delivered).toEqual([kept.event.id]);
+  });
 });

@@ -3,8 +3,6 @@
  * stays for ever and refuses. While its events are not erased yet, it is also in a list of the community that
  * every read asks for, so that it hides at once, on every instance (I6).
  */
-import { isOwner } from '../rules/deletion.js';
-import type { NostrEvent } from '../rules/event.js';
 import type { VanishMark } from '../rules/writes.js';
 import type { PendingMark } from '../store.js';
 import { Conflict, type Dynamodb } from './client.js';
@@ -68,9 +66,6 @@ export async function readPendingMarks(db: Dynamodb, community: number): Promise
   } while (next !== undefined && marks.length < PENDING_MAX);
   return marks;
 }
-
-export const covers = ({ pubkey, until }: PendingMark, event: NostrEvent) =>
-  event.created_at <= until && isOwner(event, pubkey);
 
 /**
  * The pending marks of a community, as they are after the call: a request that began earlier does not count.

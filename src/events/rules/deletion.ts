@@ -65,6 +65,14 @@ export function isOwner(event: NostrEvent, requester: string): boolean {
   return ownersOf(event).includes(requester);
 }
 
+/** Does a request to vanish hide this event? */
+export function covers(
+  mark: { readonly pubkey: string; readonly until: number },
+  event: NostrEvent,
+): boolean {
+  return event.created_at <= mark.until && isOwner(event, mark.pubkey);
+}
+
 /** An address deletes the versions made up to the request, not later ones. */
 export function isWithinWindow(createdAt: number, requestedAt: number): boolean {
   return createdAt <= requestedAt;

@@ -6,6 +6,7 @@
 
 import { asMatched, type MatchedEvent } from '../../../topics/rules.js';
 import { KIND_VANISH } from '../../rules/classify.js';
+import { covers } from '../../rules/deletion.js';
 import { factKey } from '../../rules/facts.js';
 import { type Filter, matchesNothing, matchFilter } from '../../rules/filter.js';
 import { asKept } from '../../rules/retention.js';
@@ -23,7 +24,7 @@ import type {
 import type { Dynamodb } from '../client.js';
 import { boundOf, type Entry, type EventItem, eventOf, isServedItem } from '../items.js';
 import { type Placed, partitions, placeOf } from '../keys.js';
-import { covers, type PendingMarks } from '../marks.js';
+import type { PendingMarks } from '../marks.js';
 import { itemsByRef } from '../selections.js';
 import type { Positions } from './positions.js';
 import type { RecentWrites } from './recent-writes.js';

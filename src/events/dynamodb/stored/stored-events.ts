@@ -6,6 +6,7 @@
 import { LRUCache } from 'lru-cache';
 import { readAnchor } from '../../../outbox/outbox.sql.js';
 import type { Db } from '../../../postgres/values.js';
+import { covers } from '../../rules/deletion.js';
 import type { NostrEvent } from '../../rules/event.js';
 import { factKey } from '../../rules/facts.js';
 import { DAY_MS } from '../../rules/retention.js';
@@ -25,7 +26,6 @@ import { type Dynamodb, eachOf, keyText } from '../client.js';
 import { tombstonesOf } from '../facts.js';
 import { boundOf, type EventItem, eventOf, isServedItem } from '../items.js';
 import { END, headKey, newestKey, partitions, placeOf, timeKey, timeOf } from '../keys.js';
-import { covers } from '../marks.js';
 import { byPlace, findEvents, isVanished, type Reading, served } from '../read/find.js';
 import { PARTITIONS_MAX, Scan } from '../read/scans.js';
 import { itemsByRef, page } from '../selections.js';

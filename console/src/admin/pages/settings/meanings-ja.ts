@@ -92,7 +92,8 @@ export const MEANINGS_JA: Readonly<Record<string, string>> = {
   'limits.tagsMax': '1 つのイベントのタグ数の上限です。',
   'limits.tagBytesMax': '1 つのイベントのタグ全体のバイト数の上限です（JSON）。',
   'limits.subscriptionsMax': '1 つの接続で開ける購読の上限です。',
-  'limits.subscriptionValuesMax': '1 つの接続の、開いている購読と待っている COUNT のフィルターにある値の数の上限です。',
+  'limits.subscriptionValuesMax':
+    '1 つの接続の、開いている購読と待っている COUNT のフィルターにある値の数の上限です。',
   'limits.connectionsPerAddressMax':
     '1 つのアドレスからの接続数の上限です。このマシン上のクライアントは対象外です。',
   'limits.filtersMax': '1 つの REQ または COUNT のフィルター数の上限です。',
