@@ -13,12 +13,16 @@ const [wanted = '', ...others] = process.argv.slice(2);
 /** For what a node that cannot start has printed. */
 const SERVER_EXIT_MS_MAX = 1_000;
 
+const isHelp = others.some((word) => word === '--help' || word === '-h');
+const isDemoNode = wanted === 'demo' && others.some((word) => /^--serve(=|$)/.test(word));
+/** It must not wait for who reads its words. */
+const isNode = !isHelp && (wanted === 'serve' || isDemoNode);
+
 /**
  * Before the rest is loaded, which takes four times as long as all until here (0.24 of 0.30 s of CPU time):
  * clients that a restart has cut off come back within a second, and some of them try only once.
  */
-const isServing =
-  cluster.isPrimary && wanted === 'serve' && !others.some((word) => word === '--help' || word === '-h');
+const isServing = cluster.isPrimary && wanted === 'serve' && !isHelp;
 const address = isServing ? earlyAddress(process.env) : undefined;
 const opening = address && EarlyPort.open(address.host, address.port);
 
@@ -108,7 +112,7 @@ program.parseAsync().catch(async (error: unknown) => {
 
 /** A command waits for its reader, as it does while it runs. A node that cannot start must end (I15). */
 async function exit(code: number): Promise<void> {
-  if (wanted === 'serve') setTimeout(() => process.exit(code), SERVER_EXIT_MS_MAX).unref();
+  if (isNode) setTimeout(() => process.exit(code), SERVER_EXIT_MS_MAX).unref();
   for (const stream of [process.stdout, process.stderr])
     await new Promise<void>((resolve) => stream.write('', () => resolve()));
   process.exit(code);

@@ -57,7 +57,7 @@ export class LogLines {
   }
 }
 
-/** I14: lines that wait for their reader. The next ones are dropped until all of these are written. */
+/** I14: lines that wait for their reader. A server drops the next ones until all of these are written. */
 const WAITING_BYTES_MAX = 1_048_576;
 /** Of one write: the system takes 1,024. */
 const WRITTEN_LINES_MAX = 512;
@@ -215,7 +215,18 @@ function optionsOf(level: string, instance: string | undefined) {
   };
 }
 
-/** A server logs to stdout; a command keeps that for its result and logs to stderr, where it waits. */
+/**
+ * In order with the other words of a command. What a full pipe does not take waits in memory, and the command
+ * ends after it is written; beyond the bound a line is lost. pino's own destination calls itself for each
+ * attempt to write to such a pipe, until the stack has no room.
+ */
+const commandOutput = {
+  write(line: string): void {
+    if (process.stderr.writableLength < WAITING_BYTES_MAX) process.stderr.write(line);
+  },
+};
+
+/** A server logs to stdout; a command keeps that for its result and logs to stderr. */
 export function createLog(
   level: string,
   to: 'stdout' | 'stderr' = 'stdout',
@@ -224,7 +235,7 @@ export function createLog(
   instance?: string,
 ): Log {
   const options = optionsOf(level, instance);
-  if (to === 'stderr') return pino(options, pino.destination({ fd: 2, sync: true }));
+  if (to === 'stderr') return pino(options, commandOutput);
   return pino(options, {
     write: (line: string) => {
       outputOf(instance).write(line);

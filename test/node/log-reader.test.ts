@@ -1,8 +1,8 @@
 /**
  * I15 for the log: its reader (journald, the runtime of a container, a pipe) may hang, go, or have no space,
- * and the node serves. What a process prints before it ends arrives whole.
+ * and the node serves. What a command prints arrives whole; a node that cannot start does not wait for it.
  */
-import type { ChildProcess } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
@@ -25,6 +25,12 @@ const TALKATIVE = `
   });
   process.on('SIGURG', () => { throw new Error('a bug'); });
 `;
+
+interface LogLine {
+  readonly msg: string;
+  readonly instance?: string;
+  readonly dropped?: number;
+}
 
 describe('a node whose log is not read', () => {
   let test: TestDatabase;
@@ -78,14 +84,14 @@ describe('a node whose log is not read', () => {
     await client.close();
   };
 
-  /** The lines, and how many were dropped between them. */
-  const countsIn = (text: string): { read: number; dropped: number } => {
+  /** The lines, also of one instance only, and how many were dropped between them by any. */
+  const countsIn = (text: string, of?: string): { read: number; dropped: number } => {
     const lines = text
       .slice(0, text.lastIndexOf('\n') + 1)
       .split('\n')
-      .flatMap((line) => (line === '' ? [] : [JSON.parse(line) as { msg: string; dropped?: number }]));
+      .flatMap((line) => (line === '' ? [] : [JSON.parse(line) as LogLine]));
     return {
-      read: lines.filter(({ msg }) => msg === FILLER).length,
+      read: lines.filter(({ msg, instance }) => msg === FILLER && instance === of).length,
       dropped: lines.reduce((sum, { dropped = 0 }) => sum + dropped, 0),
     };
   };
@@ -119,14 +125,20 @@ describe('a node whose log is not read', () => {
 
   it('with several instances, whose log is that of their primary, serves as well', async () => {
     await start([pipe.writing, pipe.writing], ['--instances', '1', '--roles', 'relay,api']);
-    const pids = [node.pid!, ...childrenOf(node.pid!)];
-    expect(pids).toHaveLength(2);
-    for (const pid of pids) process.kill(pid, 'SIGUSR2');
+    const instances = childrenOf(node.pid!);
+    expect(instances).toHaveLength(1);
+    process.kill(instances[0]!, 'SIGUSR2');
     await expectService();
     pipe.read();
     await eventually('the lines that waited are read, and one about those that were dropped', () => {
-      const { read, dropped } = countsIn(pipe.text);
+      const { read, dropped } = countsIn(pipe.text, '1');
       return (read > 1_000 && dropped > 0) || undefined;
+    });
+    expect(countsIn(pipe.text, 'primary').read).toBe(0);
+    node.kill('SIGUSR2');
+    await eventually('those of the primary are read', () => {
+      const { read } = countsIn(pipe.text, 'primary');
+      return read > 1_000 || undefined;
     });
   });
 
@@ -142,14 +154,13 @@ describe('a node whose log is not read', () => {
   });
 });
 
-describe('what a process prints before it ends', () => {
+describe('what a command prints', () => {
   it.each([
     ['the help of a command', ['serve', '--help'], 'stdout'],
     ['an error of usage', ['topics', 'list', '--nonsense'], 'stderr'],
     ['an error of a command', ['certificate', 'verify', '/nowhere/at-all'], 'stderr'],
-    ['the error of a node that cannot start', ['serve'], 'stderr'],
   ] as const)('arrives whole when its reader is slow: %s', async (_what, args, stream) => {
-    const env = { PATH: process.env.PATH ?? '', MINATO_PORT: 'none' };
+    const env = { PATH: process.env.PATH ?? '' };
     const expected = await runProgram(args, env);
     expect(expected[stream]).not.toBe('');
     const pipe = new UnreadPipe();
@@ -165,10 +176,39 @@ describe('what a process prints before it ends', () => {
     pipe.close();
   });
 
-  it('does not keep a node that cannot start', async () => {
+  it('waits in memory while a command goes on, if it is the log of a command', async () => {
+    const LOG = new URL('../../dist/node/log.js', import.meta.url).href;
+    // As in cli/main.ts: an open stderr makes the pipe non-blocking.
+    const program = `
+      import { createLog } from '${LOG}';
+      process.stderr.on('error', () => undefined);
+      const log = createLog('warn', 'stderr');
+      for (let line = 0; line < 1_000; line += 1) log.warn({ line }, '${FILLER}');
+      process.stdout.write('goes on');
+    `;
     const pipe = new UnreadPipe();
     pipe.fill();
-    const child = startOn(['serve'], { MINATO_PORT: 'none' }, [pipe.writing, pipe.writing]);
+    const child = spawn(process.execPath, ['--input-type=module', '--eval', program], {
+      stdio: ['ignore', 'pipe', pipe.writing],
+    });
+    const ended = once(child, 'exit');
+    expect(String(await once(child.stdout!, 'data'))).toBe('goes on');
+    pipe.read();
+    expect(await ended).toEqual([0, null]);
+    const lines = (await pipe.whole()).trimEnd().split('\n');
+    expect(lines.map((line) => (JSON.parse(line) as { line: number }).line)).toEqual([
+      ...Array(1_000).keys(),
+    ]);
+    pipe.close();
+  });
+
+  it.each([
+    ['minato serve', ['serve']],
+    ['minato demo --serve', ['demo', '--serve', '/nowhere/at-all']],
+  ])('does not keep a node that cannot start: %s', async (_what, args) => {
+    const pipe = new UnreadPipe();
+    pipe.fill();
+    const child = startOn(args, { MINATO_PORT: '0', MINATO_LOG_LEVEL: 'none' }, [pipe.writing, pipe.writing]);
     expect(await once(child, 'exit')).toEqual([1, null]);
     pipe.close();
   });
