@@ -2,6 +2,7 @@
  * `minato serve --instances`: several processes behind one port are one relay. A crash, a rolling restart and
  * a stop lose nothing that was acknowledged, and refuse nobody.
  */
+import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import pg from 'pg';
@@ -15,6 +16,15 @@ import { newAuthor, sign } from '../support/events.js';
 import { Cluster, childrenOf, isRunning } from '../support/instances.js';
 import { startTestNode, type TestNode } from '../support/node.js';
 import { createTestDatabase, type TestDatabase } from '../support/servers/database.js';
+
+const descriptorsMax = (pid: number): string =>
+  execFileSync('prlimit', ['--pid', `${pid}`, '--nofile', '--output', 'SOFT', '--noheadings', '--raw'], {
+    encoding: 'utf8',
+  }).trim();
+
+const limitDescriptors = (pid: number, max: string): void => {
+  execFileSync('prlimit', ['--pid', `${pid}`, `--nofile=${max}:`]);
+};
 
 describe('two instances behind one port', () => {
   let test: TestDatabase;
@@ -91,6 +101,30 @@ describe('two instances behind one port', () => {
       return (isBack && cluster.pidOf('1') !== killed) || undefined;
     });
     expect(await cluster.metric('minato_instance_restarts_total')).toBe(before + 1);
+  });
+
+  it('an instance that the system does not start is tried again, and the other serves', async () => {
+    const clients = [await join(), await join()];
+    const ENDED = 'an instance ended unexpectedly; it is started again';
+    const endings = cluster.lines.filter(({ msg }) => msg === ENDED).length;
+    const [primary, killed] = [cluster.cli.child.pid!, cluster.pidOf('1')];
+    const before = descriptorsMax(primary);
+    // Fewer than it has open.
+    limitDescriptors(primary, '8');
+    try {
+      process.kill(killed, 'SIGKILL');
+      // Two starts have failed.
+      await cluster.until(ENDED, 'primary', endings + 3);
+      const served = clients.find(({ closed }) => closed === undefined)!;
+      expect(await served.publish(sign(newAuthor()))).toEqual([true, '']);
+      expect(cluster.pidOf('1')).toBe(killed);
+    } finally {
+      limitDescriptors(primary, before);
+    }
+    await eventually('it is started again', async () => {
+      const isBack = (await cluster.metric('minato_instances{state="serving"}')) === 3;
+      return (isBack && cluster.pidOf('1') !== killed) || undefined;
+    });
   });
 
   it('an instance that hangs does not keep the metrics of the others from being read', async () => {

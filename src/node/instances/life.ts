@@ -2,6 +2,7 @@
  * One process of an instance, as its primary sees it: start, first answer, log, end. Its log goes through the
  * primary: processes that share a pipe could block each other on it.
  */
+import type { ChildProcess } from 'node:child_process';
 import cluster, { type Worker } from 'node:cluster';
 import type { Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -29,34 +30,29 @@ export class Life {
   heardAt = Date.now();
   /** Rejects with its own words if it could not start. */
   readonly ready: Promise<void>;
-  /** How it ended. */
+  /** How it ended, or why it could not be started. */
   readonly ended: Promise<string>;
-  private readonly worker: Worker;
+  private readonly worker: Worker | undefined;
+  /** In its own words. */
+  private failure: string | undefined;
 
   /** Sockets that it has not said to have taken, by their number. They stay open here until then. */
   private readonly given = new Map<number, Socket>();
   private lastGiven = 0;
 
   constructor(start: InstanceStart, { onLine, onMessage, onReturned }: LifeEvents) {
-    this.worker = cluster.fork();
-    this.worker.on('error', () => undefined);
-    const read = this.readOutput(onLine);
-    let failure: string | undefined;
-    this.ended = new Promise((resolve) => {
-      this.worker.once('exit', (code, signal) => {
-        this.isServing = false;
-        for (const socket of this.given.values()) onReturned(socket);
-        this.given.clear();
-        const how = failure ?? signal ?? `exit code ${code}`;
-        void Promise.race([read, delay(LAST_LINES_MS_MAX)]).then(() => resolve(how));
-      });
-    });
+    const worker = fork();
+    if (worker instanceof Error) this.ended = Promise.resolve(worker.message);
+    else {
+      this.worker = worker;
+      this.ended = this.untilEnd(worker, onLine, onReturned);
+    }
     this.ready = new Promise((resolve, reject) => {
-      this.worker.on('message', (message: ToPrimary) => {
+      this.worker?.on('message', (message: ToPrimary) => {
         this.heardAt = Date.now();
         if (message.kind === 'hello') this.send({ kind: 'start', start });
         else if (message.kind === 'taken') this.close(message.number);
-        else if (message.kind === 'failed') failure = message.why;
+        else if (message.kind === 'failed') this.failure = message.why;
         else if (message.kind === 'ready') {
           this.isServing = !this.isStopping;
           resolve();
@@ -68,32 +64,37 @@ export class Life {
     this.ready.catch(() => undefined);
   }
 
-  /** Resolves when it can print nothing any more. What it prints on stderr is for people, and may be lost. */
-  private async readOutput(onLine: (line: string) => void): Promise<void> {
-    const { stdout, stderr } = this.worker.process;
-    const closed = new Promise((resolve) => this.worker.process.once('close', resolve));
-    for (const stream of [stdout, stderr]) stream!.on('error', () => undefined);
-    stderr!.on('data', (bytes: Buffer) => {
-      if (process.stderr.writableLength < UNREAD_BYTES_MAX) process.stderr.write(bytes);
+  private untilEnd(
+    worker: Worker,
+    onLine: LifeEvents['onLine'],
+    onReturned: LifeEvents['onReturned'],
+  ): Promise<string> {
+    const read = readOutput(worker.process, onLine);
+    return new Promise((resolve) => {
+      worker.on('error', ({ message }) => {
+        // With a pid it runs, and a message could not be sent.
+        if (worker.process.pid !== undefined) return;
+        // Node.js keeps it otherwise.
+        delete cluster.workers?.[worker.id];
+        resolve(message);
+      });
+      worker.once('exit', (code, signal) => {
+        this.isServing = false;
+        for (const socket of this.given.values()) onReturned(socket);
+        this.given.clear();
+        const how = this.failure ?? signal ?? `exit code ${code}`;
+        void Promise.race([read, delay(LAST_LINES_MS_MAX)]).then(() => resolve(how));
+      });
     });
-    let rest = '';
-    stdout!.setEncoding('utf8').on('data', (text: string) => {
-      const lines = (rest + text).split('\n');
-      rest = lines.pop()!;
-      for (const line of lines) onLine(`${line}\n`);
-    });
-    await closed;
-    // A killed process may have been in the middle of a line.
-    if (rest !== '') onLine(`${rest}\n`);
   }
 
   send(message: ToInstance): void {
-    if (this.worker.isConnected()) this.worker.send(message, () => undefined);
+    if (this.worker?.isConnected()) this.worker.send(message, () => undefined);
   }
 
   /** False: it cannot take the socket, which stays as it was. */
   give(socket: Socket): boolean {
-    if (!this.worker.isConnected() || socket.destroyed) return false;
+    if (!this.worker?.isConnected() || socket.destroyed) return false;
     const number = ++this.lastGiven;
     this.given.set(number, socket);
     const message = { kind: 'connection', number } satisfies ToInstance;
@@ -119,6 +120,43 @@ export class Life {
   }
 
   kill(): void {
-    this.worker.process.kill('SIGKILL');
+    this.worker?.process.kill('SIGKILL');
   }
+}
+
+/**
+ * Node.js throws if there is no memory for a process. If there is no place or descriptor for it, the worker
+ * has no pid and emits `error`, never `exit`.
+ */
+function fork(): Worker | Error {
+  try {
+    return cluster.fork();
+  } catch (error) {
+    return error as Error;
+  }
+}
+
+/**
+ * Resolves when it can print nothing any more. What it prints on stderr is for people, and may be lost. A
+ * process that could not be started may have no streams.
+ */
+function readOutput(child: ChildProcess, onLine: LifeEvents['onLine']): Promise<void> {
+  const { stdout, stderr } = child;
+  for (const stream of [stdout, stderr]) stream?.on('error', () => undefined);
+  stderr?.on('data', (bytes: Buffer) => {
+    if (process.stderr.writableLength < UNREAD_BYTES_MAX) process.stderr.write(bytes);
+  });
+  let rest = '';
+  stdout?.setEncoding('utf8').on('data', (text: string) => {
+    const lines = (rest + text).split('\n');
+    rest = lines.pop()!;
+    for (const line of lines) onLine(`${line}\n`);
+  });
+  return new Promise((resolve) => {
+    child.once('close', () => {
+      // A killed process may have been in the middle of a line.
+      if (rest !== '') onLine(`${rest}\n`);
+      resolve();
+    });
+  });
 }
