@@ -6,11 +6,9 @@
  * A commit of this process that only adds events, right after what was passed, is passed without reading the
  * outbox: it has no more than that.
  *
- * However many readers an event has, they get it in slices of the event loop, one event after another (I18).
- * A position is passed when the first slice begins: memory has the event then, and who subscribes between two
- * slices counts it as stored (docs/decisions/0029-live-delivery-in-slices.md).
+ * A position is passed when memory has its event: who subscribes then counts it as stored. Its readers get it
+ * after that, however many they are (live/deliveries.ts).
  */
-import { setImmediate as nextPass } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import type { RecentIds } from '../events/recent-ids.js';
 import { covers } from '../events/rules/deletion.js';
@@ -32,11 +30,12 @@ import { BUS_NOTICE, type Wakeups } from '../events/wakeups.js';
 import type { Log } from '../node/log.js';
 import type { Metrics } from '../node/metrics.js';
 import { asMatched, impliedTopics, type MatchedEvent, type TopicSettings, UNBOUND } from '../topics/rules.js';
-import { HiddenAhead } from './hidden-ahead.js';
+import { Deliveries, type News } from './live/deliveries.js';
+import { HiddenAhead } from './live/hidden-ahead.js';
+import { type WaitingEvent, WaitingEvents } from './live/waiting.js';
 import type { Memory } from './memory.js';
 import type { GoneReader } from './rules-gone.js';
-import { FollowerIndex, type Matches, SubscriptionIndex } from './subscription-index.js';
-import { type WaitingEvent, WaitingEvents } from './waiting.js';
+import { FollowerIndex, SubscriptionIndex } from './subscription-index.js';
 
 const POLL_MS = 1_000;
 const READ_MAX = 500;
@@ -44,12 +43,8 @@ const READ_MAX = 500;
 const COMMITTED_BYTES_MAX = 16 * 1_048_576;
 /** Commits on the same way. With more, the outbox is read: a commit has at most 500 events. */
 const PLAIN_MAX = 16;
-/** Work on the event loop before others have a pass of it: about 500 readers of a note. */
-const SLICE_MS = 1;
-/** For a reader who does not get it now: it is at most put into a list. */
-const TOLD_MS = 0.000_2;
-/** For the filters that are compared at once (subscription-index.ts). */
-const COMPARED_MS = 0.004;
+/** The frame of a GONE. */
+const GONE_BYTES = 100;
 
 export interface LiveEvent {
   /** Its position in the outbox; undefined for an ephemeral event, which has none. */
@@ -101,8 +96,7 @@ export class Fanout {
   private readonly followerIndexes = new Map<number, FollowerIndex<LiveFollower>>();
   /** By community. */
   private readonly waitingEvents = new Map<number, WaitingEvents>();
-  /** Work since others had a pass of the event loop. */
-  private sliceMs = 0;
+  private readonly deliveries: Deliveries;
   /** While there are any, deletes are read with their outlines. */
   private followers = 0;
   private readonly committed = new LRUCache<number, Parsed>({
@@ -125,7 +119,9 @@ export class Fanout {
   private plain: BatchWrites[] = [];
   private readonly hidden = new HiddenAhead();
 
-  constructor(private readonly options: FanoutOptions) {}
+  constructor(private readonly options: FanoutOptions) {
+    this.deliveries = new Deliveries(options.log);
+  }
 
   async start(): Promise<void> {
     const { events } = this.options;
@@ -316,10 +312,10 @@ export class Fanout {
       for (const { seq, ingestedAt, bound, submission } of rows) {
         const { community, event, payload } = submission;
         const change = { community, id: event.id, op: 'upsert', seq, ingestedAt } as const;
-        const rest = this.dispatch(change, { event, payload, bound });
-        if (rest !== undefined) await rest;
+        this.dispatch(change, { event, payload, bound });
       }
       passed += rows.length;
+      await this.deliveries.room();
     }
     if (passed > 0) this.options.metrics.outboxHead.set(this.position);
     return passed;
@@ -358,11 +354,11 @@ export class Fanout {
       const found = read.get(factKey(change.community, change.id));
       // One that was removed and restored since has another position: there it is delivered, once (I10).
       const foreignEvent = found?.seq === change.seq ? { ...found, event: parse(found.payload) } : undefined;
-      const rest = this.dispatch(change, own[at] ?? foreignEvent);
-      if (rest !== undefined) await rest;
+      this.dispatch(change, own[at] ?? foreignEvent);
     }
     this.release(waiting, head);
     this.options.metrics.outboxHead.set(this.position);
+    await this.deliveries.room();
     return named;
   }
 
@@ -401,8 +397,7 @@ export class Fanout {
     }
   }
 
-  /** Returns what is left to wait for, if its readers take more than a slice. */
-  private dispatch(change: NamedChange, live: Parsed | undefined): Promise<void> | undefined {
+  private dispatch(change: NamedChange, live: Parsed | undefined): void {
     const { community, id, seq, op, ingestedAt } = change;
     const { recent, memory } = this.options;
     this.position = seq;
@@ -412,11 +407,12 @@ export class Fanout {
       recent.forget(community, id);
       memory.onDelete(community, id);
       this.waitingEvents.get(community)?.withdraw(id);
-      return this.followers > 0 ? this.announce(change) : undefined;
+      if (this.followers > 0) this.announce(change);
+      return;
     }
     recent.add(community, id);
     // No payload: it is no longer effective, and a later row of the outbox says why.
-    if (live === undefined) return undefined;
+    if (live === undefined) return;
     const { event, bound } = live;
     const payload = Buffer.from(live.payload);
     memory.onUpsert(community, { seq, ingestedAt, event, payload, bound });
@@ -427,15 +423,15 @@ export class Fanout {
       rules === undefined
         ? asMatched(event, bound)
         : asKept(rules, event, { bound, ingestedAt }, this.options.now());
-    if (matched === undefined || this.hidden.has(community, event, seq)) return undefined;
-    return this.deliver(community, { seq, ingestedAt, event, payload, matched });
+    if (matched === undefined || this.hidden.has(community, event, seq)) return;
+    this.deliver(community, { seq, ingestedAt, event, payload, matched });
   }
 
-  private announce(change: NamedChange): Promise<void> | undefined {
+  private announce(change: NamedChange): void {
     const { community, seq, id, ingestedAt, outline } = change;
     const index = this.followerIndexes.get(community);
-    if (index === undefined || outline === undefined) return undefined;
-    return this.inSlices(index.match(outline), new Announcement({ seq, id, ingestedAt }));
+    if (index === undefined || outline === undefined) return;
+    this.deliveries.add(index.match(outline), new Announcement({ seq, id, ingestedAt }));
   }
 
   private async readBusOnce(): Promise<number> {
@@ -452,22 +448,18 @@ export class Fanout {
       const rules = this.options.rulesOf(community);
       const bound = rules === undefined ? UNBOUND : impliedTopics(event, rules.settings, rules.topics);
       const live = { seq: undefined, ingestedAt: 0, event, payload: Buffer.from(payload) };
-      const rest = this.deliver(community, { ...live, matched: asMatched(event, bound) });
-      if (rest !== undefined) await rest;
+      this.deliver(community, { ...live, matched: asMatched(event, bound) });
     }
+    await this.deliveries.room();
     return entries.length;
   }
 
-  private deliver(community: number, live: Arrived): Promise<void> | undefined {
+  private deliver(community: number, live: Arrived): void {
     const index = this.indexes.get(community);
-    if (index === undefined) return undefined;
+    if (index === undefined) return;
     const { metrics, now } = this.options;
-    const delivery = new Delivery(live, this.waitingIn(community).of(live.event), now);
-    if (delivery.isOver()) return undefined;
-    const count = () => metrics.delivered.inc(delivery.readers);
-    const rest = this.inSlices(index.match(live.matched), delivery);
-    if (rest === undefined) count();
-    return rest?.finally(count);
+    const waits = this.waitingIn(community).of(live.event);
+    this.deliveries.add(index.match(live.matched), new Delivery(live, waits, metrics.delivered, now));
   }
 
   private waitingIn(community: number): WaitingEvents {
@@ -478,39 +470,6 @@ export class Fanout {
     }
     return waiting;
   }
-
-  /** Mostly all of them have room in the slice that has begun. */
-  private inSlices<R>(readers: Matches<R>, news: News<R>): Promise<void> | undefined {
-    return this.tellSome(readers, news) ? undefined : this.tellRest(readers, news);
-  }
-
-  /** True when all were told. */
-  private tellSome<R>(readers: Matches<R>, news: News<R>): boolean {
-    while (this.sliceMs < SLICE_MS) {
-      const { done, value: reader } = readers.next();
-      if (done === true) return true;
-      this.sliceMs += reader === undefined ? COMPARED_MS : TOLD_MS + news.tell(reader);
-    }
-    return false;
-  }
-
-  private async tellRest<R>(readers: Matches<R>, news: News<R>): Promise<void> {
-    news.waits?.hold();
-    do {
-      await nextPass();
-      this.sliceMs = 0;
-    } while (!news.isOver() && !this.tellSome(readers, news));
-    news.waits?.release();
-  }
-}
-
-/** What many readers get. */
-interface News<R> {
-  /** It can be withdrawn between two slices. */
-  readonly waits?: WaitingEvent;
-  isOver(): boolean;
-  /** What it took of the event loop, in ms. */
-  tell(reader: R): number;
 }
 
 class Delivery implements LiveEvent, News<LiveReader> {
@@ -519,12 +478,14 @@ class Delivery implements LiveEvent, News<LiveReader> {
   readonly event: NostrEvent;
   readonly payload: Buffer;
   readonly matched: MatchedEvent;
-  readers = 0;
+  readonly bytes: number;
+  private readers = 0;
   private readonly expiresAt: number | undefined;
 
   constructor(
     { seq, ingestedAt, event, payload, matched }: Arrived,
     readonly waits: WaitingEvent,
+    private readonly delivered: Metrics['delivered'],
     private readonly now: () => number,
   ) {
     this.seq = seq;
@@ -532,6 +493,7 @@ class Delivery implements LiveEvent, News<LiveReader> {
     this.event = event;
     this.payload = payload;
     this.matched = matched;
+    this.bytes = payload.length;
     this.expiresAt = expirationOf(event);
   }
 
@@ -544,9 +506,15 @@ class Delivery implements LiveEvent, News<LiveReader> {
     this.readers += 1;
     return reader.deliver(this);
   }
+
+  end(): void {
+    this.delivered.inc(this.readers);
+  }
 }
 
 class Announcement implements News<LiveFollower> {
+  readonly bytes = GONE_BYTES;
+
   constructor(private readonly deletion: LiveDeletion) {}
 
   isOver(): boolean {
@@ -556,6 +524,8 @@ class Announcement implements News<LiveFollower> {
   tell(follower: LiveFollower): number {
     return follower.announce(this.deletion);
   }
+
+  end(): void {}
 }
 
 /** It only adds events, and each offset is an event that is served: nothing was hidden, marked or held. */

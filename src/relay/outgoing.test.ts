@@ -11,9 +11,9 @@ import { Work } from '../limits/work.js';
 import { createMetrics } from '../node/metrics.js';
 import type { LiveEvent } from './fanout.js';
 import { HeldBytes } from './input/held-bytes.js';
+import { WAITING_BYTES, WaitingEvents } from './live/waiting.js';
 import { type LivePayer, Outgoing } from './outgoing.js';
 import { Subscription } from './subscription.js';
-import { WAITING_BYTES, WaitingEvents } from './waiting.js';
 
 const LIMITS = { 'limits.filterValuesMax': 100, 'limits.filtersMax': 10 };
 const WAITING_MAX = 5_000;

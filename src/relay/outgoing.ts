@@ -13,7 +13,7 @@ import type { Metrics } from '../node/metrics.js';
 import type { LiveEvent } from './fanout.js';
 import { FrameBuffer } from './frame-buffer.js';
 import type { Held } from './input/held-bytes.js';
-import { WAITING_BYTES, WaitingChanges } from './waiting.js';
+import { WAITING_BYTES, WaitingChanges } from './live/waiting.js';
 
 /** Above this the reader is behind: nothing more is fed until it has read. */
 const BUFFER_BYTES_MAX = 1_048_576;
@@ -28,7 +28,7 @@ const FED_BYTES = 65_536;
 const FED_MS_MAX = 60_000;
 /** Live events that wait while the reader is behind. */
 const BACKLOG_BYTES_MAX = 4 * 1_048_576;
-/** The same for one that reads and waits for its turns. Their payloads are shared by all who wait for them. */
+/** The same for one that reads and waits for its turns. Payloads are shared by all who wait for them. */
 const SLOWED_BYTES_MAX = 16 * 1_048_576;
 /** How long a reader may stay behind before it is closed. */
 const BEHIND_MS_MAX = 30_000;

@@ -3,7 +3,7 @@
  * gets deletions, as GONE, and each of its frames after the first answer carries the cursor up to it.
  *
  *   loading ──stored rows sent, EOSE──▶ live ──CLOSE, CLOSED, socket gone──▶ ended
- *      │ live events that match wait, within the bound of the connection (waiting.ts)
+ *      │ live events that match wait, within the bound of the connection (live/waiting.ts)
  *
  * No gap: it is filed in the live index before the query starts, and the query sees every event up to
  * `startSeq`; the fan-out brings all that comes after. No double: rows of the answer after `startSeq` are
@@ -17,10 +17,10 @@ import type { Anchor } from '../events/store.js';
 import type { Missed } from './cursors/catch-up.js';
 import type { Cursors, Place } from './cursors/cursor.js';
 import type { LiveDeletion, LiveEvent, LiveFollower, LiveReader } from './fanout.js';
+import type { Waiter } from './live/waiting.js';
 import { weightOf } from './open-values.js';
 import type { LiveSource, Outgoing } from './outgoing.js';
 import type { GoneReader } from './rules-gone.js';
-import type { Waiter } from './waiting.js';
 
 /** What a subscription with a cursor has in addition. */
 export interface Following {

@@ -150,8 +150,8 @@ export const BROKEN_RULES: readonly BrokenRule[] = [
     changes: [
       {
         file: FANOUT,
-        from: 'if (delivery.isOver())',
-        to: 'if (false)',
+        from: 'this.expiresAt !== undefined && this.expiresAt <=',
+        to: 'false && this.expiresAt <=',
       },
     ],
     // An instance is frozen while an event expires that was posted at the other one.

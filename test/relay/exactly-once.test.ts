@@ -91,8 +91,8 @@ function storedPart({ client, id }: Watched): NostrEvent[] {
   return mine.slice(0, end === -1 ? mine.length : end).map((frame) => frame[2] as NostrEvent);
 }
 
-/** So many that each event is delivered in several slices, between which subscriptions come and go. */
-const CROWD = 1_000;
+/** So many that slices end amid their events, between which subscriptions come and go. */
+const CROWD = 300;
 const NOTE_MS = 0.002;
 
 /** Readers of everything, beside whom the clients' subscriptions are. */

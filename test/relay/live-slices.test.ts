@@ -80,6 +80,30 @@ it('2,000 readers get an event in slices, each once and in order; not who left m
   expect(Math.max(...passes)).toBeLessThanOrEqual(SLICE_READERS_MAX);
 });
 
+it('memory has an event before all of its readers, so that queries do not wait for them', async () => {
+  const filters = parseFilters([{ authors: [pubkey], kinds: [7] }], LIMITS);
+  if (isRefusal(filters)) throw new Error('a wrong filter');
+  const index = relay.node.fanout.index(1);
+  let told = 0;
+  let toldBefore: Promise<number> | undefined;
+  const readers = Array.from({ length: READERS }, (): LiveReader => {
+    return {
+      deliver: () => {
+        told += 1;
+        toldBefore ??= relay.node.fanout.caughtUp().then(() => told);
+        return SLICE_MS;
+      },
+    };
+  });
+  for (const reader of readers) index.add(reader, filters);
+  const event = unsigned({ kind: 7 });
+  expect(await submit(event)).toBe('stored');
+  await eventually('all of them', () => (told === READERS ? true : undefined));
+  for (const reader of readers) index.remove(reader);
+  expect(await toldBefore).toBeLessThan(READERS);
+  expect(relay.node.memory.holds(1, event.event.id)).toBe(true);
+});
+
 describe('what is hidden while it is delivered', () => {
   const author = randomBytes(32).toString('hex');
   const note = () => unsigned({ pubkey: author });

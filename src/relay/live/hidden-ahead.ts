@@ -2,11 +2,11 @@
  * What this process has hidden in commits that its fan-out has not come to. It is not delivered any more: the
  * client that hid it may have its OK (I5, I6).
  */
-import { covers } from '../events/rules/deletion.js';
-import type { NostrEvent } from '../events/rules/event.js';
-import { factKey } from '../events/rules/facts.js';
-import type { BatchWrites, VanishMark } from '../events/rules/writes.js';
-import type { Position } from '../events/store.js';
+import { covers } from '../../events/rules/deletion.js';
+import type { NostrEvent } from '../../events/rules/event.js';
+import { factKey } from '../../events/rules/facts.js';
+import type { BatchWrites, VanishMark } from '../../events/rules/writes.js';
+import type { Position } from '../../events/store.js';
 
 export class HiddenAhead {
   /** Up to which position the event is hidden: one that is restored later has a higher one. */

@@ -5,7 +5,7 @@
  * Those of one connection are bounded together, and counted in the memory for all readers (I14). An event has
  * one mark for all who hold it, so that a deletion takes one step, however many wait (I6, I18).
  */
-import type { NostrEvent } from '../events/rules/event.js';
+import type { NostrEvent } from '../../events/rules/event.js';
 
 /** Of all subscriptions of one connection, until EOSE. */
 const WAITING_MAX = 5_000;
