@@ -61,9 +61,15 @@ export class EarlyPort {
   static async openAt(host: string, port: number, options: EarlyPortOptions = {}): Promise<EarlyPort> {
     // Commands that open no port do not load it.
     const { EarlyPeers, earlyProxies } = await import('./early-peers.js');
+    const { readDescriptorLimit, roomFor } = await import('./descriptors.js');
     const { trustedProxies = earlyProxies(process.env), perAddressMax } = options;
+    const { heldMax = roomFor(await readDescriptorLimit(), { http: 0, websockets: HELD_MAX }).websockets } =
+      options;
     const server = createServer({ pauseOnConnect: true, allowHalfOpen: true, noDelay: true });
-    const early = new EarlyPort(server, new EarlyPeers(trustedProxies, perAddressMax), options);
+    const early = new EarlyPort(server, new EarlyPeers(trustedProxies, perAddressMax), {
+      ...options,
+      heldMax,
+    });
     server.listen(port, host);
     await once(server, 'listening');
     return early;

@@ -1,13 +1,17 @@
 /** The port while a node starts. */
+import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { get } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { afterEach, expect, it } from 'vitest';
 import WebSocket from 'ws';
+import { readDescriptorLimit } from '../../src/port/descriptors.js';
 import { EarlyPort, type EarlyPortOptions } from '../../src/port/early-port.js';
 import { eventually } from '../support/cli.js';
 import { startTestNode } from '../support/node.js';
 
+/** Even with fewer files. */
+const LEAST_HELD = 32;
 const opened: EarlyPort[] = [];
 afterEach(() => {
   for (const early of opened.splice(0)) early.close();
@@ -46,6 +50,24 @@ it('holds sockets and requests until the node answers, and then serves them as u
   await node.close();
   await cut;
   await expect(statusOf(port, '/healthz')).rejects.toMatchObject({ code: 'ECONNREFUSED' });
+});
+
+it('holds no more than the files that it may open allow', async () => {
+  const limit = (to: string) => execFileSync('prlimit', ['--pid', `${process.pid}`, `--nofile=${to}:`]);
+  const before = await readDescriptorLimit();
+  limit('200');
+  const early = await open().finally(() => limit(`${before}`));
+  const sockets = Array.from({ length: LEAST_HELD + 1 }, () => connect(early.port, '127.0.0.1'));
+  await Promise.race(
+    sockets.map((socket) =>
+      once(
+        socket.resume().on('error', () => undefined),
+        'close',
+      ),
+    ),
+  );
+  expect(early.size).toBe(LEAST_HELD);
+  for (const socket of sockets) socket.destroy();
 });
 
 it('answers clients that wait too long, and holds a limited number', async () => {
