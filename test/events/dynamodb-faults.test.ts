@@ -5,12 +5,13 @@
  * this store only.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { ATTEMPTS_MAX } from '../../src/dynamodb/sdk.js';
 import { Dynamodb, TRANSACTION_ITEMS_MAX } from '../../src/events/dynamodb/client.js';
 import { OWNERS_MAX } from '../../src/events/dynamodb/commit.js';
 import { PAYLOAD_BYTES_MAX } from '../../src/events/dynamodb/items.js';
 import type { NostrEvent } from '../../src/events/rules/event.js';
 import { allItems } from '../support/domains/dynamodb-items.js';
-import { DynamodbProxy, sharedDynamodb } from '../support/servers/dynamodb.js';
+import { DynamodbProxy, type Interference, sharedDynamodb } from '../support/servers/dynamodb.js';
 import { type Contract, openContract, openDynamodb, START } from '../support/stores/contract.js';
 import { hash, unsigned } from '../support/stores/life.js';
 
@@ -50,6 +51,9 @@ const note = (draft: Partial<NostrEvent> = {}) => {
   return unsigned({ kind: 1, pubkey: alice, created_at: SECONDS, content: `${made}`, ...draft });
 };
 const request = (...tags: string[][]) => note({ kind: 5, tags });
+/** The entries that lists of events are read from. */
+const entriesOf = async ({ id }: NostrEvent) =>
+  (await allItems(db)).filter(({ table, item }) => table === 'index' && String(item.sk).includes(id));
 const idsDirect = async () =>
   (
     await on.stores[1]!.find(
@@ -96,6 +100,58 @@ describe('throttling', () => {
     expect(lost).toBeGreaterThan(2);
     expect(await idsDirect()).toEqual([one.id]);
     expect(await on.submit(community, one, DIRECT)).toBe('duplicate');
+  });
+});
+
+describe('what is tidied after the outcome is known', () => {
+  /** Holds the requests until `open`. */
+  const hold = (isHeld: (request: Parameters<Interference>[0]) => boolean) => {
+    let open = (): void => undefined;
+    const opened = new Promise<void>((resolve) => {
+      open = resolve;
+    });
+    const held = { count: 0, open: () => open() };
+    const meet: Interference = (request) => {
+      if (!isHeld(request)) return undefined;
+      held.count += 1;
+      return { before: () => opened };
+    };
+    return { held, meet };
+  };
+
+  it('after a lost answer: the client does not wait for it', async () => {
+    const { held, meet } = hold(({ operation }) => operation === 'GetItem');
+    let lost = 0;
+    proxy.interfere = (request) =>
+      request.operation === 'TransactWriteItems' && ++lost <= ATTEMPTS_MAX
+        ? { loseAnswer: true }
+        : meet(request);
+    const one = note();
+    expect(await on.submit(community, one, THROUGH)).toBe('stored');
+    await expect.poll(() => held.count).toBe(1);
+    held.open();
+    expect(await idsDirect()).toEqual([one.id]);
+  });
+
+  it('of the version before it: the client does not wait for it, the next version does', async () => {
+    const [first, second, third] = [1, 2, 3].map((at) =>
+      note({ kind: 30_023, created_at: at, tags: [['d', 'x']] }),
+    ) as [NostrEvent, NostrEvent, NostrEvent];
+    await on.submit(community, first, DIRECT);
+    const { held, meet } = hold(
+      ({ operation, body }) =>
+        operation === 'BatchWriteItem' && JSON.stringify(body).includes('DeleteRequest'),
+    );
+    proxy.interfere = meet;
+    expect(await on.submit(community, second, THROUGH)).toBe('stored');
+    await expect.poll(() => held.count).toBe(1);
+    const next = on.submit(community, third, THROUGH);
+    expect(on.stores[0]!.depth).toBe(1);
+    expect(await idsDirect()).toEqual([second.id]);
+    expect(on.stores[0]!.depth).toBe(1);
+    held.open();
+    expect(await next).toBe('stored');
+    expect(await idsDirect()).toEqual([third.id]);
   });
 });
 
@@ -150,9 +206,8 @@ describe('races', () => {
       expect(await on.submit(community, event, THROUGH)).toBe(DELETED);
       expect(held).toBe(true);
       expect(await idsDirect()).toEqual([]);
-      // The entries of the attempt that failed are deleted again.
-      const left = (await allItems(db)).filter(({ table }) => table === 'index');
-      expect(left.filter(({ item }) => String(item.sk).includes(event.id))).toEqual([]);
+      // The entries of the attempt that failed are deleted again, soon after the answer.
+      await expect.poll(() => entriesOf(event)).toEqual([]);
     }
   });
 

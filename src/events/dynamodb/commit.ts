@@ -9,6 +9,7 @@ import { isProtectedKind, ownersOf } from '../rules/deletion.js';
 import type { NostrEvent } from '../rules/event.js';
 import type { Submission } from '../rules/facts.js';
 import type { Hidden } from '../rules/hidden.js';
+import type { Outcome, Refusal } from '../rules/reply.js';
 import type { BatchWrites, NewHead, NewRow } from '../rules/writes.js';
 import {
   type Change,
@@ -67,7 +68,7 @@ export async function commitRow(
   const superseding = supersede(writes, read, settings, now);
   const entries =
     row.hidden === undefined ? putEntries({ community, event, bound, ingestedAt }) : putHidden(item);
-  if (row.hidden === undefined) attempts?.written?.push({ community, event, bound, ingestedAt });
+  if (row.hidden === undefined) attempts?.written.push({ community, event, bound, ingestedAt });
   await db.write([...people.entries(row, read.facts), ...entries, ...superseding.before]);
   people.note(row);
   try {
@@ -81,15 +82,18 @@ export async function commitRow(
     if (attempts !== undefined && !(error instanceof Conflict)) attempts.isUnknown = true;
     throw error;
   }
-  await tidy(db, superseding.after);
+  await tidyLater(db, superseding.after, attempts);
 }
 
 /** A version that was refused as deleted still moves the head of its key forward. */
-export async function commitHead(db: Dynamodb, { writes, read, settings, now }: CommitOf): Promise<void> {
+export async function commitHead(
+  db: Dynamodb,
+  { writes, read, settings, now, attempts }: CommitOf,
+): Promise<void> {
   const superseding = supersede(writes, read, settings, now);
   await db.write(superseding.before);
   await db.transact([...writes.heads.map((head) => raiseHead(head, read)), ...superseding.changes]);
-  await tidy(db, superseding.after);
+  await tidyLater(db, superseding.after, attempts);
 }
 
 export interface CommitOf {
@@ -97,14 +101,14 @@ export interface CommitOf {
   readonly read: Read;
   readonly settings: Settings;
   readonly now: number;
+  /** Notes what was written, what is left to tidy, and that the fate of the transaction is not known. */
+  readonly attempts?: Attempts;
 }
 
 export interface RowOf extends CommitOf {
   readonly row: NewRow;
   /** The condition on the event's own item. */
   readonly own?: Condition;
-  /** Notes what was written, and that the fate of the transaction is not known. */
-  readonly attempts?: Attempts;
   readonly people: KnownPeople;
 }
 
@@ -115,14 +119,34 @@ export interface Attempts {
   /** A transaction was sent and its answer did not arrive: the event may be stored. */
   isUnknown?: boolean;
   /** The entries that were written for each attempt. */
-  readonly written?: Indexed[];
+  readonly written: Indexed[];
+  /** To delete when the client has its answer. */
+  readonly after: WriteOf[];
+}
+
+/**
+ * What to do after the outcome of the last attempt; undefined if nothing is left. What is left is harmless:
+ * reads check the event itself.
+ */
+export function tidyingOf(
+  db: Dynamodb,
+  submission: Submission,
+  { written, after }: Attempts,
+  outcome: Outcome | Refusal,
+): (() => Promise<void>) | undefined {
+  const isWritten = written.length > (outcome === 'stored' ? 1 : 0);
+  if (!isWritten && after.length === 0) return undefined;
+  return async () => {
+    await tidy(db, after);
+    if (isWritten) await tidyAttempts(db, submission, written).catch(() => undefined);
+  };
 }
 
 /**
  * Deletes the entries of attempts that stored nothing, so that no entry names an event that is not here. Any
  * other writer of the event gets the same decision. If it is hidden, its entries belong to whoever hid it.
  */
-export async function tidyAttempts(
+async function tidyAttempts(
   db: Dynamodb,
   { community, event }: Submission,
   written: readonly Indexed[],
@@ -133,6 +157,12 @@ export async function tidyAttempts(
   const kept = new Set(item === undefined ? [] : entriesOf(indexedOf(item)).map(keyOf));
   const entries = new Map(written.flatMap(entriesOf).map((entry) => [keyOf(entry), entry]));
   await db.write(removeAll([...entries].flatMap(([key, entry]) => (kept.has(key) ? [] : [entry]))));
+}
+
+/** Without attempts nobody tidies later. */
+async function tidyLater(db: Dynamodb, writes: readonly WriteOf[], attempts?: Attempts): Promise<void> {
+  if (attempts === undefined) await tidy(db, writes);
+  else attempts.after.push(...writes);
 }
 
 /** The change is done; entries that stay are harmless and cost a little of each read. */

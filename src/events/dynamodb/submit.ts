@@ -26,11 +26,11 @@ import {
   commitRow,
   hasRoom,
   OWNERS_MAX,
-  tidyAttempts,
+  tidyingOf,
 } from './commit.js';
 import { submitDeletion } from './deletion.js';
 import { type FactOptions, type Read, readFacts } from './facts.js';
-import { type Indexed, PAYLOAD_BYTES_MAX } from './items.js';
+import { PAYLOAD_BYTES_MAX } from './items.js';
 import type { KnownPeople } from './known-people.js';
 import { writeMark } from './marks.js';
 import type { RecentWrites } from './read/recent-writes.js';
@@ -78,30 +78,37 @@ export interface Trying {
   readonly onDecided: () => void;
 }
 
+export interface Submitted {
+  readonly outcome: Outcome | Refusal;
+  /** Deletes entries that nothing needs any more. It does not fail, and the client need not wait for it. */
+  readonly tidy?: (() => Promise<void>) | undefined;
+}
+
 /** Throws the last NoAnswer when nothing has answered. The event may be stored nevertheless. */
 export async function submitOne(
   options: SubmitOptions,
   submission: Submission,
   { deadline, isHopeless, onDecided }: Trying,
-): Promise<Outcome | Refusal> {
-  if (Buffer.byteLength(submission.payload) > PAYLOAD_BYTES_MAX) return TOO_LARGE;
-  if (!hasRoom(submission.event)) return TOO_MANY_OWNERS;
-  const written: Indexed[] = [];
-  const attempts: Attempts = { written };
+): Promise<Submitted> {
+  if (Buffer.byteLength(submission.payload) > PAYLOAD_BYTES_MAX) return { outcome: TOO_LARGE };
+  if (!hasRoom(submission.event)) return { outcome: TOO_MANY_OWNERS };
+  const attempts: Attempts = { written: [], after: [] };
   let failures = 0;
   for (let attempt = 1; attempt <= CONFLICTS_MAX; attempt += 1) {
     try {
       const { outcome } = await attemptOne(options, submission, attempts);
       onDecided();
-      // What is left is harmless: reads check the event itself.
-      if (written.length > (outcome === 'stored' ? 1 : 0))
-        await tidyAttempts(options.db, submission, written).catch(() => undefined);
       // After a lost answer the next attempt may find what the first one stored: that is not a duplicate.
-      return attempts.isUnknown && outcome === 'duplicate' ? 'stored' : outcome;
+      const isOurs = attempts.isUnknown && outcome === 'duplicate';
+      return {
+        outcome: isOurs ? 'stored' : outcome,
+        tidy: tidyingOf(options.db, submission, attempts, outcome),
+      };
     } catch (error) {
-      if (error instanceof SubjectKeyMissing && attempt > 1) return KEY_MISSING;
+      if (error instanceof SubjectKeyMissing && attempt > 1) return { outcome: KEY_MISSING };
       if (error instanceof SubjectKeyMissing) {
-        if (!(await options.subjectKey?.awaited(error.fingerprint, KEY_WAIT_MS))) return KEY_MISSING;
+        if (!(await options.subjectKey?.awaited(error.fingerprint, KEY_WAIT_MS)))
+          return { outcome: KEY_MISSING };
       } else if (error instanceof Conflict) {
         onDecided();
       } else {
@@ -110,13 +117,13 @@ export async function submitOne(
         options.log.warn({ attempt, error: String(error) }, 'an event could not be stored');
         const isLast = failures >= FAILURES_MAX || performance.now() >= deadline;
         if (isNoAnswer(error) && (isLast || isHopeless())) throw error;
-        if (isLast) return FAILED;
+        if (isLast) return { outcome: FAILED };
       }
-      if (performance.now() >= deadline) return FAILED;
+      if (performance.now() >= deadline) return { outcome: FAILED };
       await delay(Math.random() * Math.min(CONFLICT_MS_MAX, 10 * 2 ** attempt));
     }
   }
-  return CONTENDED;
+  return { outcome: CONTENDED };
 }
 
 async function attemptOne(
@@ -139,7 +146,7 @@ async function attemptOne(
     if (isNew) await writeRulings(options, commit);
     return { outcome: isNew ? 'broadcast' : 'duplicate' };
   }
-  if (decision === 'deleted' && writes.heads.length > 0) await commitHead(db, commit);
+  if (decision === 'deleted' && writes.heads.length > 0) await commitHead(db, { ...commit, attempts });
   const [row] = writes.rows;
   if (row !== undefined) {
     // Marks hide first: whatever is stored after them is refused, whatever was stored before is hidden.

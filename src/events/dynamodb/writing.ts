@@ -8,7 +8,7 @@ import { addressOf } from '../rules/classify.js';
 import type { Submission } from '../rules/facts.js';
 import { BUSY, type Outcome, type Refusal, refusal } from '../rules/reply.js';
 import type { EventStore } from '../store.js';
-import { FAILED, type SubmitOptions, submitOne } from './submit.js';
+import { FAILED, type SubmitOptions, type Submitted, submitOne } from './submit.js';
 import { type WaitingEvent, WaitingEvents } from './waiting.js';
 
 /** Events that are written at the same time. */
@@ -37,7 +37,7 @@ export function startWriting(options: SubmitOptions): Pick<EventStore, 'depth' |
     hopeless = false;
   };
 
-  const write = async ({ submission, deadline }: Waiting): Promise<Outcome | Refusal> => {
+  const write = async ({ submission, deadline }: Waiting): Promise<Submitted> => {
     const begunMs = performance.now();
     const isHopeless = () => hopeless || closing;
     try {
@@ -49,7 +49,7 @@ export function startWriting(options: SubmitOptions): Pick<EventStore, 'depth' |
         // What waits would wait for the same outage, so these events are not tried one by one.
         for (const item of waiting.takeAll()) item.settle(FAILED);
       }
-      return FAILED;
+      return { outcome: FAILED };
     }
   };
 
@@ -63,7 +63,11 @@ export function startWriting(options: SubmitOptions): Pick<EventStore, 'depth' |
         continue;
       }
       const run = write(item)
-        .then(item.settle)
+        .then(({ outcome, tidy }) => {
+          item.settle(outcome);
+          // The client does not wait for this, the next version of its key does.
+          return tidy?.();
+        })
         .finally(() => {
           running.delete(run);
           waiting.giveBack(item);
