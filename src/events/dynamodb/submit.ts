@@ -76,6 +76,8 @@ export interface Trying {
   readonly isHopeless: () => boolean;
   /** Called when the event was decided, or met a conflict: there are answers. */
   readonly onDecided: () => void;
+  /** Called when an attempt failed. */
+  readonly onFailure: (error: unknown) => void;
 }
 
 export interface Submitted {
@@ -88,7 +90,7 @@ export interface Submitted {
 export async function submitOne(
   options: SubmitOptions,
   submission: Submission,
-  { deadline, isHopeless, onDecided }: Trying,
+  { deadline, isHopeless, onDecided, onFailure }: Trying,
 ): Promise<Submitted> {
   if (Buffer.byteLength(submission.payload) > PAYLOAD_BYTES_MAX) return { outcome: TOO_LARGE };
   if (!hasRoom(submission.event)) return { outcome: TOO_MANY_OWNERS };
@@ -114,7 +116,7 @@ export async function submitOne(
       } else {
         if (!(error instanceof DynamodbFailure) && !isNoAnswer(error)) throw error;
         failures += 1;
-        options.log.warn({ attempt, error: String(error) }, 'an event could not be stored');
+        onFailure(error);
         const isLast = failures >= FAILURES_MAX || performance.now() >= deadline;
         if (isNoAnswer(error) && (isLast || isHopeless())) throw error;
         if (isLast) return { outcome: FAILED };

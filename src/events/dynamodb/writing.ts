@@ -4,6 +4,7 @@
  * the client gets an error, and finds the event if it sends it again.
  */
 import { inTime, isNoAnswer } from '../../limits/in-time.js';
+import { RareLine } from '../../node/log.js';
 import { addressOf } from '../rules/classify.js';
 import type { Submission } from '../rules/facts.js';
 import { BUSY, type Outcome, type Refusal, refusal } from '../rules/reply.js';
@@ -36,12 +37,17 @@ export function startWriting(options: SubmitOptions): Pick<EventStore, 'depth' |
     decidedMs = performance.now();
     hopeless = false;
   };
+  /** During an outage every attempt of every event fails. */
+  const failures = new RareLine<string>((error, others) =>
+    options.log.warn({ error, others }, 'an event could not be stored'),
+  );
 
   const write = async ({ submission, deadline }: Waiting): Promise<Submitted> => {
     const begunMs = performance.now();
     const isHopeless = () => hopeless || closing;
+    const onFailure = (error: unknown) => failures.add(String(error));
     try {
-      return await submitOne(options, submission, { deadline, isHopeless, onDecided });
+      return await submitOne(options, submission, { deadline, isHopeless, onDecided, onFailure });
     } catch (error) {
       if (!isNoAnswer(error)) options.log.error({ error: String(error) }, 'an event could not be decided');
       else if (decidedMs < begunMs) {
