@@ -20,6 +20,8 @@ const SECONDS = START / 1_000;
 const FAILED = 'error: failed to store event';
 /** Twice the bound, for a busy machine. */
 const ANSWERED_MS_MAX = 2 * WAIT_MS_MAX;
+/** Shorter than the time-out of a request. */
+const SLOW_MS = 4_500;
 
 let made = 0;
 const note = (draft: Partial<NostrEvent> = {}) => {
@@ -118,9 +120,9 @@ describe('a DynamoDB that hangs', () => {
   it.concurrent('slow: an event whose attempt takes too long is answered in time', async () => {
     const community = slow.on.community();
     const events = notes(3);
-    // An attempt reads 7 times, 4.5 seconds each.
+    // An attempt reads 7 times, so long each.
     let isSlow = true;
-    const before = () => new Promise<void>((resolve) => setTimeout(resolve, 4_500));
+    const before = () => new Promise<void>((resolve) => setTimeout(resolve, SLOW_MS));
     slow.whenRead(events, ({ RequestItems }) =>
       isSlow ? { before, answer: { Responses: {}, UnprocessedKeys: RequestItems } } : {},
     );
@@ -130,6 +132,21 @@ describe('a DynamoDB that hangs', () => {
     expect(performance.now() - begun).toBeLessThan(ANSWERED_MS_MAX);
     isSlow = false;
     expect(await slow.on.submit(community, events[0]!)).toBe('stored');
+  });
+
+  it.concurrent('slow: an event whose turn has not come in time was not tried, and may be sent again', async () => {
+    const community = slow.on.community();
+    // Reading one takes so long that the turn of the last one does not come.
+    const many = versions(Math.ceil(WAIT_MS_MAX / SLOW_MS) + 2);
+    const [last] = many.slice(-1);
+    let isSlow = true;
+    const before = () => new Promise<void>((resolve) => setTimeout(resolve, isSlow ? SLOW_MS : 0));
+    slow.whenRead(many, () => ({ before }));
+    const outcomes = await Promise.all(many.map((event) => slow.on.submit(community, event)));
+    expect(outcomes.slice(0, 2)).toEqual(['stored', 'stored']);
+    expect(outcomes.at(-1)).toBe('rate-limited: the relay is busy, try again in a moment');
+    isSlow = false;
+    expect(await slow.on.submit(community, last!)).toBe('stored');
   });
 });
 

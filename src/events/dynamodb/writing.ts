@@ -1,7 +1,8 @@
 /**
  * Writes the events that wait, so many at once, and settles each exactly once (I2). However long DynamoDB
  * hangs, an event waits WAIT_MS_MAX at most (I15). A write that is under way then may still be carried out:
- * the client gets an error, and finds the event if it sends it again.
+ * the client gets an error, and finds the event if it sends it again. An event whose turn has not come by
+ * then, while others were decided, was not tried: the relay is busy.
  */
 import { inTime, isNoAnswer } from '../../limits/in-time.js';
 import { RareLine } from '../../node/log.js';
@@ -19,8 +20,12 @@ export const WAIT_MS_MAX = 30_000;
 
 interface Waiting extends WaitingEvent {
   readonly submission: Submission;
-  /** By a clock that does not jump: its client gets an error then. */
+  /** By a clock that does not jump, as the deadline. */
+  readonly arrivedMs: number;
+  /** Its client gets an error then. */
   readonly deadline: number;
+  /** It is being written. */
+  isTried: boolean;
   readonly settle: (outcome: Outcome | Refusal) => void;
 }
 
@@ -59,15 +64,20 @@ export function startWriting(options: SubmitOptions): Pick<EventStore, 'depth' |
     }
   };
 
+  /** What an event gets that was not decided in time. */
+  const lateOutcome = ({ isTried, arrivedMs }: Pick<Waiting, 'isTried' | 'arrivedMs'>) =>
+    !isTried && decidedMs > arrivedMs ? BUSY : FAILED;
+
   const start = (): void => {
     while (running.size < WRITES_AT_ONCE) {
       const item = waiting.take();
       if (item === undefined) return;
       if (performance.now() >= item.deadline) {
-        item.settle(FAILED);
+        item.settle(lateOutcome(item));
         waiting.giveBack(item);
         continue;
       }
+      item.isTried = true;
       const run = write(item)
         .then(({ outcome, tidy }) => {
           item.settle(outcome);
@@ -92,14 +102,15 @@ export function startWriting(options: SubmitOptions): Pick<EventStore, 'depth' |
       const address = addressOf(event);
       const key = address && `${community}/${address}`;
       const [bytes, tags] = [payload.length, event.tags.length];
-      const deadline = performance.now() + WAIT_MS_MAX;
+      const arrivedMs = performance.now();
+      const deadline = arrivedMs + WAIT_MS_MAX;
+      const arrived = { community, from, bytes, tags, key, submission, arrivedMs, deadline, isTried: false };
       const answer = new Promise<Outcome | Refusal>((settle) => {
         if (closing) return settle(refusal('error', 'the relay is shutting down'));
-        if (!waiting.add({ community, from, bytes, tags, key, submission, deadline, settle }))
-          return settle(BUSY);
+        if (!waiting.add(Object.assign(arrived, { settle }))) return settle(BUSY);
         start();
       });
-      return inTime(answer, WAIT_MS_MAX, 'DynamoDB').catch(() => FAILED);
+      return inTime(answer, WAIT_MS_MAX, 'DynamoDB').catch(() => lateOutcome(arrived));
     },
     close: async () => {
       closing = true;

@@ -15,7 +15,7 @@ import { count, type Interruption, startProgress, watchInterruption } from '../.
 import { readConfigVersions } from '../../communities/communities.sql.js';
 import { FRAME_BYTES_MAX } from '../../communities/rules-settings.js';
 import type { Writer } from '../../node/writer.js';
-import { isRefusal, type Outcome, type Refusal, words } from '../rules/reply.js';
+import { BUSY, isRefusal, type Outcome, type Refusal, words } from '../rules/reply.js';
 import { type Checkpoint, checkpointAt } from './checkpoint.js';
 import { Ledger, ledgerSchema, type Reject, type Settled } from './import-ledger.js';
 import { isStandardStream, type Line, openSource, readLines, type Source } from './jsonl.js';
@@ -24,9 +24,10 @@ import { isStandardStream, type Line, openSource, readLines, type Source } from 
 const LINE_BYTES_MAX = FRAME_BYTES_MAX;
 const TICK_MS = 1_000;
 const ATTEMPTS_MAX = 20;
-const STORE_ATTEMPTS_MAX = 2;
 const RETRY_MS_MAX = 1_000;
 const EXIT_REFUSED = 2;
+/** Of no event: to ask the store whether it answers. */
+const NO_ID = '0'.repeat(64);
 
 interface Options {
   community: string;
@@ -177,7 +178,8 @@ class RejectsFile {
 
 // ─── One run ───────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Not a final refusal: the next run resumes here. */
+// None of these is a final refusal: the next run resumes here.
+const storesNothing = (outcome: Refusal) => new Error(`nothing can be stored now (${words(outcome)})`);
 const DISK_FULL = new Error(
   'the disk of the node is nearly full (node.diskFreeMinPercent); ' +
     'free some space, then run the same command again',
@@ -189,6 +191,10 @@ class Import {
   private stopped = false;
   private outage: Error | undefined;
   private readonly underWay = new Set<Promise<void>>();
+  /** Lines that were accepted in this run. */
+  private accepted = 0;
+  /** The check under way, which all lines that fail share. */
+  private asking: Promise<boolean> | undefined;
   private readonly resumedLines: number;
   private checkpointFailed = false;
   private startedAt = Date.now();
@@ -265,28 +271,61 @@ class Import {
     }
   }
 
-  /** Undefined: the store is unavailable. The line stays open, and the next run imports it. */
+  /**
+   * Undefined: the line stays open, and the next run imports it. A line is refused for good only for a reason
+   * of its own, never because the store was down or busy.
+   */
   private async admit(event: unknown): Promise<Outcome | Refusal | undefined> {
+    /** How many lines were accepted when this one failed for the first time. */
+    let acceptedBefore: number | undefined;
     for (let attempt = 1; ; attempt++) {
       const community = this.writer.communities.get(this.community);
       if (community === undefined) return this.stopFor(new Error('the community no longer exists'));
+      const { accepted } = this;
       const outcome = await this.writer.admission.admit(community, event);
-      if (!isRefusal(outcome) || (outcome.refused !== 'rate-limited' && outcome.refused !== 'error'))
+      if (!isRefusal(outcome)) {
+        this.accepted += 1;
         return outcome;
+      }
+      if (outcome.refused !== 'rate-limited' && outcome.refused !== 'error') return outcome;
+      if (this.stopped) return undefined;
       if (outcome.refused === 'error' && this.writer.disk.now().level > 0) return this.stopFor(DISK_FULL);
       if (outcome.refused === 'error' && !(await this.storeAnswers())) return undefined;
-      // An error while the store answers is caused by the event, so a retry fails too. A busy store recovers.
-      if (attempt >= (outcome.refused === 'error' ? STORE_ATTEMPTS_MAX : ATTEMPTS_MAX)) return outcome;
+      acceptedBefore ??= this.accepted;
+      // Others were accepted while it waited, so its turn comes too.
+      if (outcome === BUSY && this.accepted > accepted) attempt = 1;
+      if (attempt >= ATTEMPTS_MAX)
+        return this.isOfTheLine(outcome, acceptedBefore) ? outcome : this.stopFor(storesNothing(outcome));
       await delay(Math.min(RETRY_MS_MAX, 20 * 2 ** attempt));
     }
   }
 
-  private async storeAnswers(): Promise<boolean> {
+  /**
+   * An error is caused by the event if others are accepted meanwhile. A line without others is refused, so
+   * that a file never stops at the same event for ever.
+   */
+  private isOfTheLine(outcome: Refusal, acceptedBefore: number): boolean {
+    if (outcome === BUSY) return false;
+    return outcome.refused !== 'error' || this.accepted > acceptedBefore || this.underWay.size === 1;
+  }
+
+  private storeAnswers(): Promise<boolean> {
+    this.asking ??= this.askStore().finally(() => {
+      this.asking = undefined;
+    });
+    return this.asking;
+  }
+
+  /** Settings are in the database, events perhaps elsewhere. */
+  private async askStore(): Promise<boolean> {
+    let name = 'the database';
     try {
       await readConfigVersions(this.pool);
+      name = 'the store of the events';
+      await this.writer.store.known(this.community, [NO_ID]);
       return true;
     } catch (error) {
-      this.stopFor(new Error(`the database does not answer (${reasonOf(error)})`));
+      this.stopFor(new Error(`${name} does not answer (${reasonOf(error)})`));
       return false;
     }
   }
