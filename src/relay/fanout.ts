@@ -166,6 +166,7 @@ export class Fanout {
     this.stopping.abort();
     this.wake();
     await this.loop;
+    await this.deliveries.ended();
   }
 
   /**

@@ -61,6 +61,11 @@ export class Deliveries {
     while (this.queue.length > QUEUED_MAX || this.bytes > QUEUED_BYTES_MAX) await nextPass();
   }
 
+  /** Resolves when none is left. */
+  async ended(): Promise<void> {
+    await this.running;
+  }
+
   private tellOn<R>(readers: Matches<R>, news: News<R>): boolean {
     try {
       if (!news.isOver() && !this.tellSome(readers, news)) return false;
