@@ -34,7 +34,7 @@ export interface LoadCounts {
 export class Load {
   readonly refusals = new Map<string, number>();
   private readonly keys = Array.from({ length: AUTHORS }, (_, number) => keyOf(`author ${number}`));
-  private readonly posts: { readonly id: string; readonly key: Buffer }[] = [];
+  private readonly posts: Deletable[] = [];
   private readonly sentAt = new Map<string, number>();
   private readonly connections: Connection[] = [];
   private counts = newCounts();
@@ -104,7 +104,7 @@ export class Load {
     const key = at % 50 === 0 ? this.leaver : this.keys[at % AUTHORS]!;
     switch (at % 20) {
       case 1: {
-        const old = this.posts.shift();
+        const old = this.takeDeletable();
         if (old === undefined) break;
         return this.event(old.key, { kind: 5, tags: [['e', old.id]], content: '' });
       }
@@ -118,8 +118,22 @@ export class Load {
         return this.event(key, { kind: 1, tags: [['expiration', `${seconds() + 20 + (at % 60)}`]] });
     }
     const post = this.event(key, { kind: 1 });
-    if (key !== this.leaver && this.posts.length < DELETABLE_MAX) this.posts.push({ id: post.id, key });
+    if (key !== this.leaver) this.noteDeletable({ id: post.id, key });
     return post;
+  }
+
+  /** At random, so that no author reaches the targets that it may delete in a day. */
+  private takeDeletable(): Deletable | undefined {
+    const place = Math.floor(Math.random() * this.posts.length);
+    const taken = this.posts[place];
+    const last = this.posts.pop();
+    if (last !== undefined && place < this.posts.length) this.posts[place] = last;
+    return taken;
+  }
+
+  private noteDeletable(post: Deletable): void {
+    if (this.posts.length < DELETABLE_MAX) this.posts.push(post);
+    else this.posts[Math.floor(Math.random() * DELETABLE_MAX)] = post;
   }
 
   private event(key: Buffer, { kind, tags = [], content }: Draft): BenchEvent {
@@ -158,6 +172,11 @@ export class Load {
     const words = why.slice(0, 50);
     this.refusals.set(words, (this.refusals.get(words) ?? 0) + 1);
   }
+}
+
+interface Deletable {
+  readonly id: string;
+  readonly key: Buffer;
 }
 
 interface Draft {
