@@ -15,6 +15,8 @@ const HEADER_BYTES = 8;
 const PIECE_BYTES_MAX = SLAB_BYTES / 16;
 /** With less than this part of it in use a slab is given back: moving a byte frees three. */
 const USED_MIN = 1 / 4;
+/** Where memory is short, one is given back with less than this part in use: moving three bytes frees one. */
+const MOVED_MAX = 3 / 4;
 
 interface Slab {
   readonly bytes: Buffer;
@@ -86,12 +88,15 @@ export class Arena {
   }
 
   /**
-   * Gives one slab back if at least an eighth of all slabs is free; what is left in it is written elsewhere.
+   * Gives one slab back if at least an eighth of all is free in those that are written; what is left in it is
+   * written elsewhere. False if that would free little for what is moved.
    */
   compact(): boolean {
-    if (this.bytes - this.live <= this.bytes / 8) return false;
+    const { bytes = { length: 0 }, live = 0 } = this.slabs[this.open] ?? {};
+    const free = this.bytes - bytes.length - (this.live - live);
+    if (free <= this.bytes / 8) return false;
     let emptiest = -1;
-    let share = 1;
+    let share = MOVED_MAX;
     this.slabs.forEach((slab, number) => {
       if (slab === undefined || number === this.open || slab.live / slab.bytes.length >= share) return;
       emptiest = number;

@@ -27,7 +27,7 @@ const NEVER = Number.POSITIVE_INFINITY;
 export const KEY_OF = { author: 0, authorKind: 1, kind: 2, all: 3 } as const;
 const FIXED_KEYS = 4;
 /** Events that one change evicts at most, so that no change takes long; the next change continues. */
-const EVICTED_AT_ONCE = 64;
+const EVICTED_AT_ONCE = 16;
 
 export interface Held {
   readonly seq: number;
@@ -218,14 +218,14 @@ export class Window {
   }
 
   /**
-   * Evicts the oldest events of the largest community while the window is over its budget: a bounded number,
-   * so call it until it returns true. The community is then complete only after the second of the last one.
+   * While the window is over its budget: gives one slab of freed memory back, or evicts the oldest events of
+   * the largest community, a bounded number. So call it until it returns true. The community is then complete
+   * only after the second of the last one.
    */
   trim(): boolean {
-    for (let step = 0; step < EVICTED_AT_ONCE && this.isFull && this.places.used > 0; step++) {
-      const isCompacted = this.payloads.compact() || this.keys.compact();
-      if (!isCompacted || this.isFull) this.evictOldest();
-    }
+    if (this.isFull && (this.payloads.compact() || this.keys.compact())) return !this.isFull;
+    for (let step = 0; step < EVICTED_AT_ONCE && this.isFull && this.places.used > 0; step++)
+      this.evictOldest();
     return !this.isFull || this.places.used === 0;
   }
 
