@@ -90,6 +90,11 @@ export class RecentChanges {
     return after >= this.before && after < this.head && this.bytes > PRESSING * this.bytesMax;
   }
 
+  /** The next change is no longer in memory, newer ones are. */
+  isLeftBehind(after: number): boolean {
+    return after < this.before && this.changes.length > 0;
+  }
+
   /** This consumer has committed everything up to here. */
   passed(consumer: string, offset: number): void {
     this.readers.set(consumer, { offset, at: performance.now() });
