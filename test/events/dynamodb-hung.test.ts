@@ -134,7 +134,7 @@ describe('a DynamoDB that hangs', () => {
     expect(await slow.on.submit(community, events[0]!)).toBe('stored');
   });
 
-  it.concurrent('slow: an event whose turn has not come in time was not tried, and may be sent again', async () => {
+  it.concurrent('slow: an event whose turn has not come was not tried, and may be sent again', async () => {
     const community = slow.on.community();
     // Reading one takes so long that the turn of the last one does not come.
     const many = versions(Math.ceil(WAIT_MS_MAX / SLOW_MS) + 2);

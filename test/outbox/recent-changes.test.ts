@@ -129,6 +129,17 @@ describe('its limits', () => {
     expect(recent.isPressing(head)).toBe(false);
   });
 
+  it('a consumer is left behind if its next change has been dropped and newer ones are there', async () => {
+    recent = new RecentChanges(5_000);
+    recent.passed('reader', start);
+    expect(recent.isLeftBehind(start)).toBe(false);
+    await poster.sendMany(32);
+    const head = await readHead(life.client);
+    expect(recent.isLeftBehind(start)).toBe(true);
+    expect(recent.isLeftBehind(head - 1)).toBe(false);
+    expect(recent.isLeftBehind(head)).toBe(false);
+  });
+
   it('nothing is kept without a reader', async () => {
     recent = new RecentChanges();
     await poster.sendMany(3);
