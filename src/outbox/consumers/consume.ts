@@ -86,7 +86,6 @@ export class Consuming {
   private behindMs = 0;
   /** It has read deletes of an erasure last. */
   private isAwaited = false;
-  private isLeftBehind = false;
   private nextUpkeep = 0;
   private nextFollowUp = 0;
   private followUpFailures = 0;
@@ -149,8 +148,8 @@ export class Consuming {
       await this.attempt(async () => {
         more = await this.round();
       });
-      const { behindMs, isAwaited, isLeftBehind } = this;
-      const worked = { tookMs: performance.now() - startMs, behindMs, isAwaited, isLeftBehind };
+      const { behindMs, isAwaited } = this;
+      const worked = { tookMs: performance.now() - startMs, behindMs, isAwaited };
       if (more) await restAfter(worked, () => this.hurried || this.stopped || this.leaseLost);
       else await this.rest();
     }
@@ -248,7 +247,6 @@ export class Consuming {
       const last = page.changes.at(-1);
       const isPressing = this.options.recent?.isPressing(course.from) ?? false;
       const waitedMs = last === undefined ? 0 : this.options.now() - last.ingestedAt;
-      this.isLeftBehind = this.options.recent?.isLeftBehind(course.from) ?? false;
       this.isAwaited = last?.reason === 'erasure' || last?.reason === 'vanish';
       this.behindMs = isPressing ? Number.POSITIVE_INFINITY : page.full ? waitedMs : 0;
       const more = lease.retries && (await retryLetters(this.batches, this.follower, generation));

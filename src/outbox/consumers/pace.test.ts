@@ -17,11 +17,6 @@ describe('how long a consumer rests', () => {
     expect(restMax({ tookMs: 100, behindMs: 60_000, isAwaited: true })).toBe(0);
   });
 
-  it('at most half of its work while newer changes are in memory and its next ones are not', () => {
-    expect(restMax({ tookMs: 100, behindMs: 0, isLeftBehind: true })).toBe(50);
-    expect(restMax({ tookMs: 100, behindMs: 30_000, isLeftBehind: true })).toBe(25);
-  });
-
   it('until the event loop is idle, or until the caller stops it', async () => {
     let asked = 0;
     const calm = restAfter({ tookMs: 1e6, behindMs: 0 }, () => {

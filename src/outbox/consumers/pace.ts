@@ -2,7 +2,7 @@
  * Decides how long a consumer rests after a batch. It shares the process and the machine with clients who
  * wait for answers. At high load it works only a small part of the time, so that the lane keeps its speed
  * with three consumers (measured in docs/performance.md). The longer it lags, the less it rests, so that the
- * backlog stays bounded (I14). One that has lost its place in memory hurries back to it.
+ * backlog stays bounded (I14).
  */
 import { performance } from 'node:perf_hooks';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -11,11 +11,6 @@ import { setTimeout as delay } from 'node:timers/promises';
 const REST_MAX = 20;
 /** The same after deletes of an erasure, which waits until consumers have read them. */
 const AWAITED_REST_MAX = 2;
-/**
- * The same when its next changes are no longer in memory: reading them from the database takes several times
- * as long, and so would every batch until it has caught up.
- */
-const LEFT_BEHIND_REST_MAX = 0.5;
 /** With this lag it does not rest any more. */
 const PATIENCE_MS = 60_000;
 const STEP_MS = 10;
@@ -28,8 +23,6 @@ export interface Worked {
   readonly behindMs: number;
   /** An erasure waits for this consumer. */
   readonly isAwaited?: boolean;
-  /** Newer changes are in memory, its next ones are not. */
-  readonly isLeftBehind?: boolean;
 }
 
 /** Ends early if the event loop is idle, or if `enough` returns true. */
@@ -42,8 +35,7 @@ export async function restAfter(worked: Worked, enough: () => boolean): Promise<
   }
 }
 
-export function restMax({ tookMs, behindMs, isAwaited, isLeftBehind }: Worked): number {
+export function restMax({ tookMs, behindMs, isAwaited = false }: Worked): number {
   const impatience = Math.min(1, Math.max(0, behindMs / PATIENCE_MS));
-  const most = isLeftBehind ? LEFT_BEHIND_REST_MAX : isAwaited ? AWAITED_REST_MAX : REST_MAX;
-  return tookMs * most * (1 - impatience);
+  return tookMs * (isAwaited ? AWAITED_REST_MAX : REST_MAX) * (1 - impatience);
 }

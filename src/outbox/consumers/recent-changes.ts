@@ -85,14 +85,12 @@ export class RecentChanges {
     return { changes, upTo: after + changes.length, full: changes.length === limit, isWhole: true };
   }
 
-  /** Changes after this offset will soon leave memory, so a consumer must not rest. */
+  /**
+   * A consumer with this offset must not rest: its next changes will soon leave memory, or have left it. Then
+   * each of its batches costs several times as much, until it has caught up with those that are there.
+   */
   isPressing(after: number): boolean {
-    return after >= this.before && after < this.head && this.bytes > PRESSING * this.bytesMax;
-  }
-
-  /** The next change is no longer in memory, newer ones are. */
-  isLeftBehind(after: number): boolean {
-    return after < this.before && this.changes.length > 0;
+    return after < this.head && this.bytes > PRESSING * this.bytesMax;
   }
 
   /** This consumer has committed everything up to here. */
