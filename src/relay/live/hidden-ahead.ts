@@ -30,7 +30,7 @@ export class HiddenAhead {
   pass(position: Position): void {
     if (position < this.last) return;
     if (this.ids.size > 0) this.ids.clear();
-    this.marks = [];
+    if (this.marks.length > 0) this.marks = [];
   }
 
   has(community: number, event: NostrEvent, seq: Position): boolean {
